@@ -1,0 +1,178 @@
+//! What a host tells of its objects, mappings and itself.
+
+use crate::{CreateOptions, MappingId, Name, ObjectId, Ownership, Protection, Sharing};
+use serde::{Deserialize, Serialize};
+
+/// State of one page (Shirriff, section 6, mincore).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PageState {
+    /// Past the end of the object.
+    Invalid,
+    /// Not in memory: paged out, or never touched.
+    Absent,
+    /// In memory, and equal to what is stored.
+    Clean,
+    /// In memory (or spilled), and newer than what is stored.
+    Dirty,
+}
+
+impl PageState {
+    /// One byte on the wire: the state in the low bits, bit 7 for a page-holding lock.
+    pub fn encode(self, locked: bool) -> u8 {
+        let state = match self {
+            PageState::Invalid => 0,
+            PageState::Absent => 1,
+            PageState::Clean => 2,
+            PageState::Dirty => 3,
+        };
+        state | if locked { 0x80 } else { 0 }
+    }
+
+    /// The reverse of [`PageState::encode`]; `None` for a byte that no host sends.
+    pub fn decode(byte: u8) -> Option<(PageState, bool)> {
+        let state = match byte & 0x7f {
+            0 => PageState::Invalid,
+            1 => PageState::Absent,
+            2 => PageState::Clean,
+            3 => PageState::Dirty,
+            _ => return None,
+        };
+        Some((state, byte & 0x80 != 0))
+    }
+}
+
+/// All there is to know of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectInfo {
+    /// Identity.
+    pub id: ObjectId,
+    /// Name; `None` once it was removed while in use.
+    pub name: Option<Name>,
+    /// Owner, group and mode.
+    pub ownership: Ownership,
+    /// What it was created with; `size_bytes` is the size now.
+    pub options: CreateOptions,
+    /// Whether the host serves its faults.
+    pub controlled: bool,
+    /// Where the backing file was when it was opened, for people; empty without one.
+    pub file_path: String,
+    /// Bytes of memory its frames take now.
+    pub resident_bytes: u64,
+    /// Bytes newer than what is stored, as far as the host knows without asking (controlled objects).
+    pub dirty_bytes: u64,
+    /// Bytes in the host's spill file.
+    pub spilled_bytes: u64,
+    /// Mappings, of all clients.
+    pub mappings: u64,
+    /// Sessions that have it open.
+    pub opens: u64,
+    /// Which control group pays for its frames, in words.
+    pub charged_to: String,
+    /// Something a person should know: a backing file that was replaced, pages lost; empty if nothing.
+    pub warning: String,
+}
+
+/// One line of `ls`: an object, or a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryInfo {
+    /// An object.
+    Object(Box<ObjectInfo>),
+    /// A directory.
+    Directory {
+        /// Its name.
+        name: Name,
+        /// Owner, group and mode.
+        ownership: Ownership,
+    },
+}
+
+impl EntryInfo {
+    /// The name of the entry. Listed objects always have one.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            EntryInfo::Object(info) => info.name.as_ref(),
+            EntryInfo::Directory { name, .. } => Some(name),
+        }
+    }
+}
+
+/// One mapping of one client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappingInfo {
+    /// The client's number for it.
+    pub mapping: MappingId,
+    /// Process, as the host sees it.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Address in that process.
+    pub address: u64,
+    /// Bytes.
+    pub length_bytes: u64,
+    /// Offset in the object, bytes.
+    pub offset_bytes: u64,
+    /// What it may be used for.
+    pub protection: Protection,
+    /// Who sees its writes.
+    pub sharing: Sharing,
+    /// Faults served for it so far (0 for direct objects: the kernel serves them).
+    pub faults: u64,
+}
+
+/// State of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Version of the host's program.
+    pub version: String,
+    /// Process of the host.
+    pub host_pid: u32,
+    /// Process of the keeper.
+    pub keeper_pid: u32,
+    /// User it runs as.
+    pub uid: u32,
+    /// State directory.
+    pub state_directory: String,
+    /// Milliseconds since this host process began to serve.
+    pub uptime_ms: u64,
+    /// How many host processes this keeper has started.
+    pub generation: u64,
+    /// Objects that exist.
+    pub objects: u64,
+    /// Clients connected.
+    pub clients: u64,
+    /// Mappings of controlled objects.
+    pub mappings: u64,
+    /// Bytes of frames of controlled objects in memory.
+    pub resident_bytes: u64,
+    /// Budget for those frames, bytes.
+    pub budget_bytes: u64,
+    /// Faults served since start.
+    pub faults: u64,
+    /// Pages brought in by those faults.
+    pub pages_installed: u64,
+    /// Pages evicted.
+    pub pages_evicted: u64,
+    /// Syncs done.
+    pub syncs: u64,
+    /// Whether the kernel's own accesses to missing pages are served (needs a privileged host).
+    pub kernel_faults: bool,
+    /// Quota of reserved and backing memory for each user, bytes.
+    pub quota_bytes: u64,
+    /// The last lines of what was repaired at start.
+    pub repairs: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_states_survive_the_wire() {
+        for state in [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty] {
+            for locked in [false, true] {
+                assert_eq!(PageState::decode(state.encode(locked)), Some((state, locked)));
+            }
+        }
+        assert_eq!(PageState::decode(9), None);
+    }
+}

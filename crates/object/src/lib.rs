@@ -1,0 +1,34 @@
+//! What a memory object is: its name, its options, its pages, what can go wrong with it, and the messages
+//! in which host and client speak of it. No I/O and no unsafe code; everything else depends on this.
+#![forbid(unsafe_code)]
+
+pub mod address_map;
+pub mod error;
+pub mod info;
+pub mod limits;
+pub mod name;
+pub mod options;
+pub mod page;
+pub mod permission;
+pub mod wire;
+
+pub use address_map::{AddressMap, Region};
+pub use error::{Error, ErrorKind, Result};
+pub use info::{EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
+pub use name::Name;
+pub use options::{CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode};
+pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
+pub use permission::{Access, Credentials, Ownership};
+
+/// Identifies an object for as long as its host's state directory exists; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct ObjectId(pub u64);
+
+/// Identifies one mapping of one client. Chosen by the client, so that a request repeated after the host was
+/// replaced means the same mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct MappingId(pub u64);
+
+/// Identifies a client's session with its host, past the death of that host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct SessionId(pub u64);

@@ -1,0 +1,34 @@
+//! Stated limits. Each is checked where the thing is made, and the error names the limit and what was asked.
+
+/// Longest name of an object, in bytes, with all its slashes.
+pub const NAME_BYTES: usize = 1024;
+/// Longest part of a name between two slashes, in bytes.
+pub const NAME_PART_BYTES: usize = 255;
+/// Longest type tag of an object, in bytes.
+pub const TAG_BYTES: usize = 256;
+/// Largest object: page numbers are 32 bits wide.
+pub const OBJECT_PAGES: u64 = 1 << 32;
+/// Largest object, in bytes.
+pub const OBJECT_BYTES: u64 = OBJECT_PAGES * crate::PAGE_SIZE_BYTES;
+/// Objects that one user may have, unless the host was started with another number.
+pub const OBJECTS_PER_USER: u64 = 65_536;
+/// Clients a host serves at once.
+pub const CLIENTS: u64 = 4_096;
+/// Mappings one client may have at once (after splits).
+pub const MAPPINGS_PER_CLIENT: u64 = 16_384;
+/// Objects one client may have open at once.
+pub const OPEN_OBJECTS_PER_CLIENT: u64 = 4_096;
+/// Page-holding locks one client may have at once.
+pub const LOCKS_PER_CLIENT: u64 = 16_384;
+/// Longest message between host and client, in bytes: it must fit the default socket buffer.
+pub const MESSAGE_BYTES: usize = 160 * 1024;
+/// Most descriptors in one message.
+pub const MESSAGE_DESCRIPTORS: usize = 8;
+/// Pages whose state one `incore` message answers.
+pub const INCORE_PAGES: u64 = 65_536;
+/// Names one `list` message answers.
+pub const LIST_ENTRIES: usize = 256;
+/// Bytes one message of an external pager carries.
+pub const PAGER_BYTES: u64 = 128 * 1024;
+/// Smallest memory budget of an object, in bytes.
+pub const BUDGET_BYTES_MIN: u64 = 1 << 20;

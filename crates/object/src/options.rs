@@ -1,0 +1,206 @@
+//! What is chosen when an object is created or mapped.
+
+use crate::{Error, Result, limits};
+use serde::{Deserialize, Serialize};
+
+/// Where an object's pages come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PagerKind {
+    /// Nowhere: zero until written, kept in memory (and in the host's spill file under a budget).
+    Anonymous,
+    /// A file, in place. Its descriptor travels with the request.
+    File,
+    /// A user's process that serves `pager` (see `Host::serve_pager`).
+    External {
+        /// The name under which that process serves.
+        pager: String,
+    },
+}
+
+/// What `sync` promises (Shirriff, section 6, msync; `atomic` goes past it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SyncMode {
+    /// msync and fsync; the kernel may also write at any time before.
+    Plain,
+    /// Pages reach the pager only by sync, unlock, eviction or the last unmap.
+    Ordered,
+    /// The stored object changes only by sync, and by each sync wholly or not at all.
+    Atomic,
+}
+
+/// What becomes of unsynced pages when the last process that mapped the object was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnLastDeath {
+    /// They stay in memory for the next mapper, who may keep them or call `revert`.
+    Keep,
+    /// They are dropped at once: the object is again what was last synced.
+    Revert,
+}
+
+/// How to create an object. `Default` gives an empty anonymous plain object that its owner may read and write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateOptions {
+    /// Size in bytes; 0 with a file pager means the size of the file.
+    pub size_bytes: u64,
+    /// Where pages come from.
+    pub pager: PagerKind,
+    /// What sync promises.
+    pub sync: SyncMode,
+    /// Fault service even where plain mapping would do: for page-holding locks on a plain object.
+    pub controlled: bool,
+    /// Synchronous write protection, so that `sync(freeze)` gives a true instant. Implies controlled.
+    pub freezable: bool,
+    /// Take memory (or spill space) at creation. None: yes for anonymous objects, no for others.
+    pub reserve: Option<bool>,
+    /// What becomes of unsynced pages after a killed last mapper.
+    pub on_last_death: OnLastDeath,
+    /// Most bytes of memory its frames may take. Implies controlled. None: the host's budget alone.
+    pub budget_bytes: Option<u64>,
+    /// SIGBUS after this long in a fault. None: a fault waits as long as the keeper lives.
+    pub fault_deadline_ms: Option<u32>,
+    /// How long an external pager may take to answer. None: 30 s.
+    pub pager_deadline_ms: Option<u32>,
+    /// Mode bits.
+    pub mode: u32,
+    /// The data type of its pages, for programs that check it when they open (for example NumPy's `<u4`);
+    /// empty: bytes.
+    pub tag: String,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        CreateOptions {
+            size_bytes: 0,
+            pager: PagerKind::Anonymous,
+            sync: SyncMode::Plain,
+            controlled: false,
+            freezable: false,
+            reserve: None,
+            on_last_death: OnLastDeath::Keep,
+            budget_bytes: None,
+            fault_deadline_ms: None,
+            pager_deadline_ms: None,
+            mode: 0o600,
+            tag: String::new(),
+        }
+    }
+}
+
+impl CreateOptions {
+    /// Whether faults of such an object are served by the host (DESIGN.md, "the cheapest mechanism").
+    pub fn is_controlled(&self) -> bool {
+        self.controlled
+            || self.freezable
+            || self.sync != SyncMode::Plain
+            || self.budget_bytes.is_some()
+            || matches!(self.pager, PagerKind::External { .. })
+    }
+
+    /// Whether memory or spill space is taken at creation.
+    pub fn reserves(&self) -> bool {
+        self.reserve.unwrap_or(self.pager == PagerKind::Anonymous)
+    }
+
+    /// Refuses what cannot be honoured, with the reason.
+    pub fn check(&self) -> Result<()> {
+        if self.size_bytes == 0 && self.pager != PagerKind::File {
+            return Err(Error::invalid("the size is zero: give --size, or --file with a file that is not empty"));
+        }
+        if self.size_bytes > limits::OBJECT_BYTES {
+            return Err(Error::invalid(format!(
+                "size {} is past the limit of {} bytes for one object",
+                self.size_bytes,
+                limits::OBJECT_BYTES
+            )));
+        }
+        if self.tag.len() > limits::TAG_BYTES {
+            return Err(Error::invalid(format!(
+                "the type tag has {} bytes: the limit is {}",
+                self.tag.len(),
+                limits::TAG_BYTES
+            )));
+        }
+        if self.mode & !0o777 != 0 {
+            return Err(Error::invalid(format!("mode {:o} has bits beyond rwxrwxrwx", self.mode)));
+        }
+        if let Some(budget) = self.budget_bytes.filter(|b| *b < limits::BUDGET_BYTES_MIN) {
+            return Err(Error::invalid(format!(
+                "a memory budget of {budget} bytes is too small: the least is {}",
+                limits::BUDGET_BYTES_MIN
+            )));
+        }
+        if let PagerKind::External { pager } = &self.pager {
+            crate::Name::new(pager)?;
+            if self.reserve == Some(true) {
+                return Err(Error::invalid("an external pager keeps its own space: reserve = yes cannot be honoured"));
+            }
+        }
+        if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {
+            return Err(Error::invalid("a deadline of 0 ms would fail every access: leave it out for none"));
+        }
+        Ok(())
+    }
+}
+
+/// What a mapping may be used for. Executing is not offered: images are a later part of Commonhold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Protection {
+    /// Reading alone.
+    Read,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// Who sees the writes of a mapping (Shirriff, section 6, the `sharing` argument of mmap).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Sharing {
+    /// Everybody who maps the object.
+    Shared,
+    /// Nobody else: written pages are copied.
+    Private,
+}
+
+/// Further wishes for a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MapFlags {
+    /// Hold and pin each page as it comes in (Shirriff, section 8.2, last but one paragraph).
+    pub lock: bool,
+    /// Fail rather than move when the hinted address is taken.
+    pub fixed: bool,
+    /// Begin to bring all pages in, without waiting for them.
+    pub prefetch: bool,
+    /// The faulting thread serves itself where the page can be had without asking anybody.
+    pub in_thread: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_asks_for_something_is_controlled() {
+        let plain = CreateOptions { size_bytes: 1, ..Default::default() };
+        assert!(!plain.is_controlled() && plain.reserves());
+        assert!(CreateOptions { sync: SyncMode::Atomic, ..plain.clone() }.is_controlled());
+        assert!(CreateOptions { budget_bytes: Some(1 << 20), ..plain.clone() }.is_controlled());
+        assert!(!CreateOptions { pager: PagerKind::File, ..plain }.reserves());
+    }
+
+    #[test]
+    fn impossible_options_are_refused() {
+        let good = CreateOptions { size_bytes: 4096, ..Default::default() };
+        good.check().unwrap();
+        let bad = [
+            CreateOptions { size_bytes: 0, ..good.clone() },
+            CreateOptions { size_bytes: limits::OBJECT_BYTES + 1, ..good.clone() },
+            CreateOptions { tag: "x".repeat(257), ..good.clone() },
+            CreateOptions { mode: 0o1777, ..good.clone() },
+            CreateOptions { budget_bytes: Some(4096), ..good.clone() },
+            CreateOptions { fault_deadline_ms: Some(0), ..good.clone() },
+            CreateOptions { pager: PagerKind::External { pager: "x".into() }, ..good.clone() },
+        ];
+        for options in bad {
+            options.check().unwrap_err();
+        }
+    }
+}

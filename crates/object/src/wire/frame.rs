@@ -1,0 +1,68 @@
+//! The header of a message, and the step from bytes to messages and back.
+
+use crate::{Error, ErrorKind, Result, limits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Version of the messages. Host and client must have the same: the error says which side is older.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// First bytes of every message.
+const MAGIC: [u8; 4] = *b"CmHd";
+const HEADER_BYTES: usize = 16;
+
+/// What stands before the body of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Number of the request; 0 where no reply is expected.
+    pub number: u64,
+    /// The request was sent before to a host process that is gone.
+    pub repeated: bool,
+}
+
+/// Puts a message into `buffer` (emptied first).
+pub fn encode<T: Serialize>(header: Header, body: &T, buffer: &mut Vec<u8>) -> Result<()> {
+    buffer.clear();
+    buffer.extend_from_slice(&MAGIC);
+    buffer.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    buffer.extend_from_slice(&u16::from(header.repeated).to_le_bytes());
+    buffer.extend_from_slice(&header.number.to_le_bytes());
+    let whole = postcard::to_extend(body, std::mem::take(buffer))
+        .map_err(|e| Error::new(ErrorKind::Protocol, format!("the message cannot be encoded: {e}")))?;
+    *buffer = whole;
+    if buffer.len() > limits::MESSAGE_BYTES {
+        return Err(Error::invalid(format!(
+            "a message of {} bytes is too long: the limit is {}",
+            buffer.len(),
+            limits::MESSAGE_BYTES
+        )));
+    }
+    Ok(())
+}
+
+/// Takes a message apart.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<(Header, T)> {
+    let garbage = |what: &str| Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {what}"));
+    if bytes.len() < HEADER_BYTES || bytes.len() > limits::MESSAGE_BYTES {
+        return Err(garbage(&format!("{} bytes long", bytes.len())));
+    }
+    if bytes[..4] != MAGIC {
+        return Err(garbage("wrong magic number"));
+    }
+    let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+    if version != PROTOCOL_VERSION {
+        let older = if version < PROTOCOL_VERSION { "the other side" } else { "this side" };
+        return Err(Error::new(
+            ErrorKind::Version,
+            format!(
+                "the other side speaks protocol version {version}, this one {PROTOCOL_VERSION}: upgrade {older} \
+                 (`commonhold host upgrade` for a host)"
+            ),
+        ));
+    }
+    let repeated = u16::from_le_bytes([bytes[6], bytes[7]]) & 1 != 0;
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[8..16]);
+    let body = postcard::from_bytes(&bytes[HEADER_BYTES..]).map_err(|e| garbage(&format!("body: {e}")))?;
+    Ok((Header { number: u64::from_le_bytes(number), repeated }, body))
+}

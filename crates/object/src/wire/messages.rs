@@ -1,0 +1,336 @@
+//! The messages themselves.
+
+use crate::{
+    Access, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name, ObjectId, ObjectInfo,
+    Protection, SessionId, Sharing,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a client asks of its host. In brackets: the descriptors that travel with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// First message of a connection.
+    Hello {
+        /// What the client calls itself, for people (`argv[0]`).
+        program: String,
+    },
+    /// After both host and keeper died: a client returns to the next host, with all it has. Followed by one
+    /// `Reattach` for each object and one `Map` for each mapping, `repeated` set.
+    Return {
+        /// Its session with the host that died.
+        session: SessionId,
+    },
+    /// An object of a returning client. [frames]
+    Reattach {
+        /// Which.
+        object: ObjectId,
+        /// How it was opened.
+        access: Access,
+    },
+    /// Create an object. [the backing file, with a file pager]
+    Create {
+        /// Its name.
+        name: Name,
+        /// What it shall be.
+        options: CreateOptions,
+        /// Chosen at random by the client: a repeated request with the same nonce finds its own object.
+        nonce: u128,
+    },
+    /// Open an object.
+    Open {
+        /// Its name.
+        name: Name,
+        /// What for.
+        access: Access,
+    },
+    /// The client no longer needs the object; its mappings stay.
+    Close {
+        /// Which.
+        object: ObjectId,
+    },
+    /// What is known of a name.
+    Stat {
+        /// The name; a directory's is allowed.
+        name: Name,
+    },
+    /// What is known of an open object, named or not.
+    StatObject {
+        /// Which.
+        object: ObjectId,
+    },
+    /// The entries of a directory, in order, after `after`.
+    List {
+        /// The directory.
+        directory: Name,
+        /// Last name of the answer before.
+        after: Option<Name>,
+    },
+    /// Change the size.
+    Resize {
+        /// The object's name.
+        name: Name,
+        /// New size, bytes.
+        size_bytes: u64,
+    },
+    /// Free the name now, the memory when the last mapping goes.
+    Remove {
+        /// The object's, or an empty directory's, name.
+        name: Name,
+    },
+    /// Another name for the same object.
+    Rename {
+        /// Present name.
+        from: Name,
+        /// New name; must be free.
+        to: Name,
+    },
+    /// Change the mode bits of an object or a directory.
+    SetMode {
+        /// Which.
+        name: Name,
+        /// New bits.
+        mode: u32,
+    },
+    /// Change owner or group.
+    SetOwner {
+        /// Which.
+        name: Name,
+        /// New owner, if it changes.
+        uid: Option<u32>,
+        /// New group, if it changes.
+        gid: Option<u32>,
+    },
+    /// Map part of a controlled object that the client has already mapped into its address space; the host
+    /// registers it for fault service. [userfaultfd and pagemap, where the client sends the kind's first]
+    Map(MapRequest),
+    /// A client maps or unmaps part of a direct object: for counting alone; not answered.
+    CountDirect {
+        /// Which.
+        object: ObjectId,
+        /// Change of the number of its mappings.
+        change: i32,
+    },
+    /// Take addresses out of the client's address map; the client unmaps them after the answer.
+    Unmap {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Make the range of the object what is stored.
+    Sync {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Hold all writers for a true instant (freezable objects).
+        freeze: bool,
+    },
+    /// Hold pages: in memory, and away from the pager.
+    Lock {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Let them go.
+    Unlock {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// State of each page.
+    Incore {
+        /// Which.
+        object: ObjectId,
+        /// First page.
+        first_page: u64,
+        /// Pages; at most [`crate::limits::INCORE_PAGES`].
+        pages: u64,
+    },
+    /// Begin to bring pages in; answered at once.
+    Prefetch {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Drop what was not synced.
+    Revert {
+        /// Which.
+        name: Name,
+    },
+    /// The mappings of an object.
+    MapInfo {
+        /// Which.
+        name: Name,
+    },
+    /// State of the host.
+    Status,
+    /// End host and keeper.
+    Stop {
+        /// Even with clients or anonymous objects.
+        force: bool,
+    },
+    /// Replace the host process by a new one, of another program if given; keeper too when `keeper`.
+    Replace {
+        /// Path of the new program; `None`: the same.
+        program: Option<String>,
+        /// Replace the keeper as well.
+        keeper: bool,
+    },
+    /// From now on this connection serves a pager: host sends [`Event::PageIn`] and [`Event::PageOut`].
+    ServePager {
+        /// Under which name.
+        pager: Name,
+    },
+    /// The answer to a [`Event::PageIn`] or [`Event::PageOut`]; not answered.
+    PagerAnswer {
+        /// Number the host gave.
+        call: u64,
+        /// What came of it.
+        result: PagerReply,
+    },
+}
+
+/// A mapping that host and client shall have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapRequest {
+    /// Chosen by the client.
+    pub mapping: MappingId,
+    /// Of which object.
+    pub object: ObjectId,
+    /// Where the client has mapped it.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// First byte of the object.
+    pub offset: u64,
+    /// What for.
+    pub protection: Protection,
+    /// Who sees its writes.
+    pub sharing: Sharing,
+    /// Further wishes.
+    pub flags: MapFlags,
+    /// The userfaultfd and pagemap descriptors of this kind travel with the message.
+    pub with_descriptors: bool,
+}
+
+/// What an external pager answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PagerReply {
+    /// The bytes asked for, exactly as many.
+    Data(Vec<u8>),
+    /// They are durable.
+    Stored,
+    /// It could not, and why.
+    Failed(String),
+}
+
+/// What a host sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromHost {
+    /// The answer to the request of the same number.
+    Reply(Result<Reply, Error>),
+    /// Something the client did not ask for.
+    Event(Event),
+}
+
+/// What a host says unasked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A new host process took over: repeat what was not answered.
+    HostReplaced,
+    /// Bring in bytes of an object this connection is the pager of.
+    PageIn {
+        /// To be repeated in the answer.
+        call: u64,
+        /// Name of the object.
+        object: String,
+        /// First byte.
+        offset: u64,
+        /// Bytes; at most [`crate::limits::PAGER_BYTES`].
+        length: u64,
+    },
+    /// Store bytes durably.
+    PageOut {
+        /// To be repeated in the answer.
+        call: u64,
+        /// Name of the object.
+        object: String,
+        /// First byte.
+        offset: u64,
+        /// The bytes.
+        data: Vec<u8>,
+    },
+    /// These addresses failed with SIGBUS and may be had again: the client drops its page table entries
+    /// (MADV_DONTNEED) so that the next touch asks anew.
+    Heal {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+}
+
+/// What came of a request. In brackets: the descriptors that travel with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// To `Hello`. [/dev/userfaultfd, if the host can give it]
+    Hello(HelloReply),
+    /// To `Create` and `Open`. [frames of a controlled object, the file or memfd of a direct one]
+    Opened(Box<OpenReply>),
+    /// To `Stat` and `StatObject`.
+    Entry(Box<EntryInfo>),
+    /// To `List`.
+    Entries {
+        /// In order.
+        entries: Vec<EntryInfo>,
+        /// Whether more follow the last.
+        more: bool,
+    },
+    /// To `Incore`: one byte a page ([`crate::PageState::decode`]).
+    PageStates(Vec<u8>),
+    /// To `Sync` and `Revert`: pages that were stored, or dropped.
+    Pages(u64),
+    /// To `Lock`.
+    Locked {
+        /// Whether the pages are pinned against swap too.
+        pinned: bool,
+    },
+    /// To `MapInfo`.
+    Mappings(Vec<MappingInfo>),
+    /// To `Status`.
+    Status(Box<HostStatus>),
+}
+
+/// A new session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HelloReply {
+    /// The client's session, named again after host and keeper both died.
+    pub session: SessionId,
+    /// Version of the host's program.
+    pub version: String,
+    /// The host can serve the kernel's own accesses.
+    pub kernel_faults: bool,
+}
+
+/// An object that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenReply {
+    /// What it is.
+    pub info: ObjectInfo,
+    /// How it was opened.
+    pub access: Access,
+}

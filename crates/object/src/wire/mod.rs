@@ -1,0 +1,16 @@
+//! What host and client say to each other.
+//!
+//! One datagram of a Unix SOCK_SEQPACKET socket is one message: a fixed header, then a body in postcard. File
+//! descriptors travel beside it. The decoder takes bytes from anybody: it never panics and never allocates more
+//! than the datagram could hold (a fuzz target, `fuzz/fuzz_targets/wire.rs`, stands on that).
+//!
+//! Every request has a number, and a reply carries the number of its request. A request may arrive twice: when
+//! a host process is replaced, the client is told so ([`Event::HostReplaced`]) and repeats what was not
+//! answered, with [`Header::repeated`] set. So each request is idempotent: identities are chosen by the client
+//! (mapping ids, the creation nonce), and a repeated removal of what is gone succeeds.
+
+mod frame;
+mod messages;
+
+pub use frame::{Header, PROTOCOL_VERSION, decode, encode};
+pub use messages::{Event, FromHost, HelloReply, MapRequest, OpenReply, PagerReply, Reply, Request};

@@ -1,0 +1,118 @@
+//! Frames: one memfd per object holds the memory of its pages.
+
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Makes a memfd of `size_bytes`, mode 0600: a memfd is born 0777, and then anybody who holds it read-only can
+/// open it again for writing.
+pub fn create(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
+    let fd = match rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)?,
+        other => other?,
+    };
+    rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::ftruncate(&fd, size_bytes)?;
+    Ok(fd)
+}
+
+/// Opens the same file again for reading alone.
+pub fn reopen_read_only(fd: impl AsFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Takes memory (or blocks) for the range now.
+pub fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
+/// Gives the frames of the range back; who touches them next faults.
+pub fn punch(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(fd, flags, offset, length)?)
+}
+
+/// Calls `each` with every run `(offset, length)` of the file that has frames.
+pub fn resident_runs(fd: impl AsFd, mut each: impl FnMut(u64, u64)) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let mut at = 0;
+    loop {
+        let start = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        };
+        let end = rustix::fs::seek(fd, SeekFrom::Hole(start))?;
+        each(start, end - start);
+        at = end;
+    }
+}
+
+/// Bytes of memory that the file's frames take.
+pub fn resident_bytes(fd: impl AsFd) -> io::Result<u64> {
+    Ok(u64::try_from(rustix::fs::fstat(fd)?.st_blocks).unwrap_or(0) * 512)
+}
+
+/// A pipe that can hold references to `pages` frames.
+pub fn frame_pipe(pages: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    rustix::pipe::fcntl_setpipe_size(&write, pages * 4096)?;
+    Ok((read, write))
+}
+
+/// Puts references to the frames of the range into a pipe: not copies, the very frames. They outlive a punch,
+/// so whatever was written to them until the last page table entry went can still be read from the pipe.
+/// Gives the bytes referred to.
+pub fn reference_into_pipe(frames: impl AsFd, offset: u64, length: usize, pipe: impl AsFd) -> io::Result<usize> {
+    let mut offset = offset;
+    let mut left = length;
+    while left > 0 {
+        match rustix::pipe::splice(
+            frames.as_fd(),
+            Some(&mut offset),
+            pipe.as_fd(),
+            None,
+            left,
+            SpliceFlags::NONBLOCK,
+        ) {
+            Ok(0) => break,
+            Ok(n) => left -= n,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(length - left)
+}
+
+/// State of a file's pages in the page cache (cachestat(2), Linux 6.5).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheState {
+    /// Pages in memory.
+    pub cached: u64,
+    /// Pages in memory that are newer than the disk.
+    pub dirty: u64,
+    /// Pages being written.
+    pub writeback: u64,
+    /// Pages that were in memory.
+    pub evicted: u64,
+    /// Pages that were in memory a short while ago.
+    pub recently_evicted: u64,
+}
+
+/// Counts the pages of `offset .. offset + length` by state.
+pub fn cache_state(fd: impl AsFd, offset: u64, length: u64) -> io::Result<CacheState> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [offset, length];
+    let mut state = CacheState::default();
+    // SAFETY: `range` is the kernel's struct cachestat_range (two u64) and `state` its struct cachestat (five
+    // u64); both outlive the call.
+    let result = unsafe {
+        libc::syscall(SYS_CACHESTAT, fd.as_fd().as_raw_fd(), range.as_ptr(), &mut state as *mut CacheState, 0)
+    };
+    if result == 0 { Ok(state) } else { Err(io::Error::last_os_error()) }
+}

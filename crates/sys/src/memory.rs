@@ -1,0 +1,142 @@
+//! Mappings of memory, made and ended here so that their unsafe code is in one place.
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+/// How to map.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// Where, if it matters; null: anywhere.
+    pub hint: *mut u8,
+    /// Fail rather than map elsewhere.
+    pub fixed: bool,
+    /// Writable.
+    pub write: bool,
+    /// Copy-on-write.
+    pub private: bool,
+    /// Not inherited over fork.
+    pub not_inherited: bool,
+    /// Left out of core dumps, kept in small pages.
+    pub controlled: bool,
+}
+
+/// Maps `length` bytes of `fd` from `offset`. Nothing that was mapped before is touched.
+pub fn map(fd: impl AsFd, offset: u64, length: usize, wish: Wish) -> io::Result<NonNull<u8>> {
+    let mut protection = ProtFlags::READ;
+    protection.set(ProtFlags::WRITE, wish.write);
+    let mut flags = if wish.private { MapFlags::PRIVATE } else { MapFlags::SHARED };
+    flags.set(MapFlags::FIXED_NOREPLACE, wish.fixed);
+    flags.insert(MapFlags::NORESERVE);
+    // SAFETY: without MAP_FIXED the kernel chooses free addresses (FIXED_NOREPLACE fails on taken ones), so no
+    // memory that somebody uses changes.
+    let address = unsafe { rustix::mm::mmap(wish.hint.cast(), length, protection, flags, fd, offset) }?;
+    let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mapped at null"))?;
+    if let Err(error) = advise(address, length, wish) {
+        // SAFETY: mapped just above; nobody else knows of it.
+        let _ = unsafe { unmap(address, length) };
+        return Err(error);
+    }
+    Ok(address)
+}
+
+fn advise(address: NonNull<u8>, length: usize, wish: Wish) -> io::Result<()> {
+    let mut advice = Vec::new();
+    if wish.not_inherited {
+        advice.push(Advice::LinuxDontFork);
+    }
+    if wish.controlled {
+        advice.extend([Advice::LinuxDontDump, Advice::LinuxNoHugepage]);
+    }
+    for advice in advice {
+        // SAFETY: these three only set flags of the mapping, and change no memory.
+        match unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, advice) } {
+            // A kernel without huge pages refuses to be told not to use them.
+            Err(rustix::io::Errno::INVAL) if advice == Advice::LinuxNoHugepage => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Reserves addresses without memory: `PROT_NONE`.
+pub fn reserve(hint: *mut u8, length: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: the kernel chooses free addresses.
+    let address = unsafe {
+        rustix::mm::mmap_anonymous(hint.cast(), length, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+    }?;
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// Nothing may use the addresses afterwards.
+pub unsafe fn unmap(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { rustix::mm::munmap(address.as_ptr().cast(), length) }?)
+}
+
+/// Takes the right to write away.
+///
+/// # Safety
+/// Who writes there afterwards gets SIGSEGV: the caller must know that nobody relies on writing.
+pub unsafe fn make_read_only(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { rustix::mm::mprotect(address.as_ptr().cast(), length, MprotectFlags::READ) }?)
+}
+
+/// Drops the page table entries of a shared mapping; the frames stay, the next touch faults anew.
+///
+/// # Safety
+/// The range must be a shared file mapping (of a private one, the process's own copies would be lost).
+pub unsafe fn forget_entries(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; content of shared mappings lives in the file.
+    Ok(unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, Advice::LinuxDontNeed) }?)
+}
+
+/// A window on a file, for the kernel to copy from: this process never touches it.
+#[derive(Debug)]
+pub struct FileWindow {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+impl FileWindow {
+    /// Maps the bytes, and brings in what the page cache has.
+    pub fn open(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address the kernel chooses.
+        let address = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, offset)
+        }?;
+        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        let this = FileWindow { address, length };
+        // SAFETY: populating a readable mapping changes no content; past the end of the file it is an error.
+        unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, Advice::LinuxPopulateRead) }?;
+        Ok(this)
+    }
+
+    /// First byte. Reading it from this process may raise SIGBUS when the file shrinks; the kernel's copies
+    /// give an error instead.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.address.as_ptr()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Never: a window has at least one page.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl Drop for FileWindow {
+    fn drop(&mut self) {
+        // SAFETY: the window is ours alone, and no reference into it is ever given out.
+        let _ = unsafe { unmap(self.address, self.length) };
+    }
+}

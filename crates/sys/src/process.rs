@@ -1,0 +1,71 @@
+//! Processes: who they are past the reuse of their numbers, and when they end.
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A process, told from a later one of the same number by its start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Process number.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (/proc/PID/stat, field 22).
+    pub start_ticks: u64,
+}
+
+/// The identity of the living process `pid`; an error if there is none.
+pub fn identity(pid: u32) -> io::Result<Identity> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "unexpected /proc/PID/stat");
+    // The second field is the program's name in brackets, and may hold anything: count from the last bracket.
+    let rest = stat.rsplit_once(')').ok_or_else(bad)?.1;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().ok_or_else(bad)?;
+    if matches!(state, "Z" | "X") {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
+    }
+    let start = fields.nth(18).ok_or_else(bad)?;
+    Ok(Identity { pid, start_ticks: start.parse().map_err(|_| bad())? })
+}
+
+/// Whether that very process still lives.
+pub fn is_alive(who: Identity) -> bool {
+    identity(who.pid).is_ok_and(|now| now == who)
+}
+
+/// A descriptor of the process `pid`.
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a process number"))?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+/// Whether the process of a pidfd has ended.
+pub fn has_ended(pidfd: impl AsFd) -> bool {
+    readable_within(pidfd, 0).unwrap_or(true)
+}
+
+/// Waits until `fd` is readable (or its other end gone), at most `timeout_ms`.
+pub fn readable_within(fd: impl AsFd, timeout_ms: u64) -> io::Result<bool> {
+    let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: (timeout_ms / 1000) as i64,
+        tv_nsec: ((timeout_ms % 1000) * 1_000_000) as i64,
+    };
+    match rustix::event::poll(&mut poll, Some(&timeout)) {
+        Ok(n) => Ok(n > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Milliseconds since boot, sleep included (CLOCK_BOOTTIME): no change of the wall clock moves it.
+pub fn boottime_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// The kernel's name for this boot.
+pub fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}

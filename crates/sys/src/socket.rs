@@ -1,0 +1,184 @@
+//! Unix sockets that keep message boundaries and carry descriptors (SOCK_SEQPACKET, SCM_RIGHTS).
+
+use rustix::net::sockopt;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Most descriptors in one message.
+pub const DESCRIPTORS: usize = 16;
+
+/// Who is at the other end of a socket: the kernel's word, taken when the connection was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process, as seen from here; 0 if it cannot be seen from this process's pid namespace.
+    pub pid: u32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+/// Path through which a socket in `directory` is reached however long the directory's name is.
+fn address_in(directory: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))?)
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Listens on `directory/name`; a socket file left there is replaced.
+pub fn listen(directory: &Path, name: &str, backlog: i32) -> io::Result<OwnedFd> {
+    let held = open_directory(directory)?;
+    match std::fs::remove_file(directory.join(name)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let socket = new_socket()?;
+    rustix::net::bind(&socket, &address_in(&held, name)?)?;
+    rustix::net::listen(&socket, backlog)?;
+    Ok(socket)
+}
+
+/// Connects to `directory/name`.
+pub fn connect(directory: &Path, name: &str) -> io::Result<OwnedFd> {
+    let held = open_directory(directory)?;
+    let socket = new_socket()?;
+    rustix::net::connect(&socket, &address_in(&held, name)?)?;
+    Ok(socket)
+}
+
+/// Takes a connection that waits.
+pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?)
+}
+
+/// Two ends of a new connection.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// The other end's credentials.
+pub fn peer(socket: impl AsFd) -> io::Result<Peer> {
+    let who = sockopt::socket_peercred(socket)?;
+    Ok(Peer {
+        pid: u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or(0),
+        uid: who.uid.as_raw(),
+        gid: who.gid.as_raw(),
+    })
+}
+
+/// The other end's supplementary groups, as they were when it connected (SO_PEERGROUPS).
+pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 128];
+    loop {
+        let mut bytes = (groups.len() * 4) as libc::socklen_t;
+        // SAFETY: the buffer has `bytes` bytes; the kernel writes at most those and says how many it needs.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &mut bytes,
+            )
+        };
+        let count = bytes as usize / 4;
+        if result == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() || count > 65_536 {
+            return Err(error);
+        }
+        groups.resize(count, 0);
+    }
+}
+
+/// A descriptor of the process at the other end (SO_PEERPIDFD, Linux 6.5): readable when it has ended.
+pub fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one int, of which `bytes` states the size.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &mut bytes,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// How to send and receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until it can be done.
+    Yes,
+    /// Not at all: [`io::ErrorKind::WouldBlock`].
+    No,
+}
+
+/// Sends one message with descriptors. The whole message or none of it.
+pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
+    }
+    let mut flags = SendFlags::NOSIGNAL;
+    flags.set(SendFlags::DONTWAIT, wait == Wait::No);
+    loop {
+        match rustix::net::sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+            Ok(n) if n == bytes.len() => return Ok(()),
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::WriteZero, "message cut short")),
+        }
+    }
+}
+
+/// Receives one message into `buffer` and its descriptors into `fds` (emptied first). Gives its length; 0: the
+/// other end is gone. A message longer than the buffer, or with more than [`DESCRIPTORS`], is an error.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>, wait: Wait) -> io::Result<usize> {
+    fds.clear();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut flags = RecvFlags::CMSG_CLOEXEC;
+    flags.set(RecvFlags::DONTWAIT, wait == Wait::No);
+    let message = loop {
+        match rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => break other?,
+        }
+    };
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
+            fds.extend(received);
+        }
+    }
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        fds.clear();
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message too long, or with too many descriptors"));
+    }
+    Ok(message.bytes)
+}
