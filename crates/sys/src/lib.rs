@@ -1,6 +1,7 @@
 //! The kernel interfaces that Commonhold stands on, each in a small file: userfaultfd, page map scans, frames,
 //! sockets that carry descriptors, processes. Nearly all unsafe code of host and client is here.
 
+pub mod bits;
 pub mod frames;
 pub mod memory;
 pub mod pagemap;

@@ -87,6 +87,47 @@ pub unsafe fn make_read_only(address: NonNull<u8>, length: usize) -> io::Result<
     Ok(unsafe { rustix::mm::mprotect(address.as_ptr().cast(), length, MprotectFlags::READ) }?)
 }
 
+/// Takes every right away; page table entries stay, so a scan still finds what was written.
+///
+/// # Safety
+/// Who touches the range afterwards gets SIGSEGV: the caller must know that nobody relies on it.
+pub unsafe fn make_inaccessible(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { rustix::mm::mprotect(address.as_ptr().cast(), length, MprotectFlags::empty()) }?)
+}
+
+/// Puts an empty file in place of a mapping: every touch raises SIGBUS.
+///
+/// # Safety
+/// The range must be a mapping that the caller owns, and whose content nobody needs any more.
+pub unsafe fn replace_with_nothing(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    let empty = crate::frames::create("commonhold-lost", 0)?;
+    // SAFETY: the caller owns what MAP_FIXED replaces.
+    unsafe {
+        rustix::mm::mmap(
+            address.as_ptr().cast(),
+            length,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+            &empty,
+            0,
+        )
+    }?;
+    Ok(())
+}
+
+/// Brings the pages of a readable mapping in, and says so as an error where a touch would raise SIGBUS.
+pub fn populate_read(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: populating changes no content; addresses that are not mapped are an error.
+    Ok(unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, Advice::LinuxPopulateRead) }?)
+}
+
+/// Stores what was written to a shared file mapping, and waits for it (msync).
+pub fn store(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: writing back changes no content; addresses that are not mapped are an error.
+    Ok(unsafe { rustix::mm::msync(address.as_ptr().cast(), length, rustix::mm::MsyncFlags::SYNC) }?)
+}
+
 /// Drops the page table entries of a shared mapping; the frames stay, the next touch faults anew.
 ///
 /// # Safety
@@ -137,6 +178,40 @@ impl FileWindow {
 impl Drop for FileWindow {
     fn drop(&mut self) {
         // SAFETY: the window is ours alone, and no reference into it is ever given out.
+        let _ = unsafe { unmap(self.address, self.length) };
+    }
+}
+
+/// Pages of a file kept in memory: a locked mapping that nobody reads.
+#[derive(Debug)]
+pub struct Pin {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is never dereferenced; it only keeps pages from being swapped out.
+unsafe impl Send for Pin {}
+// SAFETY: as above.
+unsafe impl Sync for Pin {}
+
+impl Pin {
+    /// Pins the range, or says why it cannot (RLIMIT_MEMLOCK).
+    pub fn new(fd: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address the kernel chooses.
+        let address = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, fd, offset)
+        }?;
+        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        let this = Pin { address, length };
+        // SAFETY: locking changes no content; an error leaves the mapping to Drop.
+        unsafe { rustix::mm::mlock(address.as_ptr().cast(), length) }?;
+        Ok(this)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, never handed out.
         let _ = unsafe { unmap(self.address, self.length) };
     }
 }

@@ -1,0 +1,256 @@
+//! The book: which pages of an object are newer than what is stored. It is the truth (DESIGN.md, rule 4); page
+//! tables are only asked. Every change is mirrored in `live/<id>` before it takes effect.
+
+use crate::live::{Live, Mark};
+use commonhold_object::{PageRange, Result};
+use roaring::RoaringBitmap;
+
+/// Dirty bookkeeping of one object.
+pub struct Book {
+    live: Live,
+    dirty: RoaringBitmap,
+    writing: RoaringBitmap,
+    spilled: RoaringBitmap,
+}
+
+/// The runs of consecutive numbers in a set, in order.
+pub fn runs(set: &RoaringBitmap) -> Vec<PageRange> {
+    let mut found: Vec<PageRange> = Vec::new();
+    for page in set {
+        match found.last_mut() {
+            Some(run) if run.end() == u64::from(page) => run.count += 1,
+            _ => found.push(PageRange::new(u64::from(page), 1)),
+        }
+    }
+    found
+}
+
+/// A run of pages as a set.
+pub fn set_of(range: PageRange) -> RoaringBitmap {
+    let mut set = RoaringBitmap::new();
+    insert(&mut set, range);
+    set
+}
+
+/// Adds a run to a set.
+pub fn insert(set: &mut RoaringBitmap, range: PageRange) {
+    if !range.is_empty() {
+        set.insert_range(range.first as u32..=(range.end() - 1) as u32);
+    }
+}
+
+/// Takes a run out of a set.
+pub fn remove(set: &mut RoaringBitmap, range: PageRange) {
+    if !range.is_empty() {
+        set.remove_range(range.first as u32..=(range.end() - 1) as u32);
+    }
+}
+
+/// The part of a set that lies in a run.
+pub fn within(set: &RoaringBitmap, range: PageRange) -> RoaringBitmap {
+    if range.is_empty() {
+        return RoaringBitmap::new();
+    }
+    let mut part = set.clone();
+    if range.first > 0 {
+        part.remove_range(0..range.first as u32);
+    }
+    if range.end() <= u64::from(u32::MAX) {
+        part.remove_range(range.end() as u32..=u32::MAX);
+    }
+    part
+}
+
+impl Book {
+    /// An empty book.
+    pub fn new(live: Live) -> Book {
+        Book { live, dirty: RoaringBitmap::new(), writing: RoaringBitmap::new(), spilled: RoaringBitmap::new() }
+    }
+
+    /// The book as the host before left it: what was being written is dirty.
+    pub fn recover(live: Live) -> Result<Book> {
+        let mut book = Book::new(live);
+        book.spilled = book.marked(Mark::Spilled);
+        book.dirty = book.marked(Mark::Dirty);
+        book.writing = book.marked(Mark::Writing);
+        let unfinished = book.writing.clone();
+        book.not_written(&unfinished)?;
+        Ok(book)
+    }
+
+    fn marked(&self, mark: Mark) -> RoaringBitmap {
+        let mut set = RoaringBitmap::new();
+        self.live.each(mark, |page| {
+            set.insert(page as u32);
+        });
+        set
+    }
+
+    /// The file behind it.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Pages newer than what is stored, those that are being stored included.
+    pub fn is_dirty(&self, page: u32) -> bool {
+        self.dirty.contains(page) || self.writing.contains(page)
+    }
+
+    /// How many of them.
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty.len() + self.writing.len()
+    }
+
+    /// Those that no sync is storing at the moment.
+    pub fn dirty(&self) -> &RoaringBitmap {
+        &self.dirty
+    }
+
+    /// Pages that a sync is storing: they must not be evicted.
+    pub fn writing(&self) -> &RoaringBitmap {
+        &self.writing
+    }
+
+    /// Pages whose newest content is in the spill file.
+    pub fn spilled(&self) -> &RoaringBitmap {
+        &self.spilled
+    }
+
+    /// These pages are newer than what is stored. On an error (disk full) they are dirty all the same, though
+    /// the next host would have to find that out by comparing.
+    pub fn add_dirty(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        let new = pages - &self.dirty;
+        let mut result = Ok(());
+        for run in runs(&new) {
+            match self.live.prepare(Mark::Dirty, run.first, run.count) {
+                Ok(()) => self.live.mark(Mark::Dirty, run.first, run.count, true),
+                Err(e) => result = Err(e),
+            }
+        }
+        self.dirty |= new;
+        result
+    }
+
+    /// The dirty pages of `range` begin to be stored: gives them.
+    pub fn start_writing(&mut self, range: PageRange) -> Result<RoaringBitmap> {
+        let pages = within(&self.dirty, range);
+        let parts = runs(&pages);
+        for run in &parts {
+            self.live.prepare(Mark::Writing, run.first, run.count)?;
+        }
+        for run in &parts {
+            self.live.mark(Mark::Writing, run.first, run.count, true);
+            self.live.mark(Mark::Dirty, run.first, run.count, false);
+        }
+        self.dirty -= &pages;
+        self.writing |= &pages;
+        Ok(pages)
+    }
+
+    /// They are stored. Pages dirtied again meanwhile stay dirty.
+    pub fn written(&mut self, pages: &RoaringBitmap) {
+        for run in runs(pages) {
+            self.live.mark(Mark::Writing, run.first, run.count, false);
+        }
+        self.writing -= pages;
+    }
+
+    /// They could not be stored: dirty again.
+    pub fn not_written(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        let result = self.add_dirty(pages);
+        self.written(pages);
+        result
+    }
+
+    /// Their newest content lies in the spill file now.
+    pub fn spill(&mut self, range: PageRange) -> Result<()> {
+        self.live.prepare(Mark::Spilled, range.first, range.count)?;
+        self.live.mark(Mark::Spilled, range.first, range.count, true);
+        insert(&mut self.spilled, range);
+        Ok(())
+    }
+
+    /// The spill file's copies of them no longer count.
+    pub fn unspill(&mut self, pages: &RoaringBitmap) -> Vec<PageRange> {
+        let gone = runs(&(pages & &self.spilled));
+        for run in &gone {
+            self.live.mark(Mark::Spilled, run.first, run.count, false);
+            remove(&mut self.spilled, *run);
+        }
+        gone
+    }
+
+    /// They equal what is stored after all (reverted, truncated, or compared).
+    pub fn forget(&mut self, pages: &RoaringBitmap) {
+        for run in runs(pages) {
+            self.live.mark(Mark::Dirty, run.first, run.count, false);
+        }
+        self.dirty -= pages;
+    }
+
+    /// The object has another size.
+    pub fn set_size(&mut self, size_bytes: u64) -> Result<()> {
+        self.live.set_size(size_bytes)
+    }
+
+    /// Ends the book and removes its file.
+    pub fn remove(self) {
+        self.live.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(dir: &tempfile::TempDir) -> Book {
+        Book::new(Live::create(&dir.path().join("1"), "boot", 1, 1 << 24).unwrap())
+    }
+
+    fn reopened(dir: &tempfile::TempDir) -> Book {
+        Book::recover(Live::reopen(&dir.path().join("1"), "boot").unwrap().unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn a_host_that_dies_while_writing_leaves_the_pages_dirty() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut book = book(&dir);
+        book.add_dirty(&[1, 2, 3, 900].into()).unwrap();
+        let writing = book.start_writing(PageRange::new(0, 100)).unwrap();
+        assert_eq!(writing, [1, 2, 3].into());
+        book.add_dirty(&[2].into()).unwrap();
+        drop(book);
+        assert_eq!(*reopened(&dir).dirty(), [1, 2, 3, 900].into());
+    }
+
+    #[test]
+    fn pages_dirtied_again_while_they_are_stored_stay_dirty() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut book = book(&dir);
+        book.add_dirty(&[1, 2].into()).unwrap();
+        let writing = book.start_writing(PageRange::new(0, 100)).unwrap();
+        book.add_dirty(&[2].into()).unwrap();
+        book.written(&writing);
+        assert_eq!(*book.dirty(), [2].into());
+        drop(book);
+        assert_eq!(*reopened(&dir).dirty(), [2].into());
+    }
+
+    #[test]
+    fn spilled_pages_are_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut book = book(&dir);
+        book.spill(PageRange::new(10, 5)).unwrap();
+        book.unspill(&[11, 12, 40].into());
+        drop(book);
+        assert_eq!(*reopened(&dir).spilled(), [10, 13, 14].into());
+    }
+
+    #[test]
+    fn parts_of_sets() {
+        let set: RoaringBitmap = [0, 5, 6, 7, u32::MAX].into();
+        assert_eq!(within(&set, PageRange::new(5, 2)), [5, 6].into());
+        assert_eq!(within(&set, PageRange::new(7, 1 << 33)), [7, u32::MAX].into());
+        assert_eq!(runs(&set), [PageRange::new(0, 1), PageRange::new(5, 3), PageRange::new(u64::from(u32::MAX), 1)]);
+    }
+}

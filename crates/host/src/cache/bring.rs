@@ -1,0 +1,266 @@
+//! Bringing pages into memory: from zeros, the spill file, or the pager.
+
+use super::fault::Ahead;
+use super::view::Mapping;
+use super::{Cache, Inner, book, lock, write_frames};
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_sys::memory::FileWindow;
+use commonhold_sys::userfaultfd::Kind;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+/// Pages brought in between two looks at who waits: the thread runs on while the rest of its cluster comes.
+const PART_PAGES: u64 = 64;
+/// The first part of a cluster is smaller: somebody waits for it.
+const FIRST_PART_PAGES: u64 = 16;
+/// From this size on, pages of a file are copied straight from the page cache.
+const WINDOW_PAGES: u64 = 8;
+
+static ZEROS: [u8; (PART_PAGES * PAGE_SIZE_BYTES) as usize] = [0; (PART_PAGES * PAGE_SIZE_BYTES) as usize];
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where the content of a run of absent pages is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Zeros,
+    Spill,
+    Pager,
+}
+
+impl Cache {
+    fn source(&self, inner: &Inner, page: u64) -> Source {
+        if inner.book.spilled().contains(page as u32) {
+            Source::Spill
+        } else if self.pager.is_anonymous() {
+            Source::Zeros
+        } else {
+            Source::Pager
+        }
+    }
+
+    /// How many pages from the start of `range` are absent, idle, and come from the same source.
+    fn absent_run(&self, inner: &Inner, range: PageRange, most: u64) -> (Source, u64) {
+        let source = self.source(inner, range.first);
+        let mut count = 0;
+        while count < most.min(range.count) {
+            let page = (range.first + count) as u32;
+            let busy = inner.resident.contains(page) || inner.in_flight.contains(page);
+            if busy || self.source(inner, range.first + count) != source {
+                break;
+            }
+            count += 1;
+        }
+        (source, count)
+    }
+
+    /// A fault on a page without a frame. `range` begins at the page and ends with the view.
+    pub(super) fn bring_missing(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        mapping: &Arc<Mapping>,
+        range: PageRange,
+        write: bool,
+    ) -> Option<Ahead> {
+        let most = (self.traits.limit_pages.min(self.machine.budget.limit_pages()) / 8).max(1);
+        let mut stream = lock(&mapping.stream);
+        let cluster = stream.cluster(range.first).min(most);
+        let (_, count) = self.absent_run(&inner, range, cluster);
+        stream.advance(range.first, count);
+        drop(stream);
+        let run = PageRange::new(range.first, count);
+        book::insert(&mut inner.in_flight, run);
+        inner.wait_for(mapping, run.first, write);
+        drop(inner);
+        if self.pager.may_block() || !self.try_take(count) {
+            let (this, mapping) = (self.clone(), mapping.clone());
+            self.machine.workers.run(move || this.bring_slowly(&mapping, run));
+            return None;
+        }
+        self.evict_ahead();
+        self.clone().bring_part(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: run, first: true })
+    }
+
+    /// The same on a worker: make room first, then bring everything.
+    fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange) {
+        // The room of a cluster that could not be taken at once is taken for the one page somebody waits for.
+        let wanted = if self.pager.may_block() { run } else { PageRange::new(run.first, 1) };
+        self.not_coming(PageRange::new(wanted.end(), run.end() - wanted.end()));
+        if let Err(error) = self.make_room(wanted.count) {
+            let mut inner = self.lock();
+            book::remove(&mut inner.in_flight, wanted);
+            self.fail(&mut inner, wanted, &error);
+            return;
+        }
+        let mut next = Some(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
+        while let Some(ahead) = next {
+            next = ahead.go_on();
+        }
+    }
+
+    /// Pages announced as in flight that will not be brought after all.
+    fn not_coming(&self, range: PageRange) {
+        if range.is_empty() {
+            return;
+        }
+        let mut inner = self.lock();
+        book::remove(&mut inner.in_flight, range);
+        self.settle(&mut inner, range);
+    }
+
+    /// Brings the next part of a cluster whose room is taken and whose pages are in flight.
+    pub(super) fn bring_part(self: Arc<Self>, ahead: Ahead) -> Option<Ahead> {
+        let part_pages = if ahead.first { FIRST_PART_PAGES } else { PART_PAGES };
+        let part = PageRange::new(ahead.rest.first, ahead.rest.count.min(part_pages));
+        let rest = PageRange::new(part.end(), ahead.rest.count - part.count);
+        match self.bring(Some(&ahead.mapping), part) {
+            Ok(()) if rest.is_empty() => None,
+            Ok(()) => Some(Ahead { rest, first: false, ..ahead }),
+            Err(error) => {
+                let mut inner = self.lock();
+                self.abandon(&mut inner, ahead.rest);
+                self.fail(&mut inner, part, &error);
+                self.settle(&mut inner, rest);
+                None
+            }
+        }
+    }
+
+    /// Pages that could not be brought are idle again, and their room is free.
+    fn abandon(&self, inner: &mut Inner, range: PageRange) {
+        let left = book::within(&inner.in_flight, range);
+        self.give_back(left.len());
+        inner.in_flight -= left;
+    }
+
+    /// Brings pages in whose room is taken and which are in flight, into the page tables of `mapping` if that
+    /// is given. On an error they are still in flight and their room still taken.
+    fn bring(&self, mapping: Option<&Arc<Mapping>>, part: PageRange) -> Result<()> {
+        let (source, same) = {
+            let inner = self.lock();
+            let source = self.source(&inner, part.first);
+            let same = (part.first..part.end()).take_while(|p| self.source(&inner, *p) == source).count() as u64;
+            (source, same)
+        };
+        let run = PageRange::new(part.first, same);
+        let shown = self.place(mapping, run, source)?;
+        let mut inner = self.lock();
+        book::insert(&mut inner.resident, run);
+        book::remove(&mut inner.in_flight, run);
+        inner.order.push_back(run);
+        if let (Some(mapping), true) = (mapping, shown) {
+            inner.installed(mapping, run);
+            // Placing them woke this mapping's own threads.
+            inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && run.contains(w.page.into())));
+        }
+        self.machine.counters.installed.fetch_add(run.count, Ordering::Relaxed);
+        self.settle(&mut inner, run);
+        drop(inner);
+        let rest = PageRange::new(run.end(), part.end() - run.end());
+        if rest.is_empty() { Ok(()) } else { self.bring(mapping, rest) }
+    }
+
+    /// Makes frames with their content; whether they stand in the mapping's page tables too.
+    fn place(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, source: Source) -> Result<bool> {
+        let length = run.length_bytes() as usize;
+        if source == Source::Zeros {
+            return self.place_bytes(mapping, run, &ZEROS[..length]);
+        }
+        let whole_pages = run.end() * PAGE_SIZE_BYTES <= self.size_bytes();
+        if let (Source::Pager, Some(file), true) = (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages) {
+            if let Some(target) = mapping.filter(|m| m.writes_object()) {
+                if let Ok(window) = FileWindow::open(file, run.offset_bytes(), length) {
+                    // SAFETY: the window maps `length` bytes and lives until the call is over.
+                    let progress = unsafe {
+                        target.uffd.copy_raw(target.address_of(run.first), window.as_ptr(), length as u64, true)
+                    };
+                    if progress.stopped_by.is_none() {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(length, 0);
+            match source {
+                Source::Spill => lock(&self.spill).read(run.first, buffer)?,
+                _ => self.pager.page_in(run.offset_bytes(), buffer)?,
+            }
+            self.place_bytes(mapping, run, buffer)
+        })
+    }
+
+    fn place_bytes(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, bytes: &[u8]) -> Result<bool> {
+        let mut done = 0;
+        let mut shown = false;
+        if let Some(target) = mapping.filter(|m| m.writes_object()) {
+            let protect = !self.single_write(target, run);
+            let progress = target.uffd.copy(target.address_of(run.first), bytes, protect);
+            done = progress.done;
+            shown = progress.stopped_by.is_none();
+            if progress.stopped_by == Some(Errno::NOMEM) {
+                return Err(Error::new(ErrorKind::NoSpace, "no memory for a frame: free some, or lower the budget"));
+            }
+        }
+        if !shown {
+            // Nobody's mapping, a reader's, or one that went away in between: the frame comes into being all
+            // the same, and who waits for it is shown it afterwards.
+            let first = run.first + done / PAGE_SIZE_BYTES;
+            write_frames(&self.frames, first, &bytes[done as usize..]).doing("making a frame")?;
+        }
+        Ok(shown)
+    }
+
+    /// A single page brought in for a write may be writable at once (asynchronous protection: an unprotected
+    /// page counts as written).
+    fn single_write(&self, mapping: &Arc<Mapping>, run: PageRange) -> bool {
+        if run.count != 1 || mapping.kind == Kind::Synchronous {
+            return false;
+        }
+        let inner = self.lock();
+        inner.waiting.iter().any(|w| w.write && u64::from(w.page) == run.first && Arc::ptr_eq(&w.mapping, mapping))
+    }
+
+    /// Brings in all absent pages of `range` and waits for those that others bring. For locks, prefetch and
+    /// copies; runs on a worker.
+    pub fn bring_all(self: &Arc<Self>, range: PageRange) -> Result<()> {
+        let mut at = range.first;
+        while at < range.end() {
+            let mut inner = self.lock();
+            let end = range.end().min(inner.size_pages());
+            if at >= end {
+                return Ok(());
+            }
+            if inner.in_flight.contains(at as u32) {
+                let _ = self.settled.wait_timeout(inner, std::time::Duration::from_millis(100));
+                continue;
+            }
+            if inner.resident.contains(at as u32) {
+                at += 1;
+                continue;
+            }
+            let (_, count) = self.absent_run(&inner, PageRange::new(at, end - at), PART_PAGES);
+            let run = PageRange::new(at, count);
+            book::insert(&mut inner.in_flight, run);
+            drop(inner);
+            if let Err(error) = self.make_room(count) {
+                self.not_coming(run);
+                return Err(error);
+            }
+            if let Err(error) = self.bring(None, run) {
+                let mut inner = self.lock();
+                self.abandon(&mut inner, run);
+                self.settle(&mut inner, run);
+                return Err(error);
+            }
+            at += count;
+        }
+        Ok(())
+    }
+}

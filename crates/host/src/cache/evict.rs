@@ -1,0 +1,287 @@
+//! Making room. Asynchronous protection cannot hold a writer between "is it clean?" and the punch, so this
+//! does not rely on the question: see docs/DESIGN.md, "Eviction without stopping writers".
+
+use super::{Cache, Inner, book, lock, read_frames, write_frames};
+use crate::live::INTENT_PAGES;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
+use commonhold_sys::frames;
+use roaring::RoaringBitmap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// The pipe through which frames leave. One eviction at a time: what is in it belongs to one object's intent.
+pub struct Evictor {
+    pipe: Mutex<(Arc<OwnedFd>, Arc<OwnedFd>)>,
+}
+
+impl Evictor {
+    /// Uses the pipe (reading end, writing end).
+    pub fn new(read: Arc<OwnedFd>, write: Arc<OwnedFd>) -> Evictor {
+        Evictor { pipe: Mutex::new((read, write)) }
+    }
+}
+
+impl Cache {
+    /// Takes room for `pages` frames, evicting as needed. An error says what holds the memory.
+    pub(super) fn make_room(self: &Arc<Self>, pages: u64) -> Result<()> {
+        let mut fruitless = 0;
+        while !self.try_take(pages) {
+            let short_here = self.budget.used_pages() + pages > self.budget.limit_pages();
+            let victim = if short_here { Some(self.clone()) } else { self.machine.largest() };
+            let gone = match victim {
+                Some(victim) => victim.evict(INTENT_PAGES.max(pages as usize))?,
+                None => 0,
+            };
+            fruitless = if gone == 0 { fruitless + 1 } else { 0 };
+            if fruitless > 200 {
+                let (what, limit) = if short_here {
+                    ("the object's memory budget", self.budget.limit_pages())
+                } else {
+                    ("the host's memory budget", self.machine.budget.limit_pages())
+                };
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    format!(
+                        "no page of {what} ({} bytes) can be evicted, all are held or in use: unlock some, or \
+                         give a larger budget",
+                        limit * PAGE_SIZE_BYTES
+                    ),
+                ));
+            }
+            if fruitless > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to evict in the background when little room is left, so that faults need not wait.
+    pub(super) fn evict_ahead(self: &Arc<Self>) {
+        if !self.budget.is_low() && !self.machine.budget.is_low() {
+            return;
+        }
+        if self.evicting.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let this = self.clone();
+        self.machine.workers.run(move || {
+            for _ in 0..64 {
+                let victim = if this.budget.is_low() {
+                    Some(this.clone())
+                } else if this.machine.budget.is_low() {
+                    this.machine.largest()
+                } else {
+                    None
+                };
+                match victim.map(|v| v.evict(INTENT_PAGES)) {
+                    Some(Ok(n)) if n > 0 => {}
+                    Some(Err(error)) => {
+                        this.machine.log(format_args!("object {}: eviction: {error}", this.id.0));
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+            this.evicting.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Evicts up to `want` pages; gives how many went.
+    pub(super) fn evict(&self, want: usize) -> Result<usize> {
+        let pipe = lock(&self.machine.evictor.pipe);
+        let mut inner = self.lock();
+        let victims = self.choose(&mut inner, want.min(INTENT_PAGES));
+        if victims.is_empty() {
+            return Ok(0);
+        }
+        for run in book::runs(&victims) {
+            self.collect(&mut inner, run);
+        }
+        inner.in_flight |= &victims;
+        let unsaved = (&victims & inner.book.dirty()) - inner.book.spilled();
+        self.protect_synchronous(&inner, &unsaved);
+        drop(inner);
+        let saved = self.save(&unsaved);
+        let mut inner = self.lock();
+        let outcome = saved.and_then(|()| self.note_saved(&mut inner, &unsaved)).and_then(|()| {
+            self.drop_frames(&mut inner, &victims, &pipe)
+        });
+        inner.in_flight -= &victims;
+        for run in book::runs(&(&victims & &inner.resident)) {
+            inner.order.push_back(run); // put back, or not evicted after all
+        }
+        for run in book::runs(&victims) {
+            self.settle(&mut inner, run);
+        }
+        let gone = outcome?;
+        self.machine.counters.evicted.fetch_add(gone, Ordering::Relaxed);
+        Ok(gone as usize)
+    }
+
+    /// The oldest frames that may go.
+    fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
+        let mut victims = RoaringBitmap::new();
+        let mut looked = inner.order.len();
+        while looked > 0 && (victims.len() as usize) < want {
+            looked -= 1;
+            let Some(run) = inner.order.pop_front() else { break };
+            let mut left = Vec::new();
+            for page in run.first..run.end() {
+                let at = page as u32;
+                if !inner.resident.contains(at) {
+                    continue;
+                }
+                let stays = inner.in_flight.contains(at) || inner.book.writing().contains(at) || inner.is_held(at);
+                if stays || victims.len() as usize == want {
+                    left.push(page);
+                } else {
+                    victims.insert(at);
+                }
+            }
+            let left: RoaringBitmap = left.into_iter().map(|p| p as u32).collect();
+            for part in book::runs(&left) {
+                inner.order.push_back(part);
+            }
+        }
+        victims
+    }
+
+    /// Whether dirty pages may go to the pager before a sync.
+    fn evicts_to_pager(&self) -> bool {
+        self.traits.sync != SyncMode::Atomic && !self.pager.is_anonymous()
+    }
+
+    /// Writes dirty victims where they can be found again.
+    fn save(&self, pages: &RoaringBitmap) -> Result<()> {
+        let mut buffer = Vec::new();
+        for run in book::runs(pages) {
+            buffer.resize(run.length_bytes() as usize, 0);
+            read_frames(&self.frames, run.first, &mut buffer).doing("reading frames")?;
+            if self.evicts_to_pager() {
+                self.unflushed.store(true, Ordering::Relaxed);
+                self.pager.page_out(run.offset_bytes(), &buffer)?;
+            } else {
+                lock(&self.spill).write(run.first, &buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_saved(&self, inner: &mut Inner, pages: &RoaringBitmap) -> Result<()> {
+        if self.evicts_to_pager() {
+            inner.book.forget(pages);
+            return Ok(());
+        }
+        for run in book::runs(pages) {
+            inner.book.spill(run)?;
+        }
+        Ok(())
+    }
+
+    /// References into the pipe, punch, look, put back what was written in between.
+    fn drop_frames(&self, inner: &mut Inner, victims: &RoaringBitmap, pipe: &(Arc<OwnedFd>, Arc<OwnedFd>)) -> Result<u64> {
+        let order: Vec<u32> = victims.iter().collect();
+        inner.book.live().announce(&order)?;
+        let mut referenced = 0;
+        for run in book::runs(victims) {
+            let length = run.length_bytes() as usize;
+            let n = frames::reference_into_pipe(&*self.frames, run.offset_bytes(), length, &*pipe.1)
+                .doing("referring to frames")?;
+            referenced += n as u64 / PAGE_SIZE_BYTES;
+            if n < length {
+                break;
+            }
+        }
+        let going: RoaringBitmap = order[..referenced as usize].iter().copied().collect();
+        for run in book::runs(&going) {
+            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("punching frames")?;
+        }
+        let written = self.written_before_punch(inner, &going);
+        self.empty_pipe(&pipe.0, &going, &written)?;
+        self.after_punch(inner, &going, &written);
+        inner.book.live().evicted()?;
+        Ok(going.len() - written.len())
+    }
+
+    fn empty_pipe(&self, pipe: &OwnedFd, going: &RoaringBitmap, written: &RoaringBitmap) -> Result<()> {
+        let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
+        for page in going {
+            read_exact(pipe, &mut content).doing("reading frames back from the pipe")?;
+            if written.contains(page) {
+                write_frames(&self.frames, page.into(), &content).doing("putting a frame back")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn after_punch(&self, inner: &mut Inner, going: &RoaringBitmap, written: &RoaringBitmap) {
+        for view in &mut inner.views {
+            view.installed -= going;
+        }
+        let gone = going - written;
+        inner.resident -= &gone;
+        self.give_back(gone.len());
+        if !written.is_empty() {
+            self.machine.counters.rescued.fetch_add(written.len(), Ordering::Relaxed);
+            if let Err(error) = inner.book.add_dirty(written) {
+                self.machine.log(format_args!("object {}: {error}", self.id.0));
+            }
+            for run in inner.book.unspill(written) {
+                lock(&self.spill).forget(run.first, run.count);
+            }
+        }
+    }
+
+    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe.
+    pub fn finish_eviction(&self, pipe: &OwnedFd) -> Result<()> {
+        let mut inner = self.lock();
+        let victims = inner.book.live().intent()?;
+        let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
+        let mut back = RoaringBitmap::new();
+        for page in victims {
+            if read_exact(pipe, &mut content).is_err() {
+                break; // it died while it filled the pipe: the rest was not punched
+            }
+            if !inner.resident.contains(page) {
+                write_frames(&self.frames, page.into(), &content).doing("putting a frame back")?;
+                back.insert(page);
+            }
+        }
+        for run in book::runs(&back) {
+            book::insert(&mut inner.resident, run);
+            inner.order.push_back(run);
+        }
+        self.budget.take_anyway(back.len());
+        self.machine.budget.take_anyway(back.len());
+        inner.book.add_dirty(&back)?;
+        inner.book.unspill(&back);
+        inner.book.live().evicted()
+    }
+}
+
+fn read_exact(pipe: &OwnedFd, mut buffer: &mut [u8]) -> std::io::Result<()> {
+    while !buffer.is_empty() {
+        match rustix::io::read(pipe, &mut *buffer) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => buffer = &mut buffer[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that this kernel lets a punched frame live on in a pipe (it does not when frames are huge pages).
+pub fn frames_survive_in_pipe() -> std::io::Result<bool> {
+    let memory = frames::create("commonhold-check", 16 * PAGE_SIZE_BYTES)?;
+    let (read, write) = frames::frame_pipe(16)?;
+    write_frames(&memory, 0, &[7; 16 * PAGE_SIZE_BYTES as usize])?;
+    let range = PageRange::new(3, 2);
+    frames::reference_into_pipe(&memory, range.offset_bytes(), range.length_bytes() as usize, &write)?;
+    frames::punch(&memory, range.offset_bytes(), range.length_bytes())?;
+    let mut content = vec![0; range.length_bytes() as usize];
+    read_exact(&read, &mut content)?;
+    Ok(content.iter().all(|b| *b == 7))
+}

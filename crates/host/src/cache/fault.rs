@@ -1,0 +1,212 @@
+//! One fault: a thread touched a page that its page table does not have, or that is protected.
+//!
+//! Each way out either wakes the thread with the page in place, leaves it waiting for somebody who will
+//! (`in_flight`, `frozen`), or ends its wait with SIGBUS. Nothing is ever installed writable before the book
+//! could learn of a write: protected, or, for the very page whose write is being answered, unprotected and
+//! thereby "written" to the next scan.
+
+use super::view::Mapping;
+use super::{Cache, Inner, Waiting, book};
+use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
+use commonhold_sys::userfaultfd::{Fault, Kind};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// More pages of the same stream, to be brought in after the thread was woken.
+pub struct Ahead {
+    pub(super) cache: Arc<Cache>,
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) rest: PageRange,
+    pub(super) first: bool,
+}
+
+impl Ahead {
+    /// Brings the next part in; gives what is left.
+    pub fn go_on(self) -> Option<Ahead> {
+        self.cache.clone().bring_part(self)
+    }
+}
+
+impl Cache {
+    /// Answers a fault of `mapping`.
+    pub fn fault(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Option<Ahead> {
+        let page = mapping.page_at(fault.address);
+        mapping.faults.fetch_add(1, Ordering::Relaxed);
+        self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        let Some(view) = inner.view_of(mapping, page) else {
+            drop(inner);
+            refuse(mapping, page);
+            return None;
+        };
+        let within = inner.views[view].pages.intersect(inner.whole());
+        if fault.protected {
+            self.protected_write(&mut inner, mapping, page);
+            return None;
+        }
+        if inner.in_flight.contains(page as u32) {
+            inner.wait(mapping, page, fault.write);
+            return None;
+        }
+        if inner.resident.contains(page as u32) {
+            self.show_resident(&mut inner, mapping, PageRange::new(page, within.end() - page), fault.write);
+            return None;
+        }
+        self.bring_missing(inner, mapping, PageRange::new(page, within.end() - page), fault.write)
+    }
+
+    /// A write to a protected page of a mapping under synchronous protection.
+    fn protected_write(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) {
+        if inner.frozen || inner.in_flight.contains(page as u32) {
+            inner.wait(mapping, page, true);
+            return;
+        }
+        self.note_write(inner, page);
+        match mapping.uffd.unprotect(mapping.address_of(page), PAGE_SIZE_BYTES) {
+            Ok(()) => {}
+            Err(_) => wake(mapping, page),
+        }
+    }
+
+    /// The book learns of a write before it happens.
+    pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
+        let set = book::set_of(PageRange::new(page, 1));
+        if let Err(error) = inner.book.add_dirty(&set) {
+            self.machine.log(format_args!("object {}: dirty pages are known to this process only: {error}", self.id.0));
+        }
+        for run in inner.book.unspill(&set) {
+            super::lock(&self.spill).forget(run.first, run.count);
+        }
+    }
+
+    /// Maps frames that exist, from the first page of `range` on, as many as the stream suggests.
+    fn show_resident(&self, inner: &mut Inner, mapping: &Arc<Mapping>, range: PageRange, write: bool) {
+        let mut stream = super::lock(&mapping.stream);
+        let cluster = stream.cluster(range.first).min(range.count);
+        let mut count = 1;
+        while count < cluster {
+            let next = (range.first + count) as u32;
+            if !inner.resident.contains(next) || inner.in_flight.contains(next) {
+                break;
+            }
+            count += 1;
+        }
+        stream.advance(range.first, count);
+        drop(stream);
+        self.machine.counters.installed.fetch_add(count, Ordering::Relaxed);
+        self.show(inner, mapping, range.first, write);
+        if count > 1 {
+            self.show_run(inner, mapping, PageRange::new(range.first + 1, count - 1));
+        }
+    }
+
+    /// Maps the frame of the very page a thread waits for, and wakes it.
+    pub(super) fn show(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        let mut protect = mapping.writes_object();
+        if protect && write && !inner.frozen {
+            if mapping.kind == Kind::Synchronous {
+                self.note_write(inner, page);
+            }
+            protect = false;
+        }
+        let address = mapping.address_of(page);
+        let progress = mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect);
+        match progress.stopped_by {
+            None => inner.installed(mapping, PageRange::new(page, 1)),
+            // Mapped meanwhile, by the fault of another thread: this one need only look again.
+            Some(Errno::EXIST) => wake(mapping, page),
+            // The mapping is gone, or its process: nobody waits there any more.
+            Some(_) => wake(mapping, page),
+        }
+    }
+
+    /// Maps a run of frames, protected; what is mapped already is passed over.
+    pub(super) fn show_run(&self, inner: &mut Inner, mapping: &Arc<Mapping>, range: PageRange) {
+        let protect = mapping.writes_object();
+        let mut at = range.first;
+        while at < range.end() {
+            let address = mapping.address_of(at);
+            let progress = mapping.uffd.continue_(address, (range.end() - at) * PAGE_SIZE_BYTES, protect);
+            let done = progress.done / PAGE_SIZE_BYTES;
+            inner.installed(mapping, PageRange::new(at, done));
+            at += done;
+            match progress.stopped_by {
+                None => return,
+                Some(Errno::EXIST) => at += 1,
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// Pages left `in_flight`: whoever waited for them is answered.
+    pub(super) fn settle(&self, inner: &mut Inner, range: PageRange) {
+        if !inner.waiting.is_empty() {
+            let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
+                .into_iter()
+                .partition(|w| range.contains(u64::from(w.page)));
+            inner.waiting = later;
+            for waiter in now {
+                if inner.resident.contains(waiter.page) && inner.view_of(&waiter.mapping, waiter.page.into()).is_some() {
+                    self.show(inner, &waiter.mapping, waiter.page.into(), waiter.write);
+                } else {
+                    wake(&waiter.mapping, waiter.page.into()); // it faults anew
+                }
+            }
+        }
+        self.settled.notify_all();
+    }
+
+    /// Pages that cannot be had: whoever waited for them gets SIGBUS, nobody else.
+    pub(super) fn fail(&self, inner: &mut Inner, range: PageRange, error: &Error) {
+        self.machine.log(format_args!(
+            "object {}: pages {}..{} cannot be had: {error}",
+            self.id.0,
+            range.first,
+            range.end()
+        ));
+        inner.warning = error.message.clone();
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut inner.waiting).into_iter().partition(|w| range.contains(u64::from(w.page)));
+        inner.waiting = later;
+        for waiter in now {
+            refuse(&waiter.mapping, waiter.page.into());
+        }
+        self.settled.notify_all();
+    }
+}
+
+/// Ends a thread's wait with SIGBUS: never a wrong page (DESIGN.md, rule 3).
+fn refuse(mapping: &Mapping, page: u64) {
+    let progress = mapping.uffd.poison(mapping.address_of(page), PAGE_SIZE_BYTES);
+    if progress.stopped_by.is_some() {
+        wake(mapping, page);
+    }
+}
+
+fn wake(mapping: &Mapping, page: u64) {
+    let _ = mapping.uffd.wake(mapping.address_of(page), PAGE_SIZE_BYTES);
+}
+
+impl Inner {
+    /// Which view of the mapping shows the page.
+    pub(super) fn view_of(&self, mapping: &Arc<Mapping>, page: u64) -> Option<usize> {
+        self.views.iter().position(|v| v.pages.contains(page) && Arc::ptr_eq(&v.mapping, mapping))
+    }
+
+    /// Remembers that pages stand in a mapping's page tables.
+    pub(super) fn installed(&mut self, mapping: &Arc<Mapping>, pages: PageRange) {
+        for view in self.views.iter_mut().filter(|v| Arc::ptr_eq(&v.mapping, mapping)) {
+            book::insert(&mut view.installed, view.pages.intersect(pages));
+        }
+    }
+
+    fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        self.waiting.push(Waiting { mapping: mapping.clone(), page: page as u32, write });
+    }
+
+    /// A fault whose page somebody is going to bring.
+    pub(super) fn wait_for(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        self.wait(mapping, page, write);
+    }
+}

@@ -1,0 +1,125 @@
+//! Page-holding locks: a held page stays in memory and away from its pager until a sync of it, or unlock
+//! (Shirriff, section 6, mlock and munlock).
+
+use super::{Cache, without};
+use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionId, SyncMode, limits};
+use commonhold_sys::memory::Pin;
+use std::sync::Arc;
+
+/// One held run.
+pub struct Hold {
+    /// Whose: it goes when they go.
+    pub session: SessionId,
+    /// Which pages.
+    pub pages: PageRange,
+    /// Keeps them from being swapped out.
+    pin: Option<Arc<Pin>>,
+}
+
+impl Cache {
+    /// Holds the pages and brings them in. Gives whether they are pinned against swap too.
+    pub fn hold(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<bool> {
+        {
+            let mut inner = self.lock();
+            let mine = inner.holds.iter().filter(|h| h.session == session).count() as u64;
+            if mine >= limits::LOCKS_PER_CLIENT {
+                return Err(Error::new(
+                    ErrorKind::TooMany,
+                    format!("this client has {mine} locks, the limit: unlock some, or lock larger ranges"),
+                ));
+            }
+            let held: u64 = inner.holds.iter().map(|h| h.pages.count).sum();
+            if held + pages.count > self.traits.limit_pages {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    format!(
+                        "holding {} more pages would pass the object's memory budget of {} pages ({held} are held): \
+                         give a larger budget, or lock less",
+                        pages.count, self.traits.limit_pages
+                    ),
+                ));
+            }
+            inner.holds.push(Hold { session, pages, pin: None });
+        }
+        if let Err(error) = self.bring_all(pages) {
+            self.release(session, pages);
+            return Err(error);
+        }
+        let pin = Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
+        let pinned = pin.is_some();
+        let mut inner = self.lock();
+        if let Some(hold) = inner.holds.iter_mut().rev().find(|h| h.session == session && h.pages == pages) {
+            hold.pin = pin;
+        }
+        Ok(pinned)
+    }
+
+    /// Lets the session's holds on the pages go. Refused when it holds none of them.
+    pub fn let_go(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<()> {
+        if !self.release(session, pages) {
+            return Err(Error::invalid(format!(
+                "pages {}..{} are not locked by this client: lock them first",
+                pages.first,
+                pages.end()
+            )));
+        }
+        // What was held back may be stored now, and of an ordered object it is (Shirriff: "or released by
+        // munlock"). An atomic object changes only by sync.
+        if self.traits.sync == SyncMode::Atomic || self.pager.is_anonymous() {
+            return Ok(());
+        }
+        self.sync(pages, false).map(|_| ())
+    }
+
+    /// Whether anything was released.
+    fn release(&self, session: SessionId, pages: PageRange) -> bool {
+        let mut inner = self.lock();
+        let mut released = false;
+        let mut left = Vec::new();
+        inner.holds.retain(|hold| {
+            if hold.session != session || hold.pages.intersect(pages).is_empty() {
+                return true;
+            }
+            released = true;
+            left.extend(
+                without(hold.pages, pages).into_iter().map(|part| Hold { session, pages: part, pin: hold.pin.clone() }),
+            );
+            false
+        });
+        inner.holds.extend(left);
+        released
+    }
+
+    /// State of each page, as one byte (Shirriff, section 6, mincore).
+    pub fn incore(&self, pages: PageRange) -> Vec<u8> {
+        let mut inner = self.lock();
+        self.collect(&mut inner, pages);
+        let anonymous = self.pager.is_anonymous();
+        (pages.first..pages.end())
+            .map(|page| {
+                let at = page as u32;
+                let state = if page >= inner.size_pages() {
+                    PageState::Invalid
+                } else if inner.book.is_dirty(at) && !(anonymous && !inner.resident.contains(at)) {
+                    PageState::Dirty
+                } else if inner.resident.contains(at) {
+                    PageState::Clean
+                } else {
+                    PageState::Absent
+                };
+                state.encode(inner.is_held(at))
+            })
+            .collect()
+    }
+
+    /// Held runs, to be held again by the next host.
+    pub fn holds_of(&self, session: SessionId) -> Vec<PageRange> {
+        self.lock().holds.iter().filter(|h| h.session == session).map(|h| h.pages).collect()
+    }
+
+    /// A hold that the host before granted: the pages are in memory still.
+    pub fn hold_again(&self, session: SessionId, pages: PageRange) {
+        let pin = Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
+        self.lock().holds.push(Hold { session, pages, pin });
+    }
+}

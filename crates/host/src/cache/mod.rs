@@ -1,0 +1,353 @@
+//! The cache of one controlled object: its frames, who maps them, and which are newer than what is stored.
+//!
+//! One lock an object (`Inner`) guards the bookkeeping; it is never held across I/O that may wait. What a
+//! page is doing while the lock is free is said by sets: `in_flight` (being brought in or evicted: faults on
+//! it wait), `writing` in the book (being stored: not evicted).
+//!
+//! | file | does |
+//! |---|---|
+//! | `book` | dirty bookkeeping, mirrored on disk |
+//! | `view` | a mapping as the object sees it |
+//! | `fault` | answers one fault |
+//! | `bring` | brings pages into memory |
+//! | `track` | asks page tables what was written |
+//! | `evict` | makes room |
+//! | `sync` | stores |
+//! | `hold` | page-holding locks |
+//! | `resize`, `recover` | what the names say |
+
+pub mod book;
+mod bring;
+mod evict;
+mod fault;
+mod hold;
+mod recover;
+mod resize;
+mod sync;
+mod track;
+pub mod view;
+
+pub use evict::Evictor;
+pub use fault::Ahead;
+
+use crate::budget::Budget;
+use crate::machine::Machine;
+use crate::pagers::{Pager, Stamp};
+use crate::spill::Spill;
+use book::Book;
+use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
+use roaring::RoaringBitmap;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use view::{Mapping, View};
+
+/// What the cache must know of the object's options.
+#[derive(Clone, Debug)]
+pub struct Traits {
+    /// What sync promises.
+    pub sync: SyncMode,
+    /// Writers can be held.
+    pub freezable: bool,
+    /// Disk space for every page is taken already.
+    pub space_reserved: bool,
+    /// SIGBUS after this long.
+    pub fault_deadline_ms: Option<u32>,
+    /// Most frames.
+    pub limit_pages: u64,
+}
+
+/// The cache of one controlled object.
+pub struct Cache {
+    /// Which object.
+    pub id: ObjectId,
+    /// 128-bit identity, for the journal.
+    pub uuid: u128,
+    /// Its options.
+    pub traits: Traits,
+    /// One memfd holds all frames.
+    pub frames: Arc<OwnedFd>,
+    /// Where pages come from.
+    pub pager: Box<dyn Pager>,
+    machine: Arc<Machine>,
+    budget: Budget,
+    spill: Mutex<Spill>,
+    inner: Mutex<Inner>,
+    settled: Condvar,
+    /// One sync at a time; the journal belongs to whoever has the turn.
+    turn: Mutex<sync::Turn>,
+    checkpointing: AtomicBool,
+    evicting: AtomicBool,
+    /// Pages written to the pager since it was last flushed.
+    unflushed: AtomicBool,
+    syncs: AtomicU64,
+}
+
+/// The bookkeeping.
+struct Inner {
+    size_bytes: u64,
+    resident: RoaringBitmap,
+    in_flight: RoaringBitmap,
+    book: Book,
+    views: Vec<View>,
+    holds: Vec<hold::Hold>,
+    /// Faults that wait for pages in flight, or for the end of a freeze.
+    waiting: Vec<Waiting>,
+    /// Frames in the order in which they came: what is evicted first.
+    order: VecDeque<PageRange>,
+    frozen: bool,
+    /// State of the stored object when nobody mapped it any more.
+    stamp: Option<Stamp>,
+    /// Pages whose loss is known, for `stat`.
+    warning: String,
+}
+
+struct Waiting {
+    mapping: Arc<Mapping>,
+    page: u32,
+    write: bool,
+}
+
+/// Numbers for `stat`.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Frames in memory.
+    pub resident_pages: u64,
+    /// Pages newer than what is stored.
+    pub dirty_pages: u64,
+    /// Pages in the spill file.
+    pub spilled_pages: u64,
+    /// Views.
+    pub views: u64,
+    /// Warning for people.
+    pub warning: String,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cache {
+    /// A cache over `frames` with the book `book`. Frames that exist already are taken to be resident.
+    #[allow(clippy::too_many_arguments, reason = "made in one place, from parts that have no other home")]
+    pub fn new(
+        machine: Arc<Machine>,
+        id: ObjectId,
+        uuid: u128,
+        traits: Traits,
+        size_bytes: u64,
+        frames: Arc<OwnedFd>,
+        pager: Box<dyn Pager>,
+        book: Book,
+        spill: Spill,
+    ) -> Arc<Cache> {
+        Arc::new(Cache {
+            id,
+            uuid,
+            frames,
+            pager,
+            machine,
+            budget: Budget::new(traits.limit_pages),
+            traits,
+            spill: Mutex::new(spill),
+            inner: Mutex::new(Inner {
+                size_bytes,
+                resident: RoaringBitmap::new(),
+                in_flight: RoaringBitmap::new(),
+                book,
+                views: Vec::new(),
+                holds: Vec::new(),
+                waiting: Vec::new(),
+                order: VecDeque::new(),
+                frozen: false,
+                stamp: None,
+                warning: String::new(),
+            }),
+            settled: Condvar::new(),
+            turn: Mutex::default(),
+            checkpointing: AtomicBool::new(false),
+            evicting: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+
+    /// Size of the object in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.lock().size_bytes
+    }
+
+    /// Numbers for people.
+    pub fn numbers(&self) -> Numbers {
+        let inner = self.lock();
+        Numbers {
+            resident_pages: inner.resident.len(),
+            dirty_pages: inner.book.dirty_pages(),
+            spilled_pages: inner.book.spilled().len(),
+            views: inner.views.len() as u64,
+            warning: inner.warning.clone(),
+        }
+    }
+
+    /// Its views: mapping and pages.
+    pub fn views(&self) -> Vec<(Arc<Mapping>, PageRange)> {
+        self.lock().views.iter().map(|v| (v.mapping.clone(), v.pages)).collect()
+    }
+
+    /// Whether anybody maps it.
+    pub fn is_mapped(&self) -> bool {
+        !self.lock().views.is_empty()
+    }
+
+    /// Whether a process that may write maps it.
+    pub fn has_writer(&self) -> bool {
+        self.lock().views.iter().any(|v| v.mapping.writes_object())
+    }
+
+    /// Adds a view. What was changed in the stored object while nobody mapped it is seen now.
+    pub fn add_view(&self, mapping: Arc<Mapping>, pages: PageRange) {
+        let mut inner = self.lock();
+        if inner.views.is_empty() && inner.stamp.is_some() && inner.stamp != self.pager.stamp() {
+            self.drop_clean(&mut inner);
+        }
+        inner.views.push(View { mapping, pages, installed: RoaringBitmap::new() });
+    }
+
+    /// Takes pages out of the views of one mapping, after their dirty bits were collected.
+    pub fn remove_pages(&self, mapping: &Arc<Mapping>, pages: PageRange) {
+        let mut inner = self.lock();
+        let mut left = Vec::new();
+        inner.views.retain_mut(|view| {
+            if !Arc::ptr_eq(&view.mapping, mapping) || view.pages.intersect(pages).is_empty() {
+                return true;
+            }
+            for part in without(view.pages, pages) {
+                let installed = book::within(&view.installed, part);
+                left.push(View { mapping: view.mapping.clone(), pages: part, installed });
+            }
+            false
+        });
+        inner.views.extend(left);
+        inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page))));
+        if inner.views.is_empty() {
+            inner.stamp = self.pager.stamp();
+        }
+    }
+
+    /// Takes out every view, lock and waiting fault of a session. Its page tables may be gone already:
+    /// whatever was installed in a writable view of it counts as written.
+    pub fn remove_session(&self, session: SessionId) {
+        let mut inner = self.lock();
+        let whole = PageRange::new(0, pages_of(inner.size_bytes));
+        let mine: Vec<_> = inner.views.iter().filter(|v| v.mapping.session == session).map(|v| v.pages).collect();
+        for pages in mine {
+            self.collect(&mut inner, pages.intersect(whole));
+        }
+        inner.views.retain(|v| v.mapping.session != session);
+        inner.waiting.retain(|w| w.mapping.session != session);
+        inner.holds.retain(|h| h.session != session);
+        if inner.views.is_empty() {
+            inner.stamp = self.pager.stamp();
+        }
+    }
+
+    /// Drops frames equal to what is stored. Nobody maps the object, so none can change meanwhile.
+    fn drop_clean(&self, inner: &mut Inner) {
+        let keep = inner.book.dirty() | inner.book.writing() | &inner.in_flight;
+        let gone = &inner.resident - keep;
+        for run in book::runs(&gone) {
+            if commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).is_err() {
+                return;
+            }
+            book::remove(&mut inner.resident, run);
+            self.give_back(run.count);
+        }
+    }
+
+    /// Frees room in both budgets.
+    fn give_back(&self, pages: u64) {
+        self.budget.give(pages);
+        self.machine.budget.give(pages);
+    }
+
+    /// Takes room in both budgets, or in neither.
+    fn try_take(&self, pages: u64) -> bool {
+        if !self.budget.try_take(pages) {
+            return false;
+        }
+        if !self.machine.budget.try_take(pages) {
+            self.budget.give(pages);
+            return false;
+        }
+        true
+    }
+
+    /// Frames in memory now.
+    pub fn used_pages(&self) -> u64 {
+        self.budget.used_pages()
+    }
+
+    /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.
+    pub fn discard(&self) {
+        let used = self.budget.used_pages();
+        self.give_back(used);
+        lock(&self.spill).remove();
+        let _ = std::fs::remove_file(self.lock().book.live().path());
+        lock(&self.turn).remove_files();
+    }
+}
+
+impl Inner {
+    fn size_pages(&self) -> u64 {
+        pages_of(self.size_bytes)
+    }
+
+    fn whole(&self) -> PageRange {
+        PageRange::new(0, self.size_pages())
+    }
+
+    /// Whether a page must stay where it is, and away from the pager.
+    fn is_held(&self, page: u32) -> bool {
+        self.holds.iter().any(|h| h.pages.contains(u64::from(page)))
+    }
+}
+
+/// The parts of `whole` outside `hole`.
+fn without(whole: PageRange, hole: PageRange) -> Vec<PageRange> {
+    let before = PageRange::new(whole.first, hole.first.clamp(whole.first, whole.end()) - whole.first);
+    let after_first = hole.end().clamp(whole.first, whole.end());
+    let after = PageRange::new(after_first, whole.end() - after_first);
+    [before, after].into_iter().filter(|r| !r.is_empty()).collect()
+}
+
+/// Bytes of a run of frames, into `buffer`.
+fn read_frames(frames: &OwnedFd, first_page: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(frames, &mut buffer[done..], first_page * PAGE_SIZE_BYTES + done as u64) {
+            Ok(0) => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)),
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes into a run of frames, which come into being.
+fn write_frames(frames: &OwnedFd, first_page: u64, data: &[u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(frames, &data[done..], first_page * PAGE_SIZE_BYTES + done as u64) {
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Changing the size of a controlled object.
+
+use super::{Cache, book};
+use commonhold_object::error::Doing;
+use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result, pages_of};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+impl Cache {
+    /// Makes frames and stored object `size_bytes` long. Pages past a smaller end give SIGBUS from now on, and
+    /// nothing else changes.
+    pub fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
+        // Nothing in the journal may reach past the new end.
+        self.checkpoint()?;
+        let _turn = super::lock(&self.turn);
+        let mut inner = self.lock();
+        let old_bytes = inner.size_bytes;
+        let gone = PageRange::new(pages_of(size_bytes), pages_of(old_bytes).saturating_sub(pages_of(size_bytes)));
+        while !book::within(&inner.in_flight, gone).is_empty() {
+            let waited = self.settled.wait_timeout(inner, std::time::Duration::from_millis(50));
+            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        let grown = size_bytes > old_bytes;
+        inner.book.set_size(size_bytes)?;
+        if grown {
+            self.pager.resize(size_bytes)?;
+        }
+        let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
+        rustix::fs::ftruncate(&*self.frames, file_bytes).map_err(std::io::Error::from).doing("resizing the frames")?;
+        if !grown {
+            self.pager.resize(size_bytes)?;
+            self.forget_past_end(&mut inner, gone);
+            self.clear_tail(&inner, size_bytes)?;
+        }
+        inner.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    fn forget_past_end(&self, inner: &mut super::Inner, gone: PageRange) {
+        let pages = book::set_of(gone);
+        let frames = &inner.resident & &pages;
+        inner.resident -= &frames;
+        self.give_back(frames.len());
+        for view in &mut inner.views {
+            view.installed -= &pages;
+        }
+        inner.book.forget(&pages);
+        for run in inner.book.unspill(&pages) {
+            super::lock(&self.spill).forget(run.first, run.count);
+        }
+    }
+
+    /// Bytes of the last page past a new end must read as zero if the object grows again.
+    fn clear_tail(&self, inner: &super::Inner, size_bytes: u64) -> Result<()> {
+        let last = size_bytes / PAGE_SIZE_BYTES;
+        let within = (size_bytes % PAGE_SIZE_BYTES) as usize;
+        if within == 0 || !inner.resident.contains(last as u32) {
+            return Ok(());
+        }
+        let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
+        let frames = std::fs::File::from(self.frames.try_clone().doing("resizing the frames")?);
+        frames.write_all_at(&zeros, size_bytes).doing("resizing the frames")
+    }
+}

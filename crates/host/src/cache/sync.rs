@@ -1,0 +1,390 @@
+//! Storing: `ordered` writes and flushes, `atomic` goes through the journal.
+//!
+//! Order of an atomic sync, and what a crash leaves after each step:
+//! 1. collect, mark *writing* — the pages are dirty for the next host.
+//! 2. the record is in the journal, flushed — the sync has happened: recovery redoes it.
+//! 3. the pages are written into the stored object, unflushed — `read()` sees them; recovery redoes them.
+//! 4. *writing* cleared, the caller is told.
+//! 5. later, the checkpoint: stored object flushed, journal file reset.
+
+use super::{Cache, Inner, book, lock, read_frames};
+use commonhold_journal::{Appended, CheckpointRefused, FileStorage, Journal, Options, RecordBuffer, Ticket, Uuid};
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
+use roaring::RoaringBitmap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Pages copied between two system calls of an ordered sync.
+const COPY_PAGES: u64 = 256;
+
+/// What belongs to whoever syncs.
+#[derive(Default)]
+pub struct Turn {
+    journal: Option<Journal<FileStorage>>,
+    buffer: Option<RecordBuffer>,
+    /// A record that is durable but could not be written into the stored object yet.
+    unapplied: Option<Appended>,
+    paths: Option<[PathBuf; 2]>,
+}
+
+impl Turn {
+    pub(super) fn remove_files(&mut self) {
+        self.journal = None;
+        for path in self.paths.take().iter().flatten() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn of_journal(error: &commonhold_journal::Error) -> Error {
+    let kind = if error.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Io };
+    Error::new(kind, format!("journal: {error}; nothing was stored, everything is kept in memory: try again"))
+}
+
+impl Cache {
+    /// Makes the dirty pages of `range` what is stored. Gives how many they were. On an error the stored object
+    /// is as before, the pages are dirty still, and it can be tried again.
+    pub fn sync(self: &Arc<Self>, range: PageRange, freeze: bool) -> Result<u64> {
+        let mut turn = lock(&self.turn);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        if self.pager.is_anonymous() {
+            return Ok(0); // succeeds, and promises nothing past the host
+        }
+        let pages = {
+            let mut inner = self.lock();
+            self.pager.check(inner.size_bytes)?;
+            self.collect(&mut inner, range);
+            let range = range.intersect(inner.whole());
+            let pages = inner.book.start_writing(range)?;
+            inner.frozen = freeze;
+            self.protect_synchronous(&inner, &pages);
+            pages
+        };
+        let result = match self.traits.sync {
+            SyncMode::Atomic => self.store_atomically(&mut turn, &pages, freeze),
+            SyncMode::Plain | SyncMode::Ordered => self.store_in_place(&pages, freeze),
+        };
+        self.thaw();
+        self.end_writing(&pages, result)?;
+        drop(turn);
+        self.checkpoint_if_due();
+        Ok(pages.len())
+    }
+
+    fn end_writing(&self, pages: &RoaringBitmap, result: Result<()>) -> Result<()> {
+        let mut inner = self.lock();
+        if let Err(error) = result {
+            if let Err(worse) = inner.book.not_written(pages) {
+                self.machine.log(format_args!("object {}: {worse}", self.id.0));
+            }
+            return Err(error);
+        }
+        inner.book.written(pages);
+        // Spilled copies that were stored are no longer the newest there is.
+        let stale = pages - inner.book.dirty();
+        for run in inner.book.unspill(&stale) {
+            lock(&self.spill).forget(run.first, run.count);
+        }
+        self.settled.notify_all();
+        Ok(())
+    }
+
+    /// Lets writers go on that were held for a true instant.
+    fn thaw(&self) {
+        let mut inner = self.lock();
+        if !inner.frozen {
+            return;
+        }
+        inner.frozen = false;
+        for waiter in std::mem::take(&mut inner.waiting) {
+            let address = waiter.mapping.address_of(waiter.page.into());
+            let _ = waiter.mapping.uffd.wake(address, PAGE_SIZE_BYTES); // it faults anew
+        }
+    }
+
+    /// The newest content of pages being written, from frames or the spill file.
+    fn copy_out(&self, run: PageRange, buffer: &mut [u8]) -> Result<()> {
+        // Pages in *writing* are not evicted, so a frame seen here stays until it is read.
+        let resident = book::within(&self.lock().resident, run);
+        if resident.len() == run.count {
+            return read_frames(&self.frames, run.first, buffer).doing("reading frames");
+        }
+        for page in run.first..run.end() {
+            let at = ((page - run.first) * PAGE_SIZE_BYTES) as usize;
+            let slot = &mut buffer[at..at + PAGE_SIZE_BYTES as usize];
+            if resident.contains(page as u32) {
+                read_frames(&self.frames, page, slot).doing("reading frames")?;
+            } else {
+                lock(&self.spill).read(page, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store_in_place(&self, pages: &RoaringBitmap, freeze: bool) -> Result<()> {
+        let mut copies = Vec::new();
+        let mut buffer = Vec::new();
+        for run in book::runs(pages) {
+            for part in parts(run, COPY_PAGES) {
+                buffer.resize(part.length_bytes() as usize, 0);
+                self.copy_out(part, &mut buffer)?;
+                if freeze {
+                    copies.push((part, std::mem::take(&mut buffer)));
+                } else {
+                    self.pager.page_out(part.offset_bytes(), &buffer)?;
+                }
+            }
+        }
+        self.thaw();
+        for (part, copy) in copies {
+            self.pager.page_out(part.offset_bytes(), &copy)?;
+        }
+        if !pages.is_empty() || self.unflushed.load(Ordering::Relaxed) {
+            self.unflushed.store(false, Ordering::Relaxed);
+            self.pager.flush().inspect_err(|_| self.unflushed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(())
+    }
+
+    fn store_atomically(&self, turn: &mut Turn, pages: &RoaringBitmap, freeze: bool) -> Result<()> {
+        self.open_journal(turn)?;
+        self.apply_left_over(turn)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let runs = book::runs(pages);
+        if !self.traits.space_reserved {
+            for run in &runs {
+                self.pager.reserve(run.offset_bytes(), run.length_bytes())?;
+            }
+        }
+        let mut buffer = turn.buffer.take().unwrap_or_default();
+        let result = self.commit(turn, &mut buffer, &runs, freeze);
+        let one_part = pages.len() as usize <= buffer.pages();
+        let applied = result.and_then(|record| {
+            turn.unapplied = Some(record);
+            if one_part { self.apply_buffer(&buffer).and_then(|()| mark_applied(turn)) } else { self.apply_left_over(turn) }
+        });
+        turn.buffer = Some(buffer);
+        applied
+    }
+
+    /// Puts the pages into one record; when this returns they are durable.
+    fn commit(&self, turn: &mut Turn, buffer: &mut RecordBuffer, runs: &[PageRange], freeze: bool) -> Result<Appended> {
+        let journal = turn.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "no journal"))?;
+        let mut appender = journal.begin_append().map_err(|e| of_journal(&e))?;
+        buffer.begin();
+        for run in runs {
+            let mut left = *run;
+            while !left.is_empty() {
+                if buffer.free_pages() == 0 {
+                    appender = appender.write(buffer).map_err(|e| of_journal(&e))?;
+                    buffer.begin();
+                }
+                let now = PageRange::new(left.first, left.count.min(buffer.free_pages() as u64));
+                let slot = buffer
+                    .push_run(now.first as u32, now.count as usize)
+                    .map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+                self.copy_out(now, slot)?;
+                left = PageRange::new(now.end(), left.count - now.count);
+            }
+        }
+        if freeze {
+            self.thaw();
+        }
+        appender.commit(buffer).map_err(|e| of_journal(&e))
+    }
+
+    fn apply_buffer(&self, buffer: &RecordBuffer) -> Result<()> {
+        let mut pages = buffer.iter().peekable();
+        let mut run = Vec::new();
+        while let Some((first, bytes)) = pages.next() {
+            run.clear();
+            run.extend_from_slice(bytes);
+            let mut next = first + 1;
+            while let Some((_, more)) = pages.next_if(|(page, _)| *page == next) {
+                run.extend_from_slice(more);
+                next += 1;
+            }
+            self.pager.page_out(u64::from(first) * PAGE_SIZE_BYTES, &run)?;
+        }
+        Ok(())
+    }
+
+    /// A record that an earlier sync made durable but could not write into the stored object.
+    fn apply_left_over(&self, turn: &mut Turn) -> Result<()> {
+        let (Some(record), Some(journal)) = (&turn.unapplied, turn.journal.as_mut()) else { return Ok(()) };
+        let size = self.size_bytes();
+        journal
+            .replay_record(record, |page, bytes| self.redo(page, bytes, size))
+            .map_err(|e| Error::new(ErrorKind::Io, format!("writing a journalled sync into the stored object: {e}")))?;
+        mark_applied(turn)
+    }
+
+    /// Writes one run of a record into the stored object, as far as the object (which may have shrunk since)
+    /// reaches.
+    fn redo(&self, first: u32, bytes: &[u8], size_bytes: u64) -> Result<()> {
+        let offset = u64::from(first) * PAGE_SIZE_BYTES;
+        let end = commonhold_object::pages_of(size_bytes) * PAGE_SIZE_BYTES;
+        let length = end.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        if length == 0 { Ok(()) } else { self.pager.page_out(offset, &bytes[..length]) }
+    }
+
+    fn open_journal(&self, turn: &mut Turn) -> Result<()> {
+        if turn.journal.is_some() {
+            return Ok(());
+        }
+        let folder = self.machine.directory.join("journal");
+        let paths = ["a", "b"].map(|side| folder.join(format!("{}.{side}", self.id.0)));
+        let open = |path: &PathBuf| {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .doing(format!("opening the journal {}", path.display()))
+        };
+        let storages = [FileStorage::new(open(&paths[0])?), FileStorage::new(open(&paths[1])?)];
+        let options = Options { reserve_bytes: 16 << 20, grow_bytes: 16 << 20, checkpoint_bytes: 48 << 20, salt: None };
+        let (mut journal, found) = Journal::open(Uuid(self.uuid.to_be_bytes()), storages, options).map_err(|e| {
+            let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+            Error::new(kind, format!("journal of object {} in {}: {e}", self.id.0, folder.display()))
+        })?;
+        if let Some(torn) = found.torn {
+            self.machine.log(format_args!(
+                "object {}: dropped a sync that was never acknowledged ({torn:?})",
+                self.id.0
+            ));
+        }
+        if found.records > 0 {
+            let size = self.size_bytes();
+            journal
+                .replay_runs(|page, bytes| self.redo(page, bytes, size))
+                .map_err(|e| Error::new(ErrorKind::Io, format!("redoing the journal: {e}")))?;
+            self.pager.flush()?;
+            self.machine.log(format_args!(
+                "object {}: redid {} syncs ({} pages) from the journal",
+                self.id.0, found.records, found.pages
+            ));
+        }
+        journal.finish_recovery().map_err(|e| of_journal(&e))?;
+        turn.journal = Some(journal);
+        turn.paths = Some(paths);
+        Ok(())
+    }
+
+    /// Redoes what the journal holds: at start, before anybody reads the object.
+    pub fn recover_journal(&self) -> Result<()> {
+        if self.traits.sync != SyncMode::Atomic {
+            return Ok(());
+        }
+        self.open_journal(&mut lock(&self.turn))
+    }
+
+    /// Flushes the stored object and empties the journal, in the background, when enough has gathered.
+    fn checkpoint_if_due(self: &Arc<Self>) {
+        let due = lock(&self.turn).journal.as_ref().is_some_and(Journal::needs_checkpoint);
+        if !due || self.checkpointing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let this = self.clone();
+        self.machine.workers.run(move || {
+            if let Err(error) = this.checkpoint() {
+                this.machine.log(format_args!("object {}: checkpoint: {error}", this.id.0));
+            }
+            this.checkpointing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Makes the stored object whole without the journal: flush, then reset.
+    pub fn checkpoint(&self) -> Result<()> {
+        let ticket = {
+            let mut turn = lock(&self.turn);
+            self.apply_left_over(&mut turn)?;
+            let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
+            match journal.begin_checkpoint() {
+                Ok(ticket) | Err(CheckpointRefused::Busy(ticket)) => ticket,
+                Err(CheckpointRefused::Nothing) => return Ok(()),
+                Err(other) => return Err(Error::new(ErrorKind::Io, format!("checkpoint: {other}"))),
+            }
+        };
+        if let Err(error) = self.pager.flush() {
+            self.redo_after_failed_flush(&error)?;
+        }
+        self.finish_checkpoint(ticket)
+    }
+
+    fn finish_checkpoint(&self, ticket: Ticket) -> Result<()> {
+        let mut turn = lock(&self.turn);
+        let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
+        journal.finish_checkpoint(ticket).map_err(|e| of_journal(&e))
+    }
+
+    /// After a failed flush the page cache may have dropped what it could not write, and a second flush would
+    /// lie: write everything that the journal holds once more, then flush.
+    fn redo_after_failed_flush(&self, error: &Error) -> Result<()> {
+        self.machine.log(format_args!("object {}: {error}; writing from the journal again", self.id.0));
+        let size = self.size_bytes();
+        let mut turn = lock(&self.turn);
+        let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
+        journal
+            .replay_runs(|page, bytes| self.redo(page, bytes, size))
+            .map_err(|e| Error::new(ErrorKind::Io, format!("redoing the journal: {e}")))?;
+        self.pager.flush()
+    }
+
+    /// Drops what was not synced: the frames go, the next touch brings back what is stored.
+    pub fn revert(self: &Arc<Self>) -> Result<u64> {
+        if self.pager.is_anonymous() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "an anonymous object has no stored copy to go back to: remove it and create it again",
+            ));
+        }
+        let _turn = lock(&self.turn);
+        let mut inner = self.lock();
+        let whole = inner.whole();
+        self.collect(&mut inner, whole);
+        while !(&inner.in_flight & inner.book.dirty()).is_empty() {
+            let waited = self.settled.wait_timeout(inner, std::time::Duration::from_millis(50));
+            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        let pages = inner.book.dirty().clone();
+        self.drop_dirty(&mut inner, &pages)?;
+        Ok(pages.len())
+    }
+
+    fn drop_dirty(&self, inner: &mut Inner, pages: &RoaringBitmap) -> Result<()> {
+        for run in book::runs(pages) {
+            commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes())
+                .doing("dropping frames")?;
+        }
+        for view in &mut inner.views {
+            view.installed -= pages;
+        }
+        let gone = pages & &inner.resident;
+        inner.resident -= &gone;
+        self.give_back(gone.len());
+        inner.book.forget(pages);
+        for run in inner.book.unspill(pages) {
+            lock(&self.spill).forget(run.first, run.count);
+        }
+        Ok(())
+    }
+}
+
+/// The journalled record is in the stored object too.
+fn mark_applied(turn: &mut Turn) -> Result<()> {
+    let (Some(record), Some(journal)) = (turn.unapplied.take(), turn.journal.as_mut()) else { return Ok(()) };
+    journal.applied(&record).map_err(|e| of_journal(&e))
+}
+
+/// A run in parts of at most `most` pages.
+fn parts(run: PageRange, most: u64) -> impl Iterator<Item = PageRange> {
+    (run.first..run.end()).step_by(most as usize).map(move |at| PageRange::new(at, most.min(run.end() - at)))
+}

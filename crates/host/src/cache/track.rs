@@ -1,0 +1,121 @@
+//! Asking page tables what was written. Scans only ever *add* to the book.
+
+use super::view::View;
+use super::{Cache, Inner, book, lock};
+use commonhold_object::PageRange;
+use commonhold_sys::userfaultfd::Kind;
+use roaring::RoaringBitmap;
+
+/// What one view's page tables said.
+#[derive(Default)]
+struct Found {
+    /// Written, and mapped: to be protected after it is recorded.
+    mapped: Vec<PageRange>,
+    /// Written, and no longer mapped.
+    unmapped: Vec<PageRange>,
+    /// Not memory of this mapping any more.
+    vanished: Vec<PageRange>,
+}
+
+impl Cache {
+    /// Brings the book up to date for `range`: everything written before this call is in it afterwards, and
+    /// what is in it is protected, so that the next write is noticed again.
+    pub(super) fn collect(&self, inner: &mut Inner, range: PageRange) {
+        let range = range.intersect(inner.whole());
+        let mut dirty = RoaringBitmap::new();
+        let mut found = Vec::new();
+        for index in 0..inner.views.len() {
+            let view = &inner.views[index];
+            let part = view.pages.intersect(range);
+            if part.is_empty() || !view.mapping.writes_object() || view.mapping.kind == Kind::Synchronous {
+                continue;
+            }
+            let seen = ask(view, part);
+            seen.mapped.iter().for_each(|run| book::insert(&mut dirty, *run));
+            for run in seen.unmapped.iter().chain(&seen.vanished) {
+                // Without an entry a page counts only if the host put it there: then it was written, and its
+                // entry dropped (MADV_DONTNEED, reclaim), or the whole mapping went unscanned.
+                dirty |= book::within(&inner.views[index].installed, *run) & &inner.resident;
+                book::remove(&mut inner.views[index].installed, *run);
+            }
+            found.push((index, seen.mapped));
+        }
+        self.record(inner, &dirty);
+        for (index, mapped) in found {
+            let mapping = &inner.views[index].mapping;
+            for run in mapped {
+                // An error means that the mapping vanished since: its pages are recorded already.
+                let _ = mapping.uffd.protect(mapping.address_of(run.first), run.length_bytes());
+            }
+        }
+    }
+
+    fn record(&self, inner: &mut Inner, dirty: &RoaringBitmap) {
+        if dirty.is_empty() {
+            return;
+        }
+        if let Err(error) = inner.book.add_dirty(dirty) {
+            self.machine.log(format_args!("object {}: dirty pages are known to this process only: {error}", self.id.0));
+        }
+        for run in inner.book.unspill(dirty) {
+            lock(&self.spill).forget(run.first, run.count);
+        }
+    }
+
+    /// Under synchronous protection the book is exact; here its dirty pages are protected again, so that
+    /// writes from now on wait for the host.
+    pub(super) fn protect_synchronous(&self, inner: &Inner, pages: &RoaringBitmap) {
+        for view in inner.views.iter().filter(|v| v.mapping.kind == Kind::Synchronous && v.mapping.writes_object()) {
+            for run in book::runs(&book::within(pages, view.pages)) {
+                let _ = view.mapping.uffd.protect(view.mapping.address_of(run.first), run.length_bytes());
+            }
+        }
+    }
+
+    /// After a punch: victims that were written before their entries went, in any view.
+    pub(super) fn written_before_punch(&self, inner: &Inner, victims: &RoaringBitmap) -> RoaringBitmap {
+        let mut written = RoaringBitmap::new();
+        for view in &inner.views {
+            if !view.mapping.writes_object() || view.mapping.kind == Kind::Synchronous {
+                continue;
+            }
+            for run in book::runs(&(book::within(victims, view.pages) & &view.installed)) {
+                let seen = ask(view, run);
+                for gone in seen.mapped.iter().chain(&seen.unmapped).chain(&seen.vanished) {
+                    book::insert(&mut written, *gone);
+                }
+            }
+        }
+        written
+    }
+}
+
+/// Scans the part of a view, without changing anything.
+fn ask(view: &View, part: PageRange) -> Found {
+    let mapping = &view.mapping;
+    let (start, end) = (mapping.address_of(part.first), mapping.address_of(part.end()));
+    let pages = |from: u64, to: u64| {
+        let first = mapping.page_at(from);
+        PageRange::new(first, mapping.page_at(to) - first)
+    };
+    let mut found = Found::default();
+    let mut covered = start;
+    let result = mapping.pagemap.scan(start, end, |seen| {
+        if seen.start > covered {
+            found.vanished.push(pages(covered, seen.start));
+        }
+        covered = seen.end;
+        if seen.written {
+            let list = if seen.present { &mut found.mapped } else { &mut found.unmapped };
+            list.push(pages(seen.start, seen.end));
+        }
+    });
+    if result.is_err() {
+        covered = start;
+        found = Found::default();
+    }
+    if covered < end {
+        found.vanished.push(pages(covered, end));
+    }
+    found
+}

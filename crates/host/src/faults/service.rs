@@ -1,0 +1,182 @@
+//! The fault threads: each serves the userfaultfds of many clients from one epoll set.
+//!
+//! Waking a sleeping thread costs more than serving a fault, so after a fault a thread looks again for a few
+//! tens of microseconds before it sleeps. It stops doing so when that does not pay (adaptive), and an idle host
+//! uses no processor at all.
+
+use super::space::AddressSpace;
+use crate::cache::Ahead;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Longest look before a thread sleeps.
+const SPIN: Duration = Duration::from_micros(60);
+/// After so many looks in vain a thread sleeps at once, until faults come close together again.
+const VAIN_LIMIT: u32 = 16;
+
+/// One userfaultfd and whose it is.
+struct Source {
+    space: Arc<AddressSpace>,
+    uffd: Arc<Userfaultfd>,
+}
+
+/// What a thread shares with those who add and remove clients.
+struct Shared {
+    epoll: OwnedFd,
+    sources: RwLock<HashMap<u64, Arc<Source>>>,
+}
+
+/// All fault threads.
+pub struct FaultService {
+    threads: Vec<Arc<Shared>>,
+    next: AtomicU64,
+}
+
+impl FaultService {
+    /// Starts `threads` threads.
+    pub fn start(threads: usize) -> Result<FaultService> {
+        let mut started = Vec::new();
+        for n in 0..threads.max(1) {
+            let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
+            let shared = Arc::new(Shared { epoll, sources: RwLock::default() });
+            let this = shared.clone();
+            std::thread::Builder::new()
+                .name(format!("faults-{n}"))
+                .spawn(move || Thread::new(this).run())
+                .map_err(|e| Error::io("starting a fault thread", &e))?;
+            started.push(shared);
+        }
+        Ok(FaultService { threads: started, next: AtomicU64::new(0) })
+    }
+
+    /// Serves the faults of `uffd` from now on. Gives a token for [`remove`](Self::remove).
+    pub fn add(&self, space: Arc<AddressSpace>, uffd: Arc<Userfaultfd>) -> Result<u64> {
+        let token = self.next.fetch_add(1, Ordering::Relaxed);
+        let shared = &self.threads[token as usize % self.threads.len()];
+        let source = Arc::new(Source { space, uffd: uffd.clone() });
+        shared.sources.write().unwrap_or_else(PoisonError::into_inner).insert(token, source);
+        epoll::add(&shared.epoll, &*uffd, EventData::new_u64(token), EventFlags::IN)
+            .map_err(|e| Error::new(ErrorKind::Io, format!("watching a userfaultfd: {e}")))?;
+        Ok(token)
+    }
+
+    /// Stops serving it.
+    pub fn remove(&self, token: u64) {
+        let shared = &self.threads[token as usize % self.threads.len()];
+        let source = shared.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        if let Some(source) = source {
+            let _ = epoll::delete(&shared.epoll, &*source.uffd);
+        }
+    }
+}
+
+/// The state of one fault thread.
+struct Thread {
+    shared: Arc<Shared>,
+    faults: Vec<Fault>,
+    ahead: VecDeque<Ahead>,
+    /// Where the last fault came from: looked at most often.
+    hot: Option<Arc<Source>>,
+    vain: u32,
+    last_fault: Instant,
+}
+
+impl Thread {
+    fn new(shared: Arc<Shared>) -> Self {
+        Thread {
+            shared,
+            faults: Vec::new(),
+            ahead: VecDeque::new(),
+            hot: None,
+            vain: 0,
+            last_fault: Instant::now(),
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            let found = if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
+            if found {
+                continue;
+            }
+            // Nobody waits at the moment: go on with what sequential readers will want next.
+            if let Some(ahead) = self.ahead.pop_front() {
+                if let Some(rest) = ahead.go_on() {
+                    self.ahead.push_back(rest);
+                }
+            }
+        }
+    }
+
+    /// Takes what the epoll set has; whether there was a fault.
+    fn wait(&mut self, sleep: bool) -> bool {
+        let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 32];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = if sleep { None } else { Some(&zero) };
+        let count = match epoll::wait(&self.shared.epoll, &mut events[..], timeout) {
+            Ok(count) => count,
+            Err(_) => 0, // EINTR
+        };
+        let mut found = false;
+        for event in &events[..count] {
+            let sources = self.shared.sources.read().unwrap_or_else(PoisonError::into_inner);
+            let source = sources.get(&event.data.u64()).cloned();
+            drop(sources);
+            if let Some(source) = source {
+                found |= self.serve(&source);
+            }
+        }
+        found
+    }
+
+    /// Reads and answers what waits at one source.
+    fn serve(&mut self, source: &Arc<Source>) -> bool {
+        let mut faults = std::mem::take(&mut self.faults);
+        let found = source.uffd.read_faults(&mut faults).is_ok() && !faults.is_empty();
+        for fault in &faults {
+            if let Some(ahead) = source.space.serve(&source.uffd, *fault) {
+                self.ahead.push_back(ahead);
+            }
+        }
+        self.faults = faults;
+        if found {
+            let now = Instant::now();
+            if now - self.last_fault < SPIN {
+                self.vain = 0;
+            }
+            self.last_fault = now;
+            self.hot = Some(source.clone());
+        }
+        found
+    }
+
+    /// Looks for the next fault for a while; whether one came and was served.
+    fn spin(&mut self) -> bool {
+        let Some(hot) = self.hot.take() else { return false };
+        if self.vain >= VAIN_LIMIT {
+            return false;
+        }
+        let start = Instant::now();
+        let mut looks = 0u32;
+        while start.elapsed() < SPIN {
+            looks += 1;
+            // The hot one mostly, all of them now and then.
+            let found = if looks.is_multiple_of(8) { self.wait(false) } else { self.serve(&hot) };
+            if found {
+                self.vain = 0;
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        self.vain += 1;
+        false
+    }
+}

@@ -1,0 +1,10 @@
+//! The host: it caches frames, serves faults, keeps names, and stores objects.
+pub mod budget;
+pub mod cache;
+pub mod faults;
+pub mod live;
+pub mod log;
+pub mod machine;
+pub mod pagers;
+pub mod spill;
+pub mod workers;

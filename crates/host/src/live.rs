@@ -1,0 +1,194 @@
+//! `live/<id>`: what the next host must know of an object's frames if this one dies.
+//!
+//! Who writes: the host alone, under the object's lock. Who reads: the next host, at take-over. The file means
+//! nothing after a reboot (frames are memory): the header holds the boot's id, and another boot's file is
+//! dropped. Layout, in bytes:
+//!
+//! ```text
+//! 0      magic, version, boot id, inode of the frames' memfd, object size
+//! 4096   eviction intent: count (0: none), then the victims' page numbers in the order of the pipe
+//! 65536  three bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled; sparse
+//! ```
+//!
+//! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
+//! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
+//! first (a page in both is dirty); `spilled` after the spill file has the page and before the frame is
+//! punched. The intent is written before frames go into the pipe, and its count is cleared last; a page of the
+//! intent that is resident needs nothing, one that is not has its newest content in the pipe (in the vault).
+
+use commonhold_object::error::Doing;
+use commonhold_object::Result;
+use commonhold_sys::bits::BitFile;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"ChLive\0\x01";
+const HEADER_BYTES: usize = 4096;
+const INTENT_OFFSET: u64 = 4096;
+const BITMAPS_OFFSET: u64 = 65536;
+const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
+const SIZE_OFFSET: u64 = 136;
+/// Most victims of one intent: a pipe holds that many frames without privilege.
+pub const INTENT_PAGES: usize = 256;
+
+/// Which bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Newer than what is stored.
+    Dirty = 0,
+    /// Being stored.
+    Writing = 1,
+    /// The newest content is in the spill file.
+    Spilled = 2,
+}
+
+/// The open file of one object.
+pub struct Live {
+    path: PathBuf,
+    file: File,
+    marks: [BitFile; 3],
+}
+
+/// What a file of this boot says.
+pub struct Header {
+    /// Inode of the memfd that held the frames.
+    pub frames_inode: u64,
+    /// Size of the object.
+    pub size_bytes: u64,
+}
+
+impl Live {
+    /// Begins anew for an object whose frames are the memfd `frames_inode`.
+    pub fn create(path: &Path, boot_id: &str, frames_inode: u64, size_bytes: u64) -> Result<Live> {
+        let doing = || format!("creating {}", path.display());
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path).doing(doing())?;
+        let mut header = vec![0u8; HEADER_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        let id = boot_id.as_bytes();
+        header[8] = id.len().min(64) as u8;
+        header[9..9 + id.len().min(64)].copy_from_slice(&id[..id.len().min(64)]);
+        header[128..136].copy_from_slice(&frames_inode.to_le_bytes());
+        header[SIZE_OFFSET as usize..SIZE_OFFSET as usize + 8].copy_from_slice(&size_bytes.to_le_bytes());
+        file.write_all_at(&header, 0).doing(doing())?;
+        // The intent's block is written once now, so that later writes find their space allocated.
+        file.write_all_at(&vec![0; (BITMAPS_OFFSET - INTENT_OFFSET) as usize], INTENT_OFFSET).doing(doing())?;
+        Self::with(path, file, size_bytes)
+    }
+
+    /// Opens what the host before left; `None` if there is nothing, or it is of another boot.
+    pub fn reopen(path: &Path, boot_id: &str) -> Result<Option<(Live, Header)>> {
+        let file = match File::options().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.doing(format!("opening {}", path.display()))?,
+        };
+        let mut header = vec![0u8; HEADER_BYTES];
+        let complete = file.read_exact_at(&mut header, 0).is_ok();
+        let id = &header[9..9 + (header[8] as usize).min(64)];
+        if !complete || &header[..8] != MAGIC || id != boot_id.as_bytes() {
+            return Ok(None);
+        }
+        let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
+        let found = Header { frames_inode: number(128), size_bytes: number(SIZE_OFFSET as usize) };
+        Ok(Some((Self::with(path, file, found.size_bytes)?, found)))
+    }
+
+    fn with(path: &Path, file: File, size_bytes: u64) -> Result<Live> {
+        let marks = Self::map(path, &file, size_bytes)?;
+        Ok(Live { path: path.to_owned(), file, marks })
+    }
+
+    fn map(path: &Path, file: &File, size_bytes: u64) -> Result<[BitFile; 3]> {
+        let bits = commonhold_object::pages_of(size_bytes).max(1);
+        let open = |n: u64| {
+            BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits).doing(format!("mapping {}", path.display()))
+        };
+        Ok([open(0)?, open(1)?, open(2)?])
+    }
+
+    /// The object has another size. Marks past a smaller one must have been cleared.
+    pub fn set_size(&mut self, size_bytes: u64) -> Result<()> {
+        let marks = Self::map(&self.path, &self.file, size_bytes)?;
+        self.file.write_all_at(&size_bytes.to_le_bytes(), SIZE_OFFSET).doing("resizing")?;
+        self.marks = marks;
+        Ok(())
+    }
+
+    /// Makes sure that the marks of the pages can be set; an error (disk full) changes nothing.
+    pub fn prepare(&mut self, mark: Mark, first: u64, count: u64) -> Result<()> {
+        self.marks[mark as usize].prepare(first, count).doing(format!("writing {}", self.path.display()))
+    }
+
+    /// Sets or clears a mark. Setting needs [`prepare`](Self::prepare) first.
+    pub fn mark(&self, mark: Mark, first: u64, count: u64, value: bool) {
+        self.marks[mark as usize].write(first, count, value);
+    }
+
+    /// Calls `each` with every page that has the mark.
+    pub fn each(&self, mark: Mark, each: impl FnMut(u64)) {
+        self.marks[mark as usize].each_set(each);
+    }
+
+    /// Announces an eviction: the frames of these pages go into the pipe in this order, then are punched.
+    pub fn announce(&self, victims: &[u32]) -> Result<()> {
+        debug_assert!(victims.len() <= INTENT_PAGES);
+        let mut bytes = Vec::with_capacity(8 + victims.len() * 4);
+        bytes.extend_from_slice(&(victims.len() as u64).to_le_bytes());
+        victims.iter().for_each(|page| bytes.extend_from_slice(&page.to_le_bytes()));
+        // Numbers first, then the count that makes them valid.
+        self.file.write_all_at(&bytes[8..], INTENT_OFFSET + 8).doing("announcing an eviction")?;
+        self.file.write_all_at(&bytes[..8], INTENT_OFFSET).doing("announcing an eviction")
+    }
+
+    /// The eviction is over.
+    pub fn evicted(&self) -> Result<()> {
+        self.file.write_all_at(&[0; 8], INTENT_OFFSET).doing("ending an eviction")
+    }
+
+    /// The victims of an eviction that was not finished.
+    pub fn intent(&self) -> Result<Vec<u32>> {
+        let mut bytes = vec![0u8; 8 + INTENT_PAGES * 4];
+        self.file.read_exact_at(&mut bytes, INTENT_OFFSET).doing("reading an eviction's intent")?;
+        let count = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default()).min(INTENT_PAGES as u64) as usize;
+        let page = |i: usize| u32::from_le_bytes(bytes[8 + i * 4..12 + i * 4].try_into().unwrap_or_default());
+        Ok((0..count).map(page).collect())
+    }
+
+    /// Removes the file.
+    pub fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_marked_is_found_again_in_the_same_boot_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("7");
+        let mut live = Live::create(&path, "boot-a", 42, 1 << 30).unwrap();
+        live.prepare(Mark::Dirty, 100, 50).unwrap();
+        live.mark(Mark::Dirty, 100, 50, true);
+        live.mark(Mark::Dirty, 110, 10, false);
+        live.announce(&[3, 1, 4]).unwrap();
+        drop(live);
+        let (live, header) = Live::reopen(&path, "boot-a").unwrap().unwrap();
+        assert_eq!((header.frames_inode, header.size_bytes), (42, 1 << 30));
+        assert_eq!(live.intent().unwrap(), [3, 1, 4]);
+        live.evicted().unwrap();
+        assert!(live.intent().unwrap().is_empty());
+        let mut found = Vec::new();
+        live.each(Mark::Dirty, |page| found.push(page));
+        assert_eq!(found, (100..110).chain(120..150).collect::<Vec<u64>>());
+        assert!(Live::reopen(&path, "boot-b").unwrap().is_none());
+        assert!(Live::reopen(&dir.path().join("8"), "boot-a").unwrap().is_none());
+    }
+}

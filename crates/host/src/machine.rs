@@ -1,0 +1,81 @@
+//! What all objects of a host share: the budget, the evictor, the workers, the counters, and where files lie.
+
+use crate::budget::Budget;
+use crate::cache::{Cache, Evictor};
+use crate::workers::Workers;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// One host's shared means.
+pub struct Machine {
+    /// Frames of all controlled objects.
+    pub budget: Budget,
+    /// The pipe through which frames leave.
+    pub evictor: Evictor,
+    /// Threads for what takes long.
+    pub workers: Arc<Workers>,
+    /// What happened so far.
+    pub counters: Counters,
+    /// The state directory.
+    pub directory: PathBuf,
+    /// The kernel's name for this boot.
+    pub boot_id: String,
+    caches: Mutex<Vec<Weak<Cache>>>,
+    log: Mutex<()>,
+}
+
+/// What happened since the host process began.
+#[derive(Default)]
+pub struct Counters {
+    /// Faults served.
+    pub faults: AtomicU64,
+    /// Pages brought in or mapped by them.
+    pub installed: AtomicU64,
+    /// Pages evicted.
+    pub evicted: AtomicU64,
+    /// Evicted pages that a writer had touched in the last instant, and that were put back.
+    pub rescued: AtomicU64,
+    /// Syncs.
+    pub syncs: AtomicU64,
+}
+
+impl Machine {
+    /// The shared means of the host whose state is in `directory`.
+    pub fn new(directory: &Path, boot_id: String, budget_pages: u64, evictor: Evictor) -> Arc<Machine> {
+        Arc::new(Machine {
+            budget: Budget::new(budget_pages),
+            evictor,
+            workers: Workers::new(64),
+            counters: Counters::default(),
+            directory: directory.to_owned(),
+            boot_id,
+            caches: Mutex::default(),
+            log: Mutex::new(()),
+        })
+    }
+
+    /// Makes a cache known, so that it can be asked for frames when others need room.
+    pub fn add(&self, cache: &Arc<Cache>) {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|c| c.strong_count() > 0);
+        caches.push(Arc::downgrade(cache));
+    }
+
+    /// The cache with the most frames.
+    pub fn largest(&self) -> Option<Arc<Cache>> {
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().filter_map(Weak::upgrade).max_by_key(|c| c.used_pages())
+    }
+
+    /// Where a file of an object lies.
+    pub fn path(&self, folder: &str, id: commonhold_object::ObjectId) -> PathBuf {
+        self.directory.join(folder).join(id.0.to_string())
+    }
+
+    /// One line in the host's log (standard error, which the keeper leads to `log`).
+    pub fn log(&self, line: impl std::fmt::Display) {
+        let _one_at_a_time = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        eprintln!("{}", crate::log::line(line));
+    }
+}

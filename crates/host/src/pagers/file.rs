@@ -1,0 +1,112 @@
+//! The pager of objects that are files, in place.
+
+use super::{Pager, Stamp};
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
+use rustix::fs::FallocateFlags;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that holds the object's bytes, one for one.
+#[derive(Debug)]
+pub struct FilePager {
+    file: File,
+    /// The object's size: the last page's tail past it is memory only, never stored.
+    size_bytes: AtomicU64,
+}
+
+impl FilePager {
+    /// Takes the file, open for reading and (unless the object is read-only) writing.
+    pub fn new(file: File, size_bytes: u64) -> Self {
+        FilePager { file, size_bytes: AtomicU64::new(size_bytes) }
+    }
+
+    fn within(&self, offset: u64, length: usize) -> usize {
+        (self.size_bytes.load(Ordering::Relaxed).saturating_sub(offset)).min(length as u64) as usize
+    }
+}
+
+impl Pager for FilePager {
+    fn page_in(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let wanted = self.within(offset, buffer.len());
+        let mut done = 0;
+        while done < wanted {
+            match self.file.read_at(&mut buffer[done..wanted], offset + done as u64) {
+                Ok(0) => {
+                    return Err(Error::new(
+                        ErrorKind::Lost,
+                        format!(
+                            "the backing file ends at byte {} but the object has {}: it was truncated underneath; \
+                             pages in memory are kept, write them out with `commonhold sync` after growing the file",
+                            offset + done as u64,
+                            self.size_bytes.load(Ordering::Relaxed)
+                        ),
+                    ));
+                }
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("reading the backing file", &e)),
+            }
+        }
+        buffer[wanted..].fill(0);
+        Ok(())
+    }
+
+    fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let wanted = self.within(offset, data.len());
+        self.file.write_all_at(&data[..wanted], offset).doing("writing the backing file")
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.file.sync_data().doing("flushing the backing file")
+    }
+
+    fn check(&self, size_bytes: u64) -> Result<()> {
+        let now = self.file.metadata().doing("looking at the backing file")?;
+        if now.nlink() == 0 {
+            return Err(Error::new(
+                ErrorKind::Lost,
+                "the backing file was removed or replaced: what is in memory is kept; copy it out with \
+                 `commonhold cp`, then remove the object",
+            ));
+        }
+        if now.len() < size_bytes {
+            return Err(Error::new(
+                ErrorKind::Lost,
+                format!(
+                    "the backing file was truncated to {} bytes underneath an object of {size_bytes}: nothing in \
+                     memory is lost; grow it again (truncate -s {size_bytes} FILE) or shrink the object with \
+                     `commonhold resize`, then sync again",
+                    now.len()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> Result<()> {
+        let wanted = self.within(offset, usize::try_from(length).unwrap_or(usize::MAX)) as u64;
+        if wanted == 0 {
+            return Ok(());
+        }
+        rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, wanted)
+            .doing("reserving disk space for the backing file")
+    }
+
+    fn resize(&self, size_bytes: u64) -> Result<()> {
+        self.file.set_len(size_bytes).doing("resizing the backing file")?;
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let now = self.file.metadata().ok()?;
+        Some(Stamp { size_bytes: now.len(), changed: (now.mtime(), now.mtime_nsec() as u64) })
+    }
+}

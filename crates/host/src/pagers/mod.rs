@@ -1,0 +1,73 @@
+//! Pagers: where pages come from and where they are stored. A pager is two calls and a flush.
+
+mod anonymous;
+mod external;
+mod file;
+
+pub use anonymous::AnonymousPager;
+pub use external::{ExternalPager, PagerLines};
+pub use file::FilePager;
+
+use commonhold_object::Result;
+use std::os::fd::BorrowedFd;
+
+/// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
+///
+/// A conformance suite (`tests/pager_conformance.rs`) runs on every implementation.
+pub trait Pager: Send + Sync {
+    /// Fills `buffer` with what is stored from `offset` on. Bytes never stored read as zero.
+    fn page_in(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Stores `data` from `offset` on. It need not be durable before [`flush`](Pager::flush) returns.
+    fn page_out(&self, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Makes everything stored so far durable.
+    fn flush(&self) -> Result<()>;
+
+    /// Refuses, with what to do, when the stored object is no longer what it was (truncated, removed).
+    fn check(&self, size_bytes: u64) -> Result<()> {
+        let _ = size_bytes;
+        Ok(())
+    }
+
+    /// Makes sure that `page_out` of the range cannot fail for lack of space.
+    fn reserve(&self, offset: u64, length: u64) -> Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
+    /// Changes the size of what is stored.
+    fn resize(&self, size_bytes: u64) -> Result<()> {
+        let _ = size_bytes;
+        Ok(())
+    }
+
+    /// Whether there is no stored copy at all: pages never written are zero, and sync promises nothing.
+    fn is_anonymous(&self) -> bool {
+        false
+    }
+
+    /// Whether a call may take long (another process answers it): then it is made by a worker.
+    fn may_block(&self) -> bool {
+        false
+    }
+
+    /// The file whose page cache holds the pages, if there is one: they are copied straight from it.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Changes whenever what is stored may have been changed by others; `None` if that cannot be known.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
+}
+
+/// Size and modification time of a file: equal stamps mean that nobody wrote in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Size, bytes.
+    pub size_bytes: u64,
+    /// Time of the last change: seconds and nanoseconds.
+    pub changed: (i64, u64),
+}

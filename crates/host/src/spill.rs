@@ -1,0 +1,64 @@
+//! The spill file of an object: dirty pages that had to leave memory before they may be stored.
+//!
+//! Page n lies at byte n × 4096 of a sparse file. It belongs to one boot, as the frames do; `live/<id>` says
+//! which pages in it count.
+
+use commonhold_object::error::Doing;
+use commonhold_object::{PAGE_SIZE_BYTES, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The file, made when it is first needed.
+pub struct Spill {
+    path: PathBuf,
+    file: Option<File>,
+    reserved: bool,
+}
+
+impl Spill {
+    /// Uses `path`; what a host of this boot left there is kept.
+    pub fn new(path: &Path) -> Spill {
+        let file = File::options().read(true).write(true).open(path).ok();
+        Spill { path: path.to_owned(), file, reserved: false }
+    }
+
+    fn file(&mut self) -> Result<&File> {
+        if self.file.is_none() {
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(&self.path);
+            self.file = Some(file.doing(format!("creating {}", self.path.display()))?);
+        }
+        self.file.as_ref().ok_or_else(|| commonhold_object::Error::invalid("no spill file"))
+    }
+
+    /// Takes disk space for the whole object now, so that an eviction can never fail for lack of it.
+    pub fn reserve(&mut self, size_bytes: u64) -> Result<()> {
+        let file = self.file()?;
+        commonhold_sys::frames::allocate(file, 0, size_bytes).doing("reserving spill space on disk")?;
+        self.reserved = true;
+        Ok(())
+    }
+
+    /// Writes pages.
+    pub fn write(&mut self, first_page: u64, data: &[u8]) -> Result<()> {
+        self.file()?.write_all_at(data, first_page * PAGE_SIZE_BYTES).doing("writing the spill file")
+    }
+
+    /// Reads pages that were written.
+    pub fn read(&mut self, first_page: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file()?.read_exact_at(buffer, first_page * PAGE_SIZE_BYTES).doing("reading the spill file")
+    }
+
+    /// The pages no longer count: their space is given back unless it is reserved.
+    pub fn forget(&mut self, first_page: u64, count: u64) {
+        if let (Some(file), false) = (&self.file, self.reserved) {
+            let _ = commonhold_sys::frames::punch(file, first_page * PAGE_SIZE_BYTES, count * PAGE_SIZE_BYTES);
+        }
+    }
+
+    /// Removes the file.
+    pub fn remove(&mut self) {
+        self.file = None;
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

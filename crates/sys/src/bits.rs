@@ -1,0 +1,173 @@
+//! A bitmap in a file, shared with whoever maps it next: it survives the death of its writer.
+//!
+//! Blocks of the file are allocated before the first bit in them is set, so a full disk is an error here and
+//! never SIGBUS. Bits are changed by atomic operations on whole words: a writer killed between two of them
+//! leaves each bit either old or new.
+
+use crate::memory;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BLOCK_BYTES: u64 = 4096;
+const BITS_PER_BLOCK: u64 = BLOCK_BYTES * 8;
+
+/// `bits` bits at `base` of a file.
+#[derive(Debug)]
+pub struct BitFile {
+    file: File,
+    base: u64,
+    bits: u64,
+    words: NonNull<AtomicU64>,
+    allocated: HashSet<u64>,
+}
+
+// SAFETY: the mapping is owned by this value alone and reached only through atomic operations.
+unsafe impl Send for BitFile {}
+// SAFETY: as above; methods that change more than words take `&mut self`.
+unsafe impl Sync for BitFile {}
+
+impl BitFile {
+    /// Maps the bitmap, which the file may not hold yet (then all bits are clear). `base` must be a multiple of
+    /// 4096.
+    pub fn open(file: &File, base: u64, bits: u64) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        let bytes = Self::bytes(bits);
+        if file.metadata()?.len() < base + bytes {
+            file.set_len(base + bytes)?;
+        }
+        // SAFETY: a fresh mapping at an address the kernel chooses, of a file that only this program opens.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &file,
+                base,
+            )
+        }?;
+        let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        let mut this = BitFile { file, base, bits, words, allocated: HashSet::new() };
+        this.find_allocated()?;
+        Ok(this)
+    }
+
+    fn bytes(bits: u64) -> u64 {
+        bits.div_ceil(BITS_PER_BLOCK).max(1) * BLOCK_BYTES
+    }
+
+    fn find_allocated(&mut self) -> io::Result<()> {
+        let (base, end) = (self.base, self.base + Self::bytes(self.bits));
+        let mut blocks = HashSet::new();
+        crate::frames::resident_runs(&self.file, |start, length| {
+            let (from, to) = (start.max(base), (start + length).min(end));
+            if from < to {
+                blocks.extend((from - base) / BLOCK_BYTES..(to - base).div_ceil(BLOCK_BYTES));
+            }
+        })?;
+        self.allocated = blocks;
+        Ok(())
+    }
+
+    /// Makes sure that bits of `first .. first + count` can be set.
+    pub fn prepare(&mut self, first: u64, count: u64) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        for block in first / BITS_PER_BLOCK..=(first + count - 1) / BITS_PER_BLOCK {
+            if !self.allocated.contains(&block) {
+                rustix::fs::fallocate(
+                    self.file.as_fd(),
+                    rustix::fs::FallocateFlags::empty(),
+                    self.base + block * BLOCK_BYTES,
+                    BLOCK_BYTES,
+                )?;
+                self.allocated.insert(block);
+            }
+        }
+        Ok(())
+    }
+
+    fn word(&self, index: u64) -> &AtomicU64 {
+        assert!(index < Self::bytes(self.bits) / 8, "bit outside the bitmap");
+        // SAFETY: the mapping has bytes/8 words and lives as long as self; the index was checked. All access is
+        // atomic. The block was allocated by `prepare`, so touching it cannot raise SIGBUS.
+        unsafe { self.words.add(index as usize).as_ref() }
+    }
+
+    /// Sets (or clears) the bits of a run. Blocks never prepared hold no set bit, so clearing skips them.
+    pub fn write(&self, first: u64, count: u64, value: bool) {
+        let end = first + count;
+        let mut at = first;
+        while at < end {
+            let within = at % 64;
+            let n = (64 - within).min(end - at);
+            let mask = if n == 64 { u64::MAX } else { ((1 << n) - 1) << within };
+            if self.allocated.contains(&(at / BITS_PER_BLOCK)) {
+                if value {
+                    self.word(at / 64).fetch_or(mask, Ordering::Relaxed);
+                } else {
+                    self.word(at / 64).fetch_and(!mask, Ordering::Relaxed);
+                }
+            } else {
+                assert!(!value, "bit set in a block that was not prepared");
+            }
+            at += n;
+        }
+    }
+
+    /// Calls `each` with every set bit, in order.
+    pub fn each_set(&self, mut each: impl FnMut(u64)) {
+        let mut blocks: Vec<u64> = self.allocated.iter().copied().collect();
+        blocks.sort_unstable();
+        for block in blocks {
+            for index in block * (BITS_PER_BLOCK / 64)..(block + 1) * (BITS_PER_BLOCK / 64) {
+                let mut word = self.word(index).load(Ordering::Relaxed);
+                while word != 0 {
+                    let bit = index * 64 + u64::from(word.trailing_zeros());
+                    if bit < self.bits {
+                        each(bit);
+                    }
+                    word &= word - 1;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for BitFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `open` with this length, and no reference outlives self.
+        let _ = unsafe { memory::unmap(self.words.cast(), Self::bytes(self.bits) as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_there_for_the_next_who_opens() {
+        let path = std::env::temp_dir().join(format!("commonhold-bits-{}", std::process::id()));
+        let file = File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
+        let mut bits = BitFile::open(&file, 4096, 100_000).unwrap();
+        bits.prepare(10, 90).unwrap();
+        bits.prepare(99_990, 10).unwrap();
+        bits.write(10, 90, true);
+        bits.write(99_990, 10, true);
+        bits.write(20, 60, false);
+        bits.write(50_000, 100, false);
+        drop(bits);
+        let again = BitFile::open(&file, 4096, 100_000).unwrap();
+        let mut found = Vec::new();
+        again.each_set(|bit| found.push(bit));
+        let expected: Vec<u64> = (10..20).chain(80..100).chain(99_990..100_000).collect();
+        assert_eq!(found, expected);
+        std::fs::remove_file(path).unwrap();
+    }
+}
