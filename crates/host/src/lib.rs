@@ -6,5 +6,8 @@ pub mod live;
 pub mod log;
 pub mod machine;
 pub mod pagers;
+pub mod server;
 pub mod spill;
 pub mod workers;
+
+pub use server::start::{ServeOptions, serve};

@@ -131,10 +131,9 @@ impl Book {
         result
     }
 
-    /// The dirty pages of `range` begin to be stored: gives them.
-    pub fn start_writing(&mut self, range: PageRange) -> Result<RoaringBitmap> {
-        let pages = within(&self.dirty, range);
-        let parts = runs(&pages);
+    /// These dirty pages begin to be stored.
+    pub fn start_writing(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        let parts = runs(pages);
         for run in &parts {
             self.live.prepare(Mark::Writing, run.first, run.count)?;
         }
@@ -142,9 +141,9 @@ impl Book {
             self.live.mark(Mark::Writing, run.first, run.count, true);
             self.live.mark(Mark::Dirty, run.first, run.count, false);
         }
-        self.dirty -= &pages;
-        self.writing |= &pages;
-        Ok(pages)
+        self.dirty -= pages;
+        self.writing |= pages;
+        Ok(())
     }
 
     /// They are stored. Pages dirtied again meanwhile stay dirty.
@@ -216,8 +215,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut book = book(&dir);
         book.add_dirty(&[1, 2, 3, 900].into()).unwrap();
-        let writing = book.start_writing(PageRange::new(0, 100)).unwrap();
-        assert_eq!(writing, [1, 2, 3].into());
+        book.start_writing(&[1, 2, 3].into()).unwrap();
         book.add_dirty(&[2].into()).unwrap();
         drop(book);
         assert_eq!(*reopened(&dir).dirty(), [1, 2, 3, 900].into());
@@ -228,7 +226,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut book = book(&dir);
         book.add_dirty(&[1, 2].into()).unwrap();
-        let writing = book.start_writing(PageRange::new(0, 100)).unwrap();
+        let writing = [1, 2].into();
+        book.start_writing(&writing).unwrap();
         book.add_dirty(&[2].into()).unwrap();
         book.written(&writing);
         assert_eq!(*book.dirty(), [2].into());

@@ -12,6 +12,7 @@ use commonhold_sys::userfaultfd::{Fault, Kind};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// More pages of the same stream, to be brought in after the thread was woken.
 pub struct Ahead {
@@ -177,7 +178,7 @@ impl Cache {
 }
 
 /// Ends a thread's wait with SIGBUS: never a wrong page (DESIGN.md, rule 3).
-fn refuse(mapping: &Mapping, page: u64) {
+pub(super) fn refuse(mapping: &Mapping, page: u64) {
     let progress = mapping.uffd.poison(mapping.address_of(page), PAGE_SIZE_BYTES);
     if progress.stopped_by.is_some() {
         wake(mapping, page);
@@ -202,7 +203,7 @@ impl Inner {
     }
 
     fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
-        self.waiting.push(Waiting { mapping: mapping.clone(), page: page as u32, write });
+        self.waiting.push(Waiting { mapping: mapping.clone(), page: page as u32, write, since: Instant::now() });
     }
 
     /// A fault whose page somebody is going to bring.

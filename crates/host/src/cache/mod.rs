@@ -27,7 +27,7 @@ mod sync;
 mod track;
 pub mod view;
 
-pub use evict::Evictor;
+pub use evict::{Evictor, frames_survive_in_pipe};
 pub use fault::Ahead;
 
 use crate::budget::Budget;
@@ -41,6 +41,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use view::{Mapping, View};
 
 /// What the cache must know of the object's options.
@@ -107,6 +108,7 @@ struct Waiting {
     mapping: Arc<Mapping>,
     page: u32,
     write: bool,
+    since: Instant,
 }
 
 /// Numbers for `stat`.
@@ -290,6 +292,22 @@ impl Cache {
     /// Frames in memory now.
     pub fn used_pages(&self) -> u64 {
         self.budget.used_pages()
+    }
+
+    /// Whether a fault waits that has a deadline.
+    pub fn waits_with_deadline(&self) -> bool {
+        self.traits.fault_deadline_ms.is_some() && !self.lock().waiting.is_empty()
+    }
+
+    /// Ends waits that are past the object's deadline, with SIGBUS.
+    pub fn end_waits(&self) {
+        let Some(deadline_ms) = self.traits.fault_deadline_ms else { return };
+        let deadline = Duration::from_millis(deadline_ms.into());
+        let mut inner = self.lock();
+        let (late, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut inner.waiting).into_iter().partition(|w| w.since.elapsed() > deadline);
+        inner.waiting = waiting;
+        late.iter().for_each(|w| fault::refuse(&w.mapping, w.page.into()));
     }
 
     /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.

@@ -61,7 +61,8 @@ impl Cache {
         unknown
     }
 
-    fn equals_stored(&self, page: u64) -> bool {
+    /// Whether a frame holds what is stored.
+    pub(super) fn equals_stored(&self, page: u64) -> bool {
         let mut stored = vec![0; commonhold_object::PAGE_SIZE_BYTES as usize];
         let mut frame = stored.clone();
         let offset = page * commonhold_object::PAGE_SIZE_BYTES;

@@ -48,6 +48,23 @@ impl Cache {
     /// Makes the dirty pages of `range` what is stored. Gives how many they were. On an error the stored object
     /// is as before, the pages are dirty still, and it can be tried again.
     pub fn sync(self: &Arc<Self>, range: PageRange, freeze: bool) -> Result<u64> {
+        self.store(freeze, |inner| {
+            self.collect(inner, range);
+            book::within(inner.book.dirty(), range.intersect(inner.whole()))
+        })
+    }
+
+    /// Stores those dirty pages of `pages` that nobody maps any more and nobody holds.
+    pub fn sync_unmapped(self: &Arc<Self>, pages: PageRange) -> Result<u64> {
+        self.store(false, |inner| {
+            let mut alone = book::within(inner.book.dirty(), pages.intersect(inner.whole()));
+            inner.views.iter().for_each(|view| book::remove(&mut alone, view.pages));
+            inner.holds.iter().for_each(|hold| book::remove(&mut alone, hold.pages));
+            alone
+        })
+    }
+
+    fn store(self: &Arc<Self>, freeze: bool, choose: impl FnOnce(&mut Inner) -> RoaringBitmap) -> Result<u64> {
         let mut turn = lock(&self.turn);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -57,9 +74,8 @@ impl Cache {
         let pages = {
             let mut inner = self.lock();
             self.pager.check(inner.size_bytes)?;
-            self.collect(&mut inner, range);
-            let range = range.intersect(inner.whole());
-            let pages = inner.book.start_writing(range)?;
+            let pages = choose(&mut inner);
+            inner.book.start_writing(&pages)?;
             inner.frozen = freeze;
             self.protect_synchronous(&inner, &pages);
             pages

@@ -2,9 +2,12 @@
 
 use super::view::View;
 use super::{Cache, Inner, book, lock};
-use commonhold_object::PageRange;
+use commonhold_object::{PageRange, Result};
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
+
+/// Pages compared with what is stored while the lock is held.
+const TRIM_PAGES: u64 = 32;
 
 /// What one view's page tables said.
 #[derive(Default)]
@@ -48,6 +51,39 @@ impl Cache {
                 let _ = mapping.uffd.protect(mapping.address_of(run.first), run.length_bytes());
             }
         }
+    }
+
+    /// [`collect`](Self::collect) for callers that do not hold the lock.
+    pub fn gather(&self, pages: PageRange) {
+        let mut inner = self.lock();
+        self.collect(&mut inner, pages);
+    }
+
+    /// Takes pages out of the book that equal what is stored: after a mapping vanished unscanned, everything
+    /// it had counts as written, and most of it was not. A write meanwhile is seen by the next scan.
+    pub fn trim(&self) -> Result<()> {
+        if self.pager.is_anonymous() || self.pager.may_block() {
+            return Ok(());
+        }
+        let _turn = lock(&self.turn);
+        let dirty = self.lock().book.dirty().clone();
+        for run in book::runs(&dirty) {
+            for first in (run.first..run.end()).step_by(TRIM_PAGES as usize) {
+                self.trim_part(PageRange::new(first, TRIM_PAGES.min(run.end() - first)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Under the lock from scan to verdict: what is written after the scan is seen by the next one, and no
+    /// eviction can come in between.
+    fn trim_part(&self, part: PageRange) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        self.collect(inner, part);
+        let candidates = (book::within(inner.book.dirty(), part) & &inner.resident) - &inner.in_flight;
+        let equal: RoaringBitmap = candidates.iter().filter(|page| self.equals_stored(u64::from(*page))).collect();
+        inner.book.forget(&equal);
     }
 
     fn record(&self, inner: &mut Inner, dirty: &RoaringBitmap) {

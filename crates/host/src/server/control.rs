@@ -1,0 +1,214 @@
+//! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
+
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_keeper::{KeeperCommand, KeeperEvent};
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{Request, decode};
+use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
+use commonhold_sys::process;
+use commonhold_sys::socket::{self, Wait};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+const LISTENER: u64 = u64::MAX;
+const KEEPER: u64 = u64::MAX - 1;
+/// Messages taken from one client before the others get their turn.
+const MESSAGES_IN_A_ROW: usize = 16;
+/// How often deadlines are looked at, when there are any.
+const TICK_MS: i64 = 100;
+
+/// The set of descriptors the control thread watches.
+pub struct Control {
+    host: Arc<Host>,
+    epoll: OwnedFd,
+    listener: Arc<OwnedFd>,
+    buffer: Vec<u8>,
+}
+
+fn socket_token(id: SessionId) -> u64 {
+    id.0 << 1
+}
+
+fn process_token(id: SessionId) -> u64 {
+    id.0 << 1 | 1
+}
+
+impl Control {
+    /// Watches the listener, the keeper, and every session there is.
+    pub fn new(host: Arc<Host>, listener: Arc<OwnedFd>) -> Result<Control> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
+        let this = Control { host, epoll, listener, buffer: vec![0; limits::MESSAGE_BYTES] };
+        this.watch(&*this.listener, LISTENER)?;
+        this.watch(this.host.vault.watch_fd(), KEEPER)?;
+        for session in this.host.sessions() {
+            this.watch_session(&session)?;
+        }
+        Ok(this)
+    }
+
+    fn watch(&self, fd: impl AsFd, token: u64) -> Result<()> {
+        epoll::add(&self.epoll, fd, EventData::new_u64(token), EventFlags::IN)
+            .map_err(std::io::Error::from)
+            .doing("watching a descriptor")
+    }
+
+    fn watch_session(&self, session: &Session) -> Result<()> {
+        self.watch(&*session.socket, socket_token(session.id))?;
+        match &session.pidfd {
+            Some(pidfd) => self.watch(&**pidfd, process_token(session.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Serves until the process exits.
+    pub fn run(mut self) -> Result<()> {
+        let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 64];
+        loop {
+            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK_MS * 1_000_000 };
+            let timeout = if self.host.has_deadlines() { Some(&tick) } else { None };
+            let count = match epoll::wait(&self.epoll, &mut events[..], timeout) {
+                Ok(count) => count,
+                Err(rustix::io::Errno::INTR) => 0,
+                Err(errno) => return Err(Error::io("waiting for clients", &errno.into())),
+            };
+            for event in &events[..count] {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    KEEPER => self.keeper_event(),
+                    token => self.session_event(token),
+                }
+            }
+            self.host.check_deadlines();
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok(socket) = socket::accept(&*self.listener) else { return };
+        match self.host.admit(socket) {
+            Ok(session) => {
+                if let Err(error) = self.watch_session(&session) {
+                    self.host.machine.log(format_args!("client {}: {error}", session.process.pid));
+                    self.host.end_session(&session);
+                }
+            }
+            Err(error) => self.host.machine.log(format_args!("a client was refused: {error}")),
+        }
+    }
+
+    fn keeper_event(&mut self) {
+        while let Some(event) = self.host.vault.next_event() {
+            match event {
+                KeeperEvent::Gone(why) => self.host.replace_keeper(&why),
+                KeeperEvent::Problem(what) => self.host.machine.log(format_args!("the keeper: {what}")),
+            }
+        }
+    }
+
+    fn session_event(&mut self, token: u64) {
+        let id = SessionId(token >> 1);
+        let session = self.host.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let Some(session) = session else { return };
+        if token & 1 == 1 {
+            self.forget(&session);
+            self.host.process_ended(&session);
+            return;
+        }
+        for _ in 0..MESSAGES_IN_A_ROW {
+            match self.message(&session) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    if error.kind != ErrorKind::Disconnected {
+                        session.reply(0, Err(error), &[]);
+                    }
+                    self.hung_up(&session);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes one message; whether there was one. An error ends the connection.
+    fn message(&mut self, session: &Arc<Session>) -> Result<bool> {
+        let mut fds = Vec::new();
+        let length = match socket::receive(&*session.socket, &mut self.buffer, &mut fds, Wait::No) {
+            Ok(0) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
+            Ok(length) => length,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                return Err(Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {e}")));
+            }
+            Err(_) => return Err(Error::new(ErrorKind::Disconnected, "the connection failed")),
+        };
+        let (header, request) = decode::<Request>(&self.buffer[..length])?;
+        self.host.dispatch(session, header, request, fds);
+        Ok(true)
+    }
+
+    fn forget(&self, session: &Session) {
+        let _ = epoll::delete(&self.epoll, &*session.socket);
+        if let Some(pidfd) = &session.pidfd {
+            let _ = epoll::delete(&self.epoll, &**pidfd);
+        }
+    }
+
+    /// The other end of the socket is gone. A process that lives on with mappings is served on until it ends:
+    /// closing its userfaultfd now would let it read zeros.
+    fn hung_up(&self, session: &Arc<Session>) {
+        let _ = epoll::delete(&self.epoll, &*session.socket);
+        session.hung_up.store(true, Ordering::Relaxed);
+        self.host.pagers.disconnect(session.id.0);
+        let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
+        if lives && session.maps_something() {
+            return;
+        }
+        self.forget(session);
+        self.host.process_ended(session);
+    }
+}
+
+impl Host {
+    /// A new connection.
+    fn admit(&self, socket: OwnedFd) -> Result<Arc<Session>> {
+        let count = self.sessions.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+        let session = Arc::new(Session::accept(id, socket)?);
+        if count >= self.limits.clients {
+            let error = Error::new(
+                ErrorKind::TooMany,
+                format!("the host serves {count} clients, its limit: end some, or start it with --max-clients"),
+            );
+            session.reply(0, Err(error.clone()), &[]);
+            return Err(error);
+        }
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());
+        self.keep_session(&session);
+        Ok(session)
+    }
+
+    /// The keeper died: another is started and filled from what this process has. Tried until it works: without
+    /// a keeper the death of this process would lose what no client can bring back.
+    fn replace_keeper(self: &Arc<Self>, why: &str) {
+        self.machine.log(format_args!("no keeper ({why}): starting another"));
+        let this = self.clone();
+        self.machine.workers.run(move || {
+            while let Err(error) = this.start_keeper(this.program.clone()) {
+                this.machine.log(format_args!("starting a keeper: {error}"));
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
+            lock(&this.repairs).push("a keeper was lost and replaced".into());
+        });
+    }
+
+    /// Puts a keeper of `program` in the place of the present one.
+    pub(super) fn start_keeper(&self, program: std::path::PathBuf) -> Result<()> {
+        self.vault.replace_keeper(&KeeperCommand {
+            program,
+            state_directory: self.machine.directory.clone(),
+            host_arguments: self.arguments.clone(),
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! From a request to the call that answers it. What may take long is done by a worker.
+
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_object::wire::{Header, HelloReply, Reply, Request};
+use commonhold_object::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+impl Host {
+    /// Answers a request, now or later.
+    pub fn dispatch(self: &Arc<Self>, session: &Arc<Session>, header: Header, request: Request, fds: Vec<OwnedFd>) {
+        match request {
+            Request::CountDirect { object, change } => return self.count_direct(session, object, change),
+            Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
+            Request::Hello { program } => return self.hello(session, header, program),
+            _ => {}
+        }
+        if let Err(error) = session.begin() {
+            session.reply(header.number, Err(error), &[]);
+            return;
+        }
+        if is_quick(&request) {
+            self.answer(session, header, request, fds);
+            return;
+        }
+        let (this, session) = (self.clone(), session.clone());
+        self.machine.workers.run(move || this.answer(&session, header, request, fds));
+    }
+
+    fn hello(&self, session: &Session, header: Header, program: String) {
+        *lock(&session.program) = program.chars().take(200).collect();
+        let reply = Reply::Hello(HelloReply {
+            session: session.id,
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel_faults: self.device.is_some(),
+        });
+        let device: Vec<BorrowedFd<'_>> = self.device.iter().map(AsFd::as_fd).collect();
+        session.reply(header.number, Ok(reply), &device);
+    }
+
+    fn answer(self: &Arc<Self>, session: &Arc<Session>, header: Header, request: Request, fds: Vec<OwnedFd>) {
+        let mut give = Vec::new();
+        let reply = self.perform(session, header.repeated, request, fds, &mut give);
+        let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
+        session.end();
+        session.reply(header.number, reply, &borrowed);
+    }
+
+    fn perform(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        repeated: bool,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
+        let done = |()| Reply::Done;
+        match request {
+            Request::Create { name, options, nonce } => self.create(session, name, options, nonce, fds, give),
+            Request::Open { name, access } => self.open(session, &name, access, give),
+            Request::Close { object } => self.close(session, object).map(done),
+            Request::Stat { name } => self.stat(session, &name),
+            Request::StatObject { object } => self.stat_object(session, object),
+            Request::List { directory, after, .. } => self.list(session, &directory, after.as_ref()),
+            Request::Resize { name, size_bytes } => self.resize(session, &name, size_bytes).map(done),
+            Request::Remove { name } => self.remove(session, &name, repeated).map(done),
+            Request::Rename { from, to } => self.rename(session, &from, &to, repeated).map(done),
+            Request::SetMode { name, mode } => self.set_mode(session, &name, mode).map(done),
+            Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
+            Request::Map(map) => self.map(session, map, repeated, fds).map(done),
+            Request::Unmap { address, length } => self.unmap(session, address, length).map(done),
+            Request::Sync { object, offset, length, freeze } => self.sync(session, object, offset, length, freeze),
+            Request::Lock { object, offset, length } => self.hold(session, object, offset, length),
+            Request::Unlock { object, offset, length } => self.let_go(session, object, offset, length).map(done),
+            Request::Incore { object, first_page, pages } => self.incore(session, object, first_page, pages),
+            Request::Prefetch { object, offset, length } => self.prefetch(session, object, offset, length).map(done),
+            Request::Revert { name } => self.revert(session, &name),
+            Request::MapInfo { name } => self.map_info(session, &name),
+            Request::Status => Ok(Reply::Status(Box::new(self.status()))),
+            Request::Stop { force } => self.stop(session, force).map(done),
+            Request::Replace { program, keeper } => self.replace(session, program, keeper).map(done),
+            Request::ServePager { pager } => {
+                let socket = session.socket.clone();
+                self.pagers.connect(pager.as_str(), session.id.0, session.credentials.uid, socket)?;
+                self.keep_pager(session, pager.as_str());
+                Ok(Reply::Done)
+            }
+            Request::Return { session: former } => self.returned(session, former).map(done),
+            Request::Reattach { object, access } => self.reattach(session, object, access, fds).map(done),
+            Request::Hello { .. } | Request::CountDirect { .. } | Request::PagerAnswer { .. } => {
+                Err(Error::new(ErrorKind::Protocol, "not a request to be answered here"))
+            }
+        }
+    }
+}
+
+/// Whether the control thread itself answers: no disk, no waiting, no long scan.
+fn is_quick(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Open { .. }
+            | Request::Close { .. }
+            | Request::Stat { .. }
+            | Request::StatObject { .. }
+            | Request::Status
+            | Request::ServePager { .. }
+    )
+}

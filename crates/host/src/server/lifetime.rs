@@ -1,0 +1,219 @@
+//! Ends: of sessions, orderly or not, and of objects whose name is gone.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use crate::cache::Cache;
+use commonhold_object::{Error, ErrorKind, ObjectId, OnLastDeath, PagerKind, Result};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+impl Host {
+    /// A client's process has ended: its mappings, locks and pins go, what it wrote stays.
+    pub(super) fn process_ended(self: &Arc<Self>, session: &Arc<Session>) {
+        let (this, session) = (self.clone(), session.clone());
+        self.machine.workers.run(move || this.end_session(&session));
+    }
+
+    /// Ends a session.
+    pub(super) fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
+        let known = self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(&session.id);
+        if known.is_none() {
+            return; // ended already: socket and process both report the end
+        }
+        self.pagers.disconnect(session.id.0);
+        let regions = std::mem::take(&mut *session.space.map.write().unwrap_or_else(PoisonError::into_inner));
+        let mut caches: Vec<Arc<Cache>> = Vec::new();
+        for region in regions.iter() {
+            if !caches.iter().any(|c| Arc::ptr_eq(c, &region.value.cache)) {
+                caches.push(region.value.cache.clone());
+            }
+        }
+        for id in lock(&session.opened).keys() {
+            if let Some(cache) = self.object(*id).ok().and_then(|o| o.cache()) {
+                if !caches.iter().any(|c| Arc::ptr_eq(c, &cache)) {
+                    caches.push(cache);
+                }
+            }
+        }
+        for cache in &caches {
+            let mapped = cache.is_mapped();
+            cache.remove_session(session.id);
+            if mapped && !cache.is_mapped() {
+                self.last_death(cache);
+            }
+        }
+        for token in lock(&session.tokens).drain(..) {
+            self.faults.remove(token);
+        }
+        let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
+        let direct: Vec<(ObjectId, i64)> = lock(&session.direct).drain().collect();
+        for (id, count) in direct {
+            if let Ok(object) = self.object(id) {
+                object.direct_mappings.fetch_sub(count.max(0), Ordering::Relaxed);
+            }
+        }
+        for id in &opened {
+            if let Ok(object) = self.object(*id) {
+                object.opens.fetch_sub(1, Ordering::Relaxed);
+            }
+            self.settle_object(*id);
+        }
+        caches.iter().for_each(|cache| self.settle_object(cache.id));
+        self.forget_session(session, &regions, &opened);
+        self.returning.departed();
+    }
+
+    /// The last process that mapped the object is gone without unmapping it.
+    fn last_death(&self, cache: &Arc<Cache>) {
+        let revert = self
+            .object(cache.id)
+            .is_ok_and(|o| o.record().options.on_last_death == OnLastDeath::Revert && o.record().options.pager != PagerKind::Anonymous);
+        let result = if revert { cache.revert() } else { cache.trim().map(|()| 0) };
+        if let Err(error) = result {
+            self.machine.log(format_args!("object {}: after its last mapper died: {error}", cache.id.0));
+        }
+    }
+
+    /// Ends an object that has neither name nor user.
+    pub(super) fn settle_object(&self, id: ObjectId) {
+        let Ok(object) = self.object(id) else { return };
+        if object.record().name.is_some() {
+            return;
+        }
+        let used = object.opens.load(Ordering::Relaxed) > 0 || object.cache().is_some_and(|c| c.is_mapped());
+        if used {
+            return;
+        }
+        let removed = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if removed.is_none() {
+            return;
+        }
+        if let Some(cache) = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            cache.discard();
+        }
+        self.remove_files(id);
+        self.forget_object(&object);
+        if let Err(error) = lock(&self.registry).forget(id) {
+            self.machine.log(format_args!("object {}: {error}", id.0));
+        }
+    }
+
+    /// Everything that was kept in files for an object.
+    pub(super) fn remove_files(&self, id: ObjectId) {
+        let _ = std::fs::remove_file(self.machine.path("live", id));
+        let _ = std::fs::remove_file(self.machine.path("spill", id));
+        for side in ["a", "b"] {
+            let _ = std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
+        }
+    }
+
+    /// Ends host and keeper.
+    pub(super) fn stop(self: &Arc<Self>, session: &Session, force: bool) -> Result<()> {
+        self.check_may_administer(session)?;
+        if !force {
+            self.check_idle(session)?;
+        }
+        self.stopping.store(true, Ordering::SeqCst);
+        for object in self.all_objects() {
+            if let Some(cache) = object.cache() {
+                if let Err(error) = cache.checkpoint() {
+                    self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
+                }
+            }
+        }
+        self.machine.log("stopping");
+        let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));
+        self.vault.exit();
+        self.exit_soon();
+        Ok(())
+    }
+
+    fn check_idle(&self, session: &Session) -> Result<()> {
+        let others: Vec<String> = self
+            .sessions()
+            .iter()
+            .filter(|s| s.id != session.id)
+            .map(|s| format!("{} ({})", s.process.pid, lock(&s.program)))
+            .collect();
+        if !others.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("clients are connected: {}; end them, or stop with --force", others.join(", ")),
+            ));
+        }
+        for object in self.all_objects() {
+            let record = object.record().clone();
+            let name = record.name.map_or_else(String::new, |n| n.to_string());
+            if record.options.pager == PagerKind::Anonymous {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!("{name} is anonymous and would be lost: copy it out and remove it, or stop with --force"),
+                ));
+            }
+            if object.cache().is_some_and(|c| c.numbers().dirty_pages > 0) {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!("{name} has pages that were never synced: sync or revert it, or stop with --force"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Host (and keeper) go and others come in their place; nothing is lost.
+    pub(super) fn replace(self: &Arc<Self>, session: &Session, program: Option<String>, keeper: bool) -> Result<()> {
+        self.check_may_administer(session)?;
+        let program = program.map(std::path::PathBuf::from);
+        if let Some(path) = &program {
+            let fits = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+            if !fits || !path.is_absolute() {
+                return Err(Error::invalid(format!(
+                    "{} is not an absolute path of a program that can be run",
+                    path.display()
+                )));
+            }
+        }
+        if keeper {
+            self.start_keeper(program.clone().unwrap_or_else(|| self.program.clone()))?;
+        }
+        self.vault.restart_me(program.as_deref())?;
+        self.exit_soon();
+        Ok(())
+    }
+
+    fn check_may_administer(&self, session: &Session) -> Result<()> {
+        let me = rustix::process::geteuid().as_raw();
+        if session.credentials.is_root() || session.credentials.uid == me {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Permission,
+            format!("only user {me}, whose host this is, or root may stop or replace it"),
+        ))
+    }
+
+    /// Ends the process after the answer to this request has gone out.
+    fn exit_soon(self: &Arc<Self>) {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            std::process::exit(0);
+        });
+    }
+
+    pub(super) fn all_objects(&self) -> Vec<Arc<Object>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(super) fn has_deadlines(&self) -> bool {
+        self.all_objects().iter().any(|o| o.cache().is_some_and(|c| c.waits_with_deadline()))
+    }
+
+    pub(super) fn check_deadlines(&self) {
+        for cache in self.all_objects().iter().filter_map(|o| o.cache()) {
+            cache.end_waits();
+        }
+    }
+}
+

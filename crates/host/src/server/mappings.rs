@@ -1,0 +1,286 @@
+//! Requests about mappings and pages of controlled objects.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use crate::cache::Cache;
+use crate::cache::view::Mapping;
+use crate::faults::space::Shown;
+use crate::faults::stream::Stream;
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{MapRequest, Reply};
+use commonhold_object::{
+    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PageRange, Protection, Region, Result, Sharing,
+    limits, page_aligned,
+};
+use commonhold_sys::pagemap::Pagemap;
+use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+impl Host {
+    /// A controlled object that the session has open, with its cache.
+    fn opened(&self, session: &Session, id: ObjectId) -> Result<(Arc<Object>, Arc<Cache>, Access)> {
+        let access = session.access(id)?;
+        let object = self.object(id)?;
+        let cache = object.cache().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "the object is direct: the host is not asked about its pages; create it with sync = ordered or \
+                 atomic, or controlled, for that",
+            )
+        })?;
+        Ok((object, cache, access))
+    }
+
+    fn opened_range(
+        &self,
+        session: &Session,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Arc<Cache>, PageRange, Access)> {
+        let (_, cache, access) = self.opened(session, id)?;
+        let range = PageRange::covering(offset, length, cache.size_bytes())?;
+        Ok((cache, range, access))
+    }
+
+    /// Registers a range that the client has mapped, for fault service.
+    pub(super) fn map(self: &Arc<Self>, session: &Arc<Session>, map: MapRequest, repeated: bool, fds: Vec<OwnedFd>) -> Result<()> {
+        let (object, cache, access) = self.opened(session, map.object)?;
+        AddressMap::<()>::check_range(map.address, map.length)?;
+        page_aligned("offset", map.offset)?;
+        let pages = PageRange::covering(map.offset, map.length, cache.size_bytes())?;
+        if map.protection == Protection::ReadWrite && map.sharing == Sharing::Shared && !access.writes() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "the object was opened for reading alone: open it for writing, or map it privately",
+            ));
+        }
+        let kind = kind_of(&object, &map);
+        self.take_descriptors(session, kind, map.with_descriptors, fds)?;
+        self.clear_way(session, &map, repeated)?;
+        let mapping = self.new_mapping(session, &map, kind)?;
+        let modes = Modes { missing: true, minor: true, write_protect: mapping.writes_object() };
+        mapping
+            .uffd
+            .register(map.address, map.length, modes)
+            .map_err(std::io::Error::from)
+            .doing("registering the mapping for fault service (is it a mapping of this object's descriptor?)")?;
+        if repeated {
+            cache.adopt_view(mapping.clone(), pages);
+        } else {
+            cache.add_view(mapping.clone(), pages);
+        }
+        let shown = Shown { cache, mapping };
+        let region = Region { address: map.address, length: map.length, offset: map.offset, value: shown };
+        session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)?;
+        self.keep_region(session, &map);
+        Ok(())
+    }
+
+    /// Takes the client's userfaultfd and pagemap of a kind, which come with the first mapping of that kind.
+    fn take_descriptors(&self, session: &Arc<Session>, kind: Kind, sent: bool, fds: Vec<OwnedFd>) -> Result<()> {
+        let held = &session.space.descriptors;
+        if held.faults[kind.index()].get().is_some() {
+            return Ok(());
+        }
+        let mut fds = fds.into_iter();
+        let (Some(uffd), Some(pagemap), true) = (fds.next(), fds.next(), sent) else {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the first mapping of its kind must bring userfaultfd and pagemap descriptors",
+            ));
+        };
+        check_is_userfaultfd(&uffd)?;
+        let pagemap = Pagemap::from_fd(pagemap).doing("looking at the client's pagemap")?;
+        let uffd = Arc::new(Userfaultfd::from_fd(uffd));
+        let pagemap = held.pagemap.get_or_init(|| Arc::new(pagemap)).clone();
+        held.faults[kind.index()].get_or_init(|| uffd.clone());
+        let token = self.faults.add(session.space.clone(), uffd.clone())?;
+        lock(&session.tokens).push(token);
+        self.keep_descriptors(session, kind, &uffd, &pagemap)
+    }
+
+    /// Whatever the host believed to be at these addresses is gone: the client has mapped something else there.
+    fn clear_way(self: &Arc<Self>, session: &Arc<Session>, map: &MapRequest, repeated: bool) -> Result<()> {
+        let count = {
+            let regions = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
+            regions.len_after_remove(map.address, map.length) as u64
+        };
+        if count >= limits::MAPPINGS_PER_CLIENT {
+            return Err(Error::new(
+                ErrorKind::TooMany,
+                format!("this client has {count} mappings, the limit: unmap some, or map larger parts"),
+            ));
+        }
+        let _ = repeated;
+        self.take_out(session, map.address, map.length).map(|_| ())
+    }
+
+    fn new_mapping(&self, session: &Session, map: &MapRequest, kind: Kind) -> Result<Arc<Mapping>> {
+        let missing = || Error::new(ErrorKind::Protocol, "no userfaultfd of this kind");
+        let held = &session.space.descriptors;
+        Ok(Arc::new(Mapping {
+            id: map.mapping,
+            session: session.id,
+            pid: session.process.pid,
+            uid: session.credentials.uid,
+            base: map.address.wrapping_sub(map.offset),
+            protection: map.protection,
+            sharing: map.sharing,
+            flags: map.flags,
+            kind,
+            uffd: held.faults[kind.index()].get().ok_or_else(missing)?.clone(),
+            pagemap: held.pagemap.get().ok_or_else(missing)?.clone(),
+            faults: AtomicU64::new(0),
+            stream: Stream::default().into(),
+        }))
+    }
+
+    /// Takes addresses out of a session's map: dirty bits are collected first. Gives the caches concerned, with
+    /// the pages that went.
+    pub(super) fn take_out(&self, session: &Session, address: u64, length: u64) -> Result<Vec<(Arc<Cache>, PageRange)>> {
+        let mut regions = session.space.map.write().unwrap_or_else(PoisonError::into_inner);
+        let taken = regions.remove(address, length)?;
+        let left: Vec<_> = regions.overlapping(address.saturating_sub(1), length.saturating_add(2)).cloned().collect();
+        drop(regions);
+        let mut gone = Vec::new();
+        for region in &taken {
+            let first = region.page_at(region.address);
+            let pages = PageRange::new(first, region.length / commonhold_object::PAGE_SIZE_BYTES);
+            region.value.cache.gather(pages);
+            region.value.cache.remove_pages(&region.value.mapping, pages);
+            gone.push((region.value.cache.clone(), pages));
+        }
+        if !taken.is_empty() {
+            self.keep_split(session, &taken, &left);
+        }
+        Ok(gone)
+    }
+
+    /// The client is about to unmap the range. Modified pages that nobody maps any more are stored (Shirriff,
+    /// section 6, munmap): an orderly last unmap is a sync.
+    pub(super) fn unmap(self: &Arc<Self>, session: &Arc<Session>, address: u64, length: u64) -> Result<()> {
+        AddressMap::<()>::check_range(address, length)?;
+        let gone = self.take_out(session, address, length)?;
+        let mut result = Ok(());
+        for (cache, pages) in gone {
+            if let Err(error) = cache.sync_unmapped(pages) {
+                result = Err(Error::new(
+                    error.kind,
+                    format!("unmapped, but its last pages could not be stored and stay in memory: {error}"),
+                ));
+            }
+            self.settle_object(cache.id);
+        }
+        result
+    }
+
+    pub(super) fn sync(
+        &self,
+        session: &Session,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+        freeze: bool,
+    ) -> Result<Reply> {
+        let (cache, range, access) = self.opened_range(session, id, offset, length)?;
+        if !access.writes() {
+            return Err(Error::new(ErrorKind::Permission, "sync changes the stored object: open it for writing"));
+        }
+        if freeze && !cache.traits.freezable {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "only an object created freezable can hold its writers: leave freeze out, or create it anew",
+            ));
+        }
+        cache.sync(range, freeze).map(Reply::Pages)
+    }
+
+    pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
+        let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        let pinned = cache.hold(session.id, range)?;
+        self.keep_holds(session, &cache);
+        Ok(Reply::Locked { pinned })
+    }
+
+    pub(super) fn let_go(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<()> {
+        let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        let result = cache.let_go(session.id, range);
+        self.keep_holds(session, &cache);
+        result
+    }
+
+    pub(super) fn incore(&self, session: &Session, id: ObjectId, first: u64, pages: u64) -> Result<Reply> {
+        let (_, cache, _) = self.opened(session, id)?;
+        if pages == 0 || pages > limits::INCORE_PAGES || first.checked_add(pages).is_none() {
+            return Err(Error::invalid(format!(
+                "incore of {pages} pages from {first}: ask for 1 to {} at once",
+                limits::INCORE_PAGES
+            )));
+        }
+        Ok(Reply::PageStates(cache.incore(PageRange::new(first, pages))))
+    }
+
+    /// Begins to bring pages in; nobody waits.
+    pub(super) fn prefetch(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<()> {
+        let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        let most = PageRange::new(range.first, range.count.min(cache.traits.limit_pages / 2));
+        let machine = self.machine.clone();
+        self.machine.workers.run(move || {
+            if let Err(error) = cache.bring_all(most) {
+                machine.log(format_args!("object {}: prefetch stopped: {error}", cache.id.0));
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) fn map_info(&self, session: &Session, name: &Name) -> Result<Reply> {
+        let object = self.lookup(session, name, Access::Read)?;
+        let mut mappings: Vec<MappingInfo> = Vec::new();
+        if let Some(cache) = object.cache() {
+            mappings.extend(cache.views().into_iter().map(|(mapping, pages)| MappingInfo {
+                mapping: mapping.id,
+                pid: mapping.pid,
+                uid: mapping.uid,
+                address: mapping.address_of(pages.first),
+                length_bytes: pages.length_bytes(),
+                offset_bytes: pages.offset_bytes(),
+                protection: mapping.protection,
+                sharing: mapping.sharing,
+                faults: mapping.faults.load(Ordering::Relaxed),
+            }));
+        }
+        Ok(Reply::Mappings(mappings))
+    }
+
+    pub(super) fn count_direct(&self, session: &Session, id: ObjectId, change: i32) {
+        let Ok(object) = self.object(id) else { return };
+        let mut direct = lock(&session.direct);
+        let count = direct.entry(id).or_insert(0);
+        let before = (*count).max(0);
+        *count += i64::from(change);
+        object.direct_mappings.fetch_add((*count).max(0) - before, Ordering::Relaxed);
+    }
+}
+
+fn kind_of(object: &Object, map: &MapRequest) -> Kind {
+    if object.record().options.freezable {
+        Kind::Synchronous
+    } else if map.flags.in_thread {
+        Kind::InThread
+    } else {
+        Kind::Asynchronous
+    }
+}
+
+/// The requests made of this descriptor would mean other things to another kind of file.
+fn check_is_userfaultfd(fd: &OwnedFd) -> Result<()> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).doing("looking at a descriptor")?;
+    if link.to_str() == Some("anon_inode:[userfaultfd]") {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Protocol, format!("{} is not a userfaultfd", link.display())))
+}

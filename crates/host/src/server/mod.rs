@@ -1,0 +1,113 @@
+//! The server: sessions, requests, objects.
+//!
+//! | file | does |
+//! |---|---|
+//! | `control` | the control thread: connections, messages, deaths |
+//! | `dispatch` | one request to one call |
+//! | `names` | create, open, stat, list, resize, remove, rename, mode, owner |
+//! | `mappings` | map, unmap, sync, lock, incore |
+//! | `lifetime` | ends of sessions and objects |
+//! | `start`, `takeover`, `returning` | beginning, after a death, after two |
+//! | `session`, `object` | the things themselves |
+
+pub mod control;
+mod dispatch;
+mod lifetime;
+mod mappings;
+mod names;
+pub mod object;
+mod returning;
+pub mod session;
+pub mod start;
+mod status;
+mod takeover;
+
+use crate::faults::service::FaultService;
+use crate::machine::Machine;
+use crate::pagers::PagerLines;
+use commonhold_keeper::Vault;
+use commonhold_object::{Error, ErrorKind, ObjectId, Result, SessionId};
+use commonhold_registry::Registry;
+use object::Object;
+use session::Session;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+/// Limits and sizes an operator may choose.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Frames of all controlled objects, bytes.
+    pub budget_bytes: u64,
+    /// Reserved memory and disk of one user, bytes.
+    pub quota_bytes: u64,
+    /// Objects of one user.
+    pub objects: u64,
+    /// Clients at once.
+    pub clients: u64,
+}
+
+/// A running host.
+pub struct Host {
+    /// What all objects share.
+    pub machine: Arc<Machine>,
+    /// What outlives this process.
+    pub vault: Vault,
+    /// Names.
+    pub registry: Mutex<Registry>,
+    /// Objects in the registry, and nameless ones in use.
+    pub objects: RwLock<HashMap<ObjectId, Arc<Object>>>,
+    /// Clients.
+    pub sessions: RwLock<HashMap<SessionId, Arc<Session>>>,
+    /// Fault threads.
+    pub faults: FaultService,
+    /// Processes that serve pagers.
+    pub pagers: Arc<PagerLines>,
+    /// Limits.
+    pub limits: Limits,
+    /// This program, which a new keeper starts.
+    pub program: PathBuf,
+    /// With these arguments.
+    pub arguments: Vec<OsString>,
+    /// /dev/userfaultfd, to be passed to clients; absent in an unprivileged host.
+    pub device: Option<OwnedFd>,
+    /// When this process began to serve.
+    pub started: Instant,
+    /// What was repaired at start.
+    pub repairs: Mutex<Vec<String>>,
+    /// Clients of a host that died together with its keeper, which are expected back.
+    pub returning: returning::Returning,
+    next_session: AtomicU64,
+    stopping: AtomicBool,
+    /// Whether frames survive in a pipe here (needed for eviction).
+    small_frames: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    /// The object with that identity.
+    pub fn object(&self, id: ObjectId) -> Result<Arc<Object>> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no object {} any more", id.0)))
+    }
+
+    fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// One line for the log, which `host status` shows too.
+    pub fn repaired(&self, line: String) {
+        self.machine.log(&line);
+        lock(&self.repairs).push(line);
+    }
+}

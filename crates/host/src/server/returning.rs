@@ -1,0 +1,214 @@
+//! After host and keeper died at once: the clients that live on have everything, and come back with it.
+//!
+//! `live/clients` names the processes that mapped controlled objects, rewritten whenever one comes or goes. The
+//! next host waits for those that still live before anybody else may use their objects: a second set of frames
+//! beside the first would be two truths. A process that lives but does not come (stopped, say) keeps its
+//! objects busy, with an error that names it, for as long as it lives.
+
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_object::error::Doing;
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
+use commonhold_sys::process::{self, Identity};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long others wait for a client that is expected back.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client as `live/clients` names it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Expected {
+    session: u64,
+    pid: u32,
+    start_ticks: u64,
+    objects: Vec<ObjectId>,
+}
+
+impl Expected {
+    fn lives(&self) -> bool {
+        process::is_alive(Identity { pid: self.pid, start_ticks: self.start_ticks })
+    }
+}
+
+/// The clients that are expected back.
+#[derive(Default)]
+pub struct Returning {
+    expected: Mutex<HashMap<u64, Expected>>,
+    changed: Condvar,
+}
+
+impl Returning {
+    /// Waits until every living client that had the object is back, or says who is not.
+    pub fn wait_for(&self, object: ObjectId) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            expected.retain(|_, client| client.lives());
+            let Some(missing) = expected.values().find(|c| c.objects.contains(&object)) else { return Ok(()) };
+            if Instant::now() >= until {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "process {} holds the newest pages of this object and has not come back since host and keeper \
+                         died: let it run on (is it stopped?) or end it",
+                        missing.pid
+                    ),
+                ));
+            }
+            let waited = self.changed.wait_timeout(expected, Duration::from_millis(50));
+            expected = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn arrived(&self, session: u64) -> Option<Expected> {
+        let client = self.expected.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
+        self.changed.notify_all();
+        client
+    }
+
+    /// The client has brought this object back.
+    fn brought(&self, pid: u32, object: ObjectId) {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        for client in expected.values_mut().filter(|c| c.pid == pid) {
+            client.objects.retain(|o| *o != object);
+        }
+        expected.retain(|_, client| !client.objects.is_empty());
+        self.changed.notify_all();
+    }
+
+    /// Some client ended: whoever waits looks again.
+    pub fn departed(&self) {
+        self.changed.notify_all();
+    }
+}
+
+impl Host {
+    /// Writes `live/clients`.
+    pub(super) fn note_clients(&self) {
+        let mut clients = Vec::new();
+        for session in self.sessions() {
+            let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
+            let mut objects: Vec<ObjectId> = map.iter().map(|r| r.value.cache.id).collect();
+            drop(map);
+            objects.sort_unstable();
+            objects.dedup();
+            if !objects.is_empty() && session.process.start_ticks != 0 {
+                let Identity { pid, start_ticks } = session.process;
+                clients.push(Expected { session: session.id.0, pid, start_ticks, objects });
+            }
+        }
+        let path = self.machine.directory.join("live").join("clients");
+        let bytes = postcard::to_stdvec(&clients).unwrap_or_default();
+        let fresh = path.with_extension("new");
+        let written = std::fs::write(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, &path));
+        if let Err(error) = written.doing("noting the clients") {
+            self.machine.log(error);
+        }
+    }
+
+    /// Reads `live/clients`: whoever of them lives, and was not taken over from the keeper, is expected.
+    pub(super) fn expect_clients(self: &Arc<Self>) -> Result<()> {
+        self.reap();
+        let path = self.machine.directory.join("live").join("clients");
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let clients: Vec<Expected> = postcard::from_bytes(&bytes).unwrap_or_default();
+        let here: Vec<u64> = self.sessions().iter().map(|s| s.id.0).collect();
+        let mut expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        for client in clients.into_iter().filter(|c| !here.contains(&c.session)) {
+            if client.lives() {
+                expected.insert(client.session, client);
+            }
+        }
+        let count = expected.len();
+        drop(expected);
+        if count > 0 {
+            self.repaired(format!("host and keeper had died: {count} clients are expected back"));
+        }
+        self.drop_lost()
+    }
+
+    /// Anonymous objects whose memory nobody can bring back are lost, and only they.
+    fn drop_lost(self: &Arc<Self>) -> Result<()> {
+        for object in self.all_objects() {
+            let record = object.record().clone();
+            if record.options.pager != PagerKind::Anonymous {
+                continue;
+            }
+            let present = object.descriptor.is_some() || object.cache().is_some();
+            let hoped_for = {
+                let expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
+                expected.values().any(|c| c.objects.contains(&object.id))
+            };
+            // A controlled one that nobody ever used has no frames yet, and loses nothing.
+            let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
+            if present || hoped_for || (unused && record.boot_id == self.machine.boot_id) {
+                continue;
+            }
+            let name = record.name.map_or_else(String::new, |n| n.to_string());
+            self.repaired(format!("{name} was anonymous, and its memory is gone with the host and keeper that held it"));
+            self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.id);
+            self.remove_files(object.id);
+            lock(&self.registry).forget(object.id)?;
+        }
+        Ok(())
+    }
+
+    /// A client of the host before comes back on a new connection.
+    pub(super) fn returned(&self, session: &Session, former: SessionId) -> Result<()> {
+        match self.returning.arrived(former.0) {
+            Some(client) if client.pid == session.process.pid => Ok(()),
+            Some(client) => Err(Error::new(
+                ErrorKind::Permission,
+                format!("session {} belongs to process {}", former.0, client.pid),
+            )),
+            // It mapped nothing when the host died, or its objects are back already: nothing to wait for.
+            None => Ok(()),
+        }
+    }
+
+    /// It brings an object's frames (or a direct anonymous object's memory).
+    pub(super) fn reattach(self: &Arc<Self>, session: &Session, id: ObjectId, access: Access, fds: Vec<OwnedFd>) -> Result<()> {
+        let object = self.object(id)?;
+        let wanted = commonhold_object::Ownership::wanted(access);
+        if !object.record().ownership.allows(&session.credentials, wanted) {
+            return Err(Error::new(ErrorKind::Permission, "the object's mode does not allow this any more"));
+        }
+        let frames = fds.into_iter().next();
+        if object.is_controlled() && object.cache().is_none() {
+            let frames = frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no frames came with the object"))?;
+            let frames = Arc::new(own_frames(frames)?);
+            if object.cache().is_none() {
+                self.adopt_cache(&object, frames, None)?;
+                self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
+            }
+        }
+        let before = lock(&session.opened).insert(id, access);
+        if before.is_none() {
+            object.opens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        self.keep_session(session);
+        self.returning.brought(session.process.pid, id);
+        Ok(())
+    }
+}
+
+/// Frames must be a memfd that a host of this user made: nobody else's memory becomes an object. A reader's
+/// descriptor is opened again for writing, which the maker may.
+fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let link = std::fs::read_link(&path).doing("looking at frames")?;
+    let stat = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at frames")?;
+    let ours = link.to_string_lossy().starts_with("/memfd:commonhold-") && stat.st_uid == rustix::process::geteuid().as_raw();
+    if !ours {
+        return Err(Error::new(ErrorKind::Permission, "these are not frames that this host made"));
+    }
+    rustix::fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(std::io::Error::from)
+        .doing("opening frames for writing")
+}

@@ -1,0 +1,170 @@
+//! One client: who it is, what it has open, what it maps.
+
+use crate::faults::space::AddressSpace;
+use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
+use commonhold_object::{Access, Credentials, Error, ErrorKind, ObjectId, Result, SessionId};
+use commonhold_sys::process::{self, Identity};
+use commonhold_sys::socket::{self, Wait};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Requests of one client that may be under way at once.
+pub const REQUESTS_AT_ONCE: u32 = 1024;
+
+/// A client of this host.
+pub struct Session {
+    /// Identity, past the death of hosts.
+    pub id: SessionId,
+    /// The kernel's word on who it is.
+    pub credentials: Credentials,
+    /// Its process; `start_ticks` is 0 where that cannot be seen (another pid namespace).
+    pub process: Identity,
+    /// Where messages go. Shared with the keeper.
+    pub socket: Arc<OwnedFd>,
+    /// Readable when the process has ended.
+    pub pidfd: Option<Arc<OwnedFd>>,
+    /// What it calls itself.
+    pub program: Mutex<String>,
+    /// Objects it has open.
+    pub opened: Mutex<HashMap<ObjectId, Access>>,
+    /// Mappings of direct objects, by the client's own count.
+    pub direct: Mutex<HashMap<ObjectId, i64>>,
+    /// Mappings of controlled objects.
+    pub space: Arc<AddressSpace>,
+    /// Tokens of the fault service.
+    pub tokens: Mutex<Vec<u64>>,
+    /// The other end of the socket is gone; the process may live on with its mappings, which are served still.
+    pub hung_up: AtomicBool,
+    /// Requests being worked on.
+    pub busy: AtomicU32,
+    /// Number for the next hold, in the vault.
+    pub next_hold: AtomicU64,
+}
+
+/// What the next host must know of a session; its descriptors have keys of their own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedSession {
+    /// Who.
+    pub credentials: Credentials,
+    /// Process number.
+    pub pid: u32,
+    /// Start time.
+    pub start_ticks: u64,
+    /// What it calls itself.
+    pub program: String,
+    /// What it has open.
+    pub opened: Vec<(ObjectId, Access)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// A session over a connection just accepted.
+    pub fn accept(id: SessionId, socket: OwnedFd) -> Result<Session> {
+        let failed = |what: &str, e: std::io::Error| Error::io(format!("asking who connects ({what})"), &e);
+        let peer = socket::peer(&socket).map_err(|e| failed("credentials", e))?;
+        let groups = socket::peer_groups(&socket).map_err(|e| failed("groups", e))?;
+        let pidfd = socket::peer_pidfd(&socket).or_else(|_| process::pidfd(peer.pid)).ok();
+        let start_ticks = process::identity(peer.pid).map_or(0, |who| who.start_ticks);
+        Ok(Session::new(
+            id,
+            Credentials { uid: peer.uid, gid: peer.gid, groups },
+            Identity { pid: peer.pid, start_ticks },
+            Arc::new(socket),
+            pidfd.map(Arc::new),
+        ))
+    }
+
+    /// A session from its parts.
+    pub fn new(
+        id: SessionId,
+        credentials: Credentials,
+        process: Identity,
+        socket: Arc<OwnedFd>,
+        pidfd: Option<Arc<OwnedFd>>,
+    ) -> Session {
+        Session {
+            id,
+            credentials,
+            process,
+            socket,
+            pidfd,
+            program: Mutex::default(),
+            opened: Mutex::default(),
+            direct: Mutex::default(),
+            space: Arc::default(),
+            tokens: Mutex::default(),
+            hung_up: AtomicBool::new(false),
+            busy: AtomicU32::new(0),
+            next_hold: AtomicU64::new(0),
+        }
+    }
+
+    /// What to keep of it.
+    pub fn saved(&self) -> SavedSession {
+        SavedSession {
+            credentials: self.credentials.clone(),
+            pid: self.process.pid,
+            start_ticks: self.process.start_ticks,
+            program: lock(&self.program).clone(),
+            opened: lock(&self.opened).iter().map(|(id, access)| (*id, *access)).collect(),
+        }
+    }
+
+    /// How it opened an object; an error if it did not.
+    pub fn access(&self, object: ObjectId) -> Result<Access> {
+        lock(&self.opened).get(&object).copied().ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("object {} is not open in this process: open it first", object.0))
+        })
+    }
+
+    /// Sends an answer. A client that does not read its answers loses its connection, nobody else notices.
+    pub fn reply(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
+        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds);
+    }
+
+    /// Sends something unasked.
+    pub fn tell(&self, event: Event) {
+        self.send(Header { number: 0, repeated: false }, &FromHost::Event(event), &[]);
+    }
+
+    fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>]) {
+        let mut bytes = Vec::with_capacity(256);
+        if encode(header, message, &mut bytes).is_err() {
+            let too_long = Error::new(ErrorKind::TooMany, "the answer is too long for one message: ask for less");
+            if encode(header, &FromHost::Reply(Err(too_long)), &mut bytes).is_err() {
+                return;
+            }
+        }
+        if socket::send(&*self.socket, &bytes, fds, Wait::No).is_err() {
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Whether it holds anything that must be served or kept.
+    pub fn maps_something(&self) -> bool {
+        !self.space.map.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Counts a request that begins; refuses when too many are under way.
+    pub fn begin(&self) -> Result<()> {
+        if self.busy.fetch_add(1, Ordering::Relaxed) >= REQUESTS_AT_ONCE {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::new(
+                ErrorKind::TooMany,
+                format!("{REQUESTS_AT_ONCE} requests of this client are under way, the limit: wait for answers"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Counts a request that ended.
+    pub fn end(&self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,135 @@
+//! The beginning of a host process: what the keeper held, what the state directory holds, and what neither
+//! explains is repaired or removed.
+
+use super::returning::Returning;
+use super::{Host, Limits, control::Control};
+use crate::cache::{Evictor, frames_survive_in_pipe};
+use crate::faults::service::FaultService;
+use crate::live::INTENT_PAGES;
+use crate::machine::Machine;
+use crate::pagers::PagerLines;
+use commonhold_keeper::{Kept, Key, Vault};
+use commonhold_object::error::Doing;
+use commonhold_object::{Result, limits};
+use commonhold_registry::Registry;
+use commonhold_sys::userfaultfd::Userfaultfd;
+use commonhold_sys::{frames, process, socket};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+/// What a host process is started with.
+pub struct ServeOptions {
+    /// The state directory; it exists, and its lock is held by the keeper.
+    pub directory: PathBuf,
+    /// The socket to the keeper.
+    pub keeper: OwnedFd,
+    /// Limits; `None`: the default.
+    pub budget_bytes: Option<u64>,
+    /// Quota of each user.
+    pub quota_bytes: Option<u64>,
+    /// Objects of each user.
+    pub max_objects: Option<u64>,
+    /// Clients at once.
+    pub max_clients: Option<u64>,
+    /// This program: what a new keeper is started from.
+    pub program: PathBuf,
+    /// The arguments that gave these limits, for the hosts that a new keeper starts.
+    pub arguments: Vec<OsString>,
+}
+
+/// Serves until the process is told to stop.
+pub fn serve(options: ServeOptions) -> Result<()> {
+    let (vault, inheritance) = Vault::inherited(options.keeper)?;
+    let kept = inheritance.kept;
+    let limits = Limits {
+        budget_bytes: options.budget_bytes.unwrap_or_else(default_budget),
+        quota_bytes: options.quota_bytes.unwrap_or(u64::MAX),
+        objects: options.max_objects.unwrap_or(limits::OBJECTS_PER_USER),
+        clients: options.max_clients.unwrap_or(limits::CLIENTS),
+    };
+    commonhold_keeper::raise_descriptor_limit();
+    let directory = &options.directory;
+    for folder in ["journal", "spill", "live"] {
+        std::fs::create_dir_all(directory.join(folder)).doing(format!("creating {}/{folder}", directory.display()))?;
+    }
+    let registry = Registry::open(directory, limits.quota_bytes, limits.objects)?;
+    let boot_id = process::boot_id().doing("asking for the boot's name")?;
+    let pipe = eviction_pipe(&vault, &kept)?;
+    let machine =
+        Machine::new(directory, boot_id, limits.budget_bytes / 4096, Evictor::new(pipe.0.clone(), pipe.1.clone()));
+    let host = Arc::new(Host {
+        machine,
+        registry: Mutex::new(registry),
+        objects: RwLock::default(),
+        sessions: RwLock::default(),
+        faults: FaultService::start(fault_threads())?,
+        pagers: Arc::new(PagerLines::default()),
+        limits,
+        program: options.program,
+        arguments: options.arguments,
+        device: Userfaultfd::open_device().ok(),
+        started: Instant::now(),
+        repairs: Mutex::default(),
+        returning: Returning::default(),
+        next_session: AtomicU64::new(first_session()),
+        stopping: AtomicBool::new(false),
+        small_frames: frames_survive_in_pipe().unwrap_or(false),
+        vault,
+    });
+    host.take_over(&kept, &pipe.0)?;
+    let listener = host.listener(directory, &kept)?;
+    drop(kept);
+    host.tell_clients();
+    host.vault.ready();
+    Control::new(host, listener)?.run()
+}
+
+/// A quarter of the machine's memory.
+fn default_budget() -> u64 {
+    super::status::meminfo("MemTotal").unwrap_or(4 << 30) / 4
+}
+
+fn fault_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, 8))
+}
+
+/// Sessions are numbered from the clock, so that a host which knows nothing of its predecessor's sessions
+/// (both host and keeper died) does not give their numbers again.
+fn first_session() -> u64 {
+    process::boottime_ms() << 16 & (u64::MAX >> 2)
+}
+
+/// The pipe through which frames leave outlives this process.
+fn eviction_pipe(vault: &Vault, kept: &[Kept]) -> Result<(Arc<OwnedFd>, Arc<OwnedFd>)> {
+    let find = |name: &str| kept.iter().find(|k| k.key.0 == name).and_then(|k| k.fd.clone());
+    if let (Some(read), Some(write)) = (find("evict/read"), find("evict/write")) {
+        return Ok((read, write));
+    }
+    let (read, write) = frames::frame_pipe(INTENT_PAGES).doing("making the eviction pipe")?;
+    let (read, write) = (Arc::new(read), Arc::new(write));
+    vault.put(&Key("evict/read".into()), &[], Some(read.clone()))?;
+    vault.put(&Key("evict/write".into()), &[], Some(write.clone()))?;
+    Ok((read, write))
+}
+
+impl Host {
+    /// The socket that clients connect to: the same one for as long as the keeper lives, so that nobody who
+    /// connects between two hosts is turned away.
+    fn listener(&self, directory: &Path, kept: &[Kept]) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = kept.iter().find(|k| k.key.0 == "listener").and_then(|k| k.fd.clone()) {
+            return Ok(fd);
+        }
+        let fd = socket::listen(directory, "host.sock", 1024).doing("listening on host.sock")?;
+        let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
+        let path = directory.join("host.sock");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .doing("setting the mode of host.sock")?;
+        let fd = Arc::new(fd);
+        self.vault.put(&Key("listener".into()), &[], Some(fd.clone()))?;
+        Ok(fd)
+    }
+}

@@ -1,0 +1,74 @@
+//! What the host says of itself, and small questions to the machine.
+
+use super::{Host, lock};
+use commonhold_object::{Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, Result};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl Host {
+    pub(super) fn status(&self) -> HostStatus {
+        let counters = &self.machine.counters;
+        let sessions = self.sessions();
+        let mappings =
+            sessions.iter().map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64).sum();
+        HostStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            host_pid: std::process::id(),
+            keeper_pid: self.vault.keeper_pid(),
+            uid: rustix::process::geteuid().as_raw(),
+            state_directory: self.machine.directory.to_string_lossy().into_owned(),
+            uptime_ms: self.started.elapsed().as_millis() as u64,
+            generation: self.vault.generation(),
+            objects: self.objects.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            clients: sessions.len() as u64,
+            mappings,
+            resident_bytes: self.machine.budget.used_pages() * PAGE_SIZE_BYTES,
+            budget_bytes: self.machine.budget.limit_pages() * PAGE_SIZE_BYTES,
+            faults: counters.faults.load(Ordering::Relaxed),
+            pages_installed: counters.installed.load(Ordering::Relaxed),
+            pages_evicted: counters.evicted.load(Ordering::Relaxed),
+            syncs: counters.syncs.load(Ordering::Relaxed),
+            kernel_faults: self.device.is_some(),
+            quota_bytes: self.limits.quota_bytes,
+            repairs: lock(&self.repairs).clone(),
+        }
+    }
+}
+
+/// A line of /proc/meminfo, in bytes.
+pub fn meminfo(field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with(field) && l[field.len()..].starts_with(':'))?;
+    line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Refuses to take more memory than the machine has free: shared memory has no limit of its own, and taking it
+/// all would end other programs.
+pub fn check_memory_for(bytes: u64) -> Result<()> {
+    let free = meminfo("MemAvailable").unwrap_or(u64::MAX).saturating_add(meminfo("SwapFree").unwrap_or(0));
+    let usable = free - free / 16;
+    if bytes <= usable {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!(
+            "{bytes} bytes of memory were asked for and {usable} can be had: make the object smaller, free memory, or \
+             give a budget (its pages then spill to disk), or --reserve no, which may run out later"
+        ),
+    ))
+}
+
+/// Which control group pays for an object's frames.
+pub fn who_pays(controlled: bool) -> String {
+    if !controlled {
+        return "whoever touches a page first".into();
+    }
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let memory = own.lines().find(|l| l.contains(":memory:") || l.starts_with("0::")).unwrap_or("");
+    let group = memory.rsplit(':').next().unwrap_or("").trim();
+    format!(
+        "the client that faults a page in; the host ({}) for pages it brings in ahead",
+        if group.is_empty() { "/" } else { group }
+    )
+}

@@ -1,0 +1,467 @@
+//! What is kept with the keeper, and how the next host process makes a host of it again.
+
+use super::object::Object;
+use super::session::{SavedSession, Session};
+use super::{Host, lock};
+use crate::cache::book::Book;
+use crate::cache::view::Mapping;
+use crate::cache::{Cache, Traits};
+use crate::faults::space::Shown;
+use crate::faults::stream::Stream;
+use crate::live::Live;
+use crate::pagers::{AnonymousPager, ExternalPager, FilePager, Pager};
+use crate::spill::Spill;
+use commonhold_keeper::{Kept, Key};
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{Event, MapRequest};
+use commonhold_object::{
+    AddressMap, Error, ErrorKind, MapFlags, MappingId, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Protection, Region, Result,
+    SessionId, Sharing, pages_of,
+};
+use commonhold_registry::ObjectRecord;
+use commonhold_sys::frames;
+use commonhold_sys::pagemap::Pagemap;
+use commonhold_sys::process::{self, Identity};
+use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// One region of a client's address map.
+#[derive(Clone, Serialize, Deserialize)]
+struct SavedRegion {
+    mapping: MappingId,
+    object: ObjectId,
+    address: u64,
+    length: u64,
+    offset: u64,
+    protection: Protection,
+    sharing: Sharing,
+    flags: MapFlags,
+}
+
+fn session_key(id: SessionId, part: &str) -> Key {
+    Key(format!("session/{}/{part}", id.0))
+}
+
+fn object_key(id: ObjectId, part: &str) -> Key {
+    Key(format!("object/{}/{part}", id.0))
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).unwrap_or_default()
+}
+
+impl Host {
+    pub(super) fn keep(&self, key: &Key, blob: &[u8], fd: Option<Arc<OwnedFd>>) {
+        if let Err(error) = self.vault.put(key, blob, fd) {
+            self.machine.log(format_args!("the keeper did not take {}: {error}", key.0));
+        }
+    }
+
+    fn unkeep(&self, key: &Key) {
+        self.vault.forget(key);
+    }
+
+    /// Keeps a session as it is now.
+    pub(super) fn keep_session(&self, session: &Session) {
+        self.keep(&session_key(session.id, "socket"), &encode(&session.saved()), Some(session.socket.clone()));
+        if let Some(pidfd) = &session.pidfd {
+            self.keep(&session_key(session.id, "pidfd"), &[], Some(pidfd.clone()));
+        }
+    }
+
+    /// Keeps the descriptors through which a client's faults are served.
+    pub(super) fn keep_descriptors(&self, session: &Session, kind: Kind, uffd: &Userfaultfd, pagemap: &Pagemap) -> Result<()> {
+        let again = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(Arc::new).doing("keeping a descriptor");
+        self.keep(&session_key(session.id, &format!("uffd/{}", kind.index())), &[], Some(again(uffd.as_fd())?));
+        self.keep(&session_key(session.id, "pagemap"), &[], Some(again(pagemap.as_fd())?));
+        Ok(())
+    }
+
+    /// Keeps one region.
+    pub(super) fn keep_region(&self, session: &Session, map: &MapRequest) {
+        let saved = SavedRegion {
+            mapping: map.mapping,
+            object: map.object,
+            address: map.address,
+            length: map.length,
+            offset: map.offset,
+            protection: map.protection,
+            sharing: map.sharing,
+            flags: map.flags,
+        };
+        self.keep(&session_key(session.id, &format!("map/{:x}", map.address)), &encode(&saved), None);
+        self.note_clients();
+    }
+
+    /// Regions went, or were cut down to others.
+    pub(super) fn keep_split(&self, session: &Session, gone: &[Region<Shown>], left: &[Region<Shown>]) {
+        for region in gone {
+            self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+        }
+        for region in left {
+            self.keep_region(session, &request_of(region));
+        }
+    }
+
+    /// Keeps which pages a session holds.
+    pub(super) fn keep_holds(&self, session: &Session, cache: &Cache) {
+        let holds = cache.holds_of(session.id);
+        let key = session_key(session.id, &format!("holds/{}", cache.id.0));
+        // A blob has a limit; holds past it are not known to the next host, which then lets those pages go.
+        let kept = &holds[..holds.len().min(3000)];
+        if kept.is_empty() { self.unkeep(&key) } else { self.keep(&key, &encode(&kept), None) }
+    }
+
+    /// Keeps that a session serves a pager.
+    pub(super) fn keep_pager(&self, session: &Session, pager: &str) {
+        self.keep(&session_key(session.id, "pager"), pager.as_bytes(), None);
+    }
+
+    /// A session is over. `regions` and `objects` are those that it had.
+    pub(super) fn forget_session(&self, session: &Session, regions: &AddressMap<Shown>, objects: &[ObjectId]) {
+        for part in ["socket", "pidfd", "pagemap", "pager", "uffd/0", "uffd/1", "uffd/2"] {
+            self.unkeep(&session_key(session.id, part));
+        }
+        for region in regions.iter() {
+            self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+        }
+        for id in objects {
+            self.unkeep(&session_key(session.id, &format!("holds/{}", id.0)));
+        }
+        if !regions.is_empty() {
+            self.note_clients();
+        }
+    }
+
+    /// Keeps an object's memory or backing file.
+    pub(super) fn keep_object(&self, object: &Object) {
+        if let Some(fd) = &object.descriptor {
+            self.keep(&object_key(object.id, "descriptor"), &[], Some(fd.clone()));
+        }
+    }
+
+    pub(super) fn forget_object(&self, object: &Object) {
+        self.unkeep(&object_key(object.id, "descriptor"));
+        self.unkeep(&object_key(object.id, "frames"));
+    }
+
+    /// The cache of a controlled object, made at its first use.
+    pub(super) fn cache_of(&self, object: &Arc<Object>) -> Result<Arc<Cache>> {
+        self.returning.wait_for(object.id)?;
+        let mut slot = object.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cache) = &*slot {
+            return Ok(cache.clone());
+        }
+        if object.record().options.pager == PagerKind::Anonymous {
+            let _ = std::fs::remove_file(self.machine.path("live", object.id));
+        }
+        let record = object.record().clone();
+        let frames_bytes = pages_of(record.options.size_bytes) * PAGE_SIZE_BYTES;
+        let label = format!("commonhold-frames-{}", object.id.0);
+        let frames = Arc::new(frames::create(&label, frames_bytes).doing("making the object's frames")?);
+        let inode = rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at the frames")?.st_ino;
+        let path = self.machine.path("live", object.id);
+        let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
+        let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
+        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        *slot = Some(cache.clone());
+        Ok(cache)
+    }
+
+    fn new_cache(
+        &self,
+        object: &Object,
+        record: &ObjectRecord,
+        frames: Arc<OwnedFd>,
+        book: Book,
+    ) -> Result<Arc<Cache>> {
+        let options = &record.options;
+        let limit_pages = options.budget_bytes.map_or(u64::MAX, |b| b / PAGE_SIZE_BYTES).min(self.machine.budget.limit_pages());
+        let traits = Traits {
+            sync: options.sync,
+            freezable: options.freezable,
+            space_reserved: options.reserves(),
+            fault_deadline_ms: options.fault_deadline_ms,
+            limit_pages,
+        };
+        let mut spill = Spill::new(&self.machine.path("spill", object.id));
+        if options.reserves() && options.pager == PagerKind::Anonymous {
+            spill.reserve(pages_of(options.size_bytes) * PAGE_SIZE_BYTES)?;
+        }
+        let cache = Cache::new(
+            self.machine.clone(),
+            object.id,
+            record.uuid,
+            traits,
+            options.size_bytes,
+            frames,
+            self.pager_of(object, record)?,
+            book,
+            spill,
+        );
+        self.machine.add(&cache);
+        cache.recover_journal()?;
+        Ok(cache)
+    }
+
+    fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
+        Ok(match &record.options.pager {
+            PagerKind::Anonymous => Box::new(AnonymousPager),
+            PagerKind::File => {
+                let gone = || Error::new(ErrorKind::Lost, object.unusable.clone());
+                let fd = object.descriptor.as_ref().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
+                Box::new(FilePager::new(fd.into(), record.options.size_bytes))
+            }
+            PagerKind::External { pager } => {
+                let deadline = Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
+                let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
+                Box::new(ExternalPager::new(
+                    self.pagers.clone(),
+                    pager.clone(),
+                    record.ownership.uid,
+                    name,
+                    deadline,
+                ))
+            }
+        })
+    }
+
+    /// Makes objects and sessions again from what the keeper held and the state directory holds.
+    pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], pipe: &OwnedFd) -> Result<()> {
+        let by_key: HashMap<&str, &Kept> = kept.iter().map(|k| (k.key.0.as_str(), k)).collect();
+        self.adopt_objects(&by_key, pipe)?;
+        let sessions = kept.iter().filter_map(|k| {
+            let id = k.key.0.strip_prefix("session/")?.strip_suffix("/socket")?.parse().ok()?;
+            Some((SessionId(id), k))
+        });
+        for (id, socket) in sessions {
+            if let Err(error) = self.adopt_session(id, socket, kept, &by_key) {
+                self.repaired(format!("session {} could not be taken over: {error}", id.0));
+            }
+        }
+        let objects = self.all_objects();
+        for object in objects {
+            self.settle_object(object.id);
+        }
+        self.expect_clients()
+    }
+
+    fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>, pipe: &OwnedFd) -> Result<()> {
+        let records = lock(&self.registry).records()?;
+        for record in records {
+            let id = record.id;
+            let kept = |part: &str| by_key.get(object_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
+            let (descriptor, unusable) = match kept("descriptor") {
+                Some(fd) => (Some(fd), String::new()),
+                None => self.reopen_descriptor(&record),
+            };
+            let had_descriptor = kept("descriptor").is_some();
+            let object = Object::new(record.clone(), descriptor, unusable);
+            if !had_descriptor {
+                self.keep_object(&object);
+            }
+            self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
+            if let Some(frames) = kept("frames") {
+                if let Err(error) = self.adopt_cache(&object, frames, Some(pipe)) {
+                    self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
+                }
+            }
+        }
+        self.remove_strays()
+    }
+
+    /// Takes frames over whose book is in `live/<id>`.
+    pub(super) fn adopt_cache(&self, object: &Object, frames: Arc<OwnedFd>, pipe: Option<&OwnedFd>) -> Result<Arc<Cache>> {
+        let record = object.record().clone();
+        let path = self.machine.path("live", object.id);
+        let found = Live::reopen(&path, &self.machine.boot_id)?;
+        let inode = rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at frames")?.st_ino;
+        let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
+            return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
+        };
+        if header.size_bytes != record.options.size_bytes {
+            self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
+        }
+        let unfinished = live.intent()?;
+        let cache = self.new_cache(object, &record, frames.clone(), Book::recover(live)?)?;
+        cache.adopt_frames()?;
+        if !unfinished.is_empty() {
+            if let Some(pipe) = pipe {
+                cache.finish_eviction(pipe)?;
+            }
+            self.machine.log(format_args!("object {}: finished an eviction of {} pages", object.id.0, unfinished.len()));
+        }
+        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        *object.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache.clone());
+        Ok(cache)
+    }
+
+    fn adopt_session(
+        self: &Arc<Self>,
+        id: SessionId,
+        socket: &Kept,
+        kept: &[Kept],
+        by_key: &HashMap<&str, &Kept>,
+    ) -> Result<()> {
+        let bad = || Error::new(ErrorKind::Corrupt, "what the keeper held of it cannot be read");
+        let saved: SavedSession = postcard::from_bytes(&socket.blob).map_err(|_| bad())?;
+        let fd = |part: &str| by_key.get(session_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
+        let process = Identity { pid: saved.pid, start_ticks: saved.start_ticks };
+        let session = Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
+        *lock(&session.program) = saved.program;
+        let session = Arc::new(session);
+        self.next_session.fetch_max(id.0 + 1, Ordering::Relaxed);
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());
+        for (object, access) in saved.opened {
+            if let Ok(object) = self.object(object) {
+                object.opens.fetch_add(1, Ordering::Relaxed);
+                lock(&session.opened).insert(object.id, access);
+            }
+        }
+        if let Some(pagemap) = fd("pagemap") {
+            let again = pagemap.try_clone().and_then(Pagemap::from_fd).doing("taking a pagemap over")?;
+            session.space.descriptors.pagemap.get_or_init(|| Arc::new(again));
+        }
+        for kind in Kind::ALL {
+            if let Some(uffd) = fd(&format!("uffd/{}", kind.index())) {
+                let again = Arc::new(Userfaultfd::from_fd(uffd.try_clone().doing("taking a userfaultfd over")?));
+                session.space.descriptors.faults[kind.index()].get_or_init(|| again.clone());
+            }
+        }
+        self.adopt_regions(&session, kept);
+        self.start_serving(&session)
+    }
+
+    /// Faults of a taken-over session are served from now on: every mapping of it is known again.
+    fn start_serving(&self, session: &Arc<Session>) -> Result<()> {
+        for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
+            let token = self.faults.add(session.space.clone(), uffd.clone())?;
+            lock(&session.tokens).push(token);
+        }
+        Ok(())
+    }
+
+    fn adopt_regions(self: &Arc<Self>, session: &Arc<Session>, kept: &[Kept]) {
+        let prefix = session_key(session.id, "").0;
+        for entry in kept.iter().filter(|k| k.key.0.starts_with(&prefix)) {
+            let part = &entry.key.0[prefix.len()..];
+            if part.starts_with("map/") {
+                let region = postcard::from_bytes::<SavedRegion>(&entry.blob).ok();
+                let adopted = region.map(|r| self.adopt_region(session, &r));
+                if let Some(Err(error)) = adopted {
+                    self.repaired(format!("a mapping of process {} was lost: {error}", session.process.pid));
+                }
+            } else if let Some(object) = part.strip_prefix("holds/") {
+                let cache = object.parse().ok().and_then(|id| self.object(ObjectId(id)).ok()).and_then(|o| o.cache());
+                let holds: Vec<PageRange> = postcard::from_bytes(&entry.blob).unwrap_or_default();
+                if let Some(cache) = cache {
+                    holds.into_iter().for_each(|pages| cache.hold_again(session.id, pages));
+                }
+            } else if part == "pager" {
+                let name = String::from_utf8_lossy(&entry.blob).into_owned();
+                let socket = session.socket.clone();
+                let _ = self.pagers.connect(&name, session.id.0, session.credentials.uid, socket);
+            }
+        }
+    }
+
+    fn adopt_region(&self, session: &Arc<Session>, region: &SavedRegion) -> Result<()> {
+        let object = self.object(region.object)?;
+        let cache = object.cache().ok_or_else(|| Error::new(ErrorKind::Lost, "its object has no frames any more"))?;
+        let kind = if object.record().options.freezable {
+            Kind::Synchronous
+        } else if region.flags.in_thread {
+            Kind::InThread
+        } else {
+            Kind::Asynchronous
+        };
+        let lost = || Error::new(ErrorKind::Lost, "its descriptors were not kept");
+        let held = &session.space.descriptors;
+        let mapping = Arc::new(Mapping {
+            id: region.mapping,
+            session: session.id,
+            pid: session.process.pid,
+            uid: session.credentials.uid,
+            base: region.address.wrapping_sub(region.offset),
+            protection: region.protection,
+            sharing: region.sharing,
+            flags: region.flags,
+            kind,
+            uffd: held.faults[kind.index()].get().ok_or_else(lost)?.clone(),
+            pagemap: held.pagemap.get().ok_or_else(lost)?.clone(),
+            faults: AtomicU64::new(0),
+            stream: Stream::default().into(),
+        });
+        let pages = PageRange::new(region.offset / PAGE_SIZE_BYTES, region.length / PAGE_SIZE_BYTES);
+        cache.adopt_view(mapping.clone(), pages);
+        let value = Shown { cache, mapping };
+        let region = Region { address: region.address, length: region.length, offset: region.offset, value };
+        session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)
+    }
+
+    /// After a reboot, or when host and keeper both died: the memory of anonymous objects is gone unless a client
+    /// brings it back; a file is opened again if it is the same.
+    fn reopen_descriptor(&self, record: &ObjectRecord) -> (Option<Arc<OwnedFd>>, String) {
+        let Some(file) = &record.file else { return (None, String::new()) };
+        match super::names::reopen_backing(file) {
+            Ok(fd) => (Some(Arc::new(fd)), String::new()),
+            Err(error) => {
+                let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
+                self.repaired(format!("{name}: {error}"));
+                (None, error.message)
+            }
+        }
+    }
+
+    /// Files of objects that the registry does not know: left by a creation or a removal that was cut short.
+    fn remove_strays(&self) -> Result<()> {
+        for folder in ["journal", "spill", "live"] {
+            let path = self.machine.directory.join(folder);
+            for entry in std::fs::read_dir(&path).doing(format!("reading {}", path.display()))?.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let number = name.split('.').next().and_then(|n| n.parse().ok());
+                let known = number.is_none_or(|n| self.object(ObjectId(n)).is_ok());
+                if !known && std::fs::remove_file(entry.path()).is_ok() {
+                    self.repaired(format!("removed {folder}/{name}, which belongs to no object"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients of the host before repeat what it did not answer.
+    pub(super) fn tell_clients(&self) {
+        for session in self.sessions() {
+            session.tell(Event::HostReplaced);
+        }
+    }
+
+    /// Deaths that happened while no host lived.
+    pub fn reap(self: &Arc<Self>) {
+        for session in self.sessions() {
+            if session.pidfd.as_ref().is_some_and(|fd| process::has_ended(&**fd)) {
+                self.end_session(&session);
+            }
+        }
+    }
+}
+
+fn request_of(region: &Region<Shown>) -> MapRequest {
+    let mapping = &region.value.mapping;
+    MapRequest {
+        mapping: mapping.id,
+        object: region.value.cache.id,
+        address: region.address,
+        length: region.length,
+        offset: region.offset,
+        protection: mapping.protection,
+        sharing: mapping.sharing,
+        flags: mapping.flags,
+        with_descriptors: false,
+    }
+}

@@ -1,0 +1,205 @@
+//! Changing what exists: sizes, modes, owners, names.
+
+use crate::record::ObjectRecord;
+use crate::tree::Node;
+use crate::{Registry, unknown};
+use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
+
+impl Registry {
+    fn record(&self, id: ObjectId) -> Result<&ObjectRecord> {
+        self.records.get(&id).ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no object {}", id.0)))
+    }
+
+    fn replace(&mut self, record: ObjectRecord) -> Result<ObjectRecord> {
+        let mut change = self.store.change()?;
+        change.put_record(&record)?;
+        change.commit()?;
+        self.records.insert(record.id, record.clone());
+        Ok(record)
+    }
+
+    /// Refuses a size whose reserved bytes would pass the quota of the object's owner.
+    pub fn check_size(&self, id: ObjectId, charged_bytes: u64) -> Result<()> {
+        let record = self.record(id)?;
+        self.check_quota(record.charged_uid, 0, charged_bytes.saturating_sub(record.charged_bytes))
+    }
+
+    /// Notes a new size.
+    pub fn set_size(&mut self, id: ObjectId, size_bytes: u64, charged_bytes: u64) -> Result<ObjectRecord> {
+        let mut record = self.record(id)?.clone();
+        record.options.size_bytes = size_bytes;
+        record.charged_bytes = charged_bytes;
+        self.replace(record)
+    }
+
+    /// Frees a name now. Of an object, gives its record, which stays (nameless) until [`forget`](Self::forget); an
+    /// empty directory just goes. A repeated request whose name is gone already has succeeded.
+    pub fn remove(&mut self, name: &Name, who: &Credentials, repeated: bool) -> Result<Option<ObjectRecord>> {
+        Name::new(name.as_str())?;
+        match self.tree.get(name).cloned() {
+            None if repeated => Ok(None),
+            None => {
+                self.tree.check_reach(name, who)?;
+                Err(unknown(name))
+            }
+            Some(Node::Directory(ownership)) => {
+                self.tree.check_take(name, ownership.uid, who)?;
+                if !self.tree.is_empty_directory(name) {
+                    return Err(Error::new(
+                        ErrorKind::Busy,
+                        format!("directory {name} is not empty: remove what is in it first"),
+                    ));
+                }
+                let mut change = self.store.change()?;
+                change.remove_directory(name)?;
+                change.commit()?;
+                self.tree.remove(name);
+                Ok(None)
+            }
+            Some(Node::Object(id)) => {
+                let mut record = self.record(id)?.clone();
+                self.tree.check_take(name, record.ownership.uid, who)?;
+                record.name = None;
+                let record = self.replace(record)?;
+                self.tree.remove(name);
+                Ok(Some(record))
+            }
+        }
+    }
+
+    /// An object that nobody uses any more, and that has no name, is no more.
+    pub fn forget(&mut self, id: ObjectId) -> Result<()> {
+        let Some(record) = self.records.get(&id).cloned() else { return Ok(()) };
+        let mut change = self.store.change()?;
+        change.remove_record(id)?;
+        change.commit()?;
+        if let Some(name) = &record.name {
+            self.tree.remove(name);
+        }
+        self.records.remove(&id);
+        Ok(())
+    }
+
+    /// Gives an object or a directory, with all below it, another name, which must be free.
+    pub fn rename(&mut self, from: &Name, to: &Name, who: &Credentials, repeated: bool) -> Result<()> {
+        Name::new(from.as_str())?;
+        Name::new(to.as_str())?;
+        let Some(node) = self.tree.get(from).cloned() else {
+            if repeated && self.tree.get(to).is_some() {
+                return Ok(());
+            }
+            self.tree.check_reach(from, who)?;
+            return Err(unknown(from));
+        };
+        let owner = match &node {
+            Node::Object(id) => self.record(*id)?.ownership,
+            Node::Directory(ownership) => *ownership,
+        };
+        self.tree.check_take(from, owner.uid, who)?;
+        self.tree.check_add(to, who)?;
+        if self.tree.get(to).is_some() {
+            return Err(Error::new(ErrorKind::Exists, format!("{to} exists already: remove it first")));
+        }
+        if to.as_str().starts_with(&format!("{from}/")) {
+            return Err(Error::invalid(format!("{from} cannot be moved into itself")));
+        }
+        let mut moves = vec![(from.clone(), to.clone(), node)];
+        for (name, node) in self.tree.below(from) {
+            let target = Name::new(&format!("{to}{}", &name.as_str()[from.as_str().len()..]))?;
+            moves.push((name, target, node));
+        }
+        self.carry_out(to, who, moves)
+    }
+
+    fn carry_out(&mut self, to: &Name, who: &Credentials, moves: Vec<(Name, Name, Node)>) -> Result<()> {
+        let new_directories: Vec<Name> = to.ancestors().into_iter().filter(|n| self.tree.get(n).is_none()).collect();
+        let fresh = Ownership { uid: who.uid, gid: who.gid, mode: 0o755 };
+        let mut records = Vec::new();
+        let mut change = self.store.change()?;
+        for directory in &new_directories {
+            change.put_directory(directory, &fresh)?;
+        }
+        for (old, new, node) in &moves {
+            match node {
+                Node::Directory(ownership) => {
+                    change.remove_directory(old)?;
+                    change.put_directory(new, ownership)?;
+                }
+                Node::Object(id) => {
+                    let mut record = self.record(*id)?.clone();
+                    record.name = Some(new.clone());
+                    change.put_record(&record)?;
+                    records.push(record);
+                }
+            }
+        }
+        change.commit()?;
+        new_directories.iter().for_each(|d| self.tree.insert(d, Node::Directory(fresh)));
+        for (old, new, node) in moves {
+            self.tree.remove(&old);
+            self.tree.insert(&new, node);
+        }
+        records.into_iter().for_each(|r| drop(self.records.insert(r.id, r)));
+        Ok(())
+    }
+
+    /// Changes mode bits: only the owner, or root.
+    pub fn set_mode(&mut self, name: &Name, who: &Credentials, mode: u32) -> Result<()> {
+        if mode & !0o777 != 0 {
+            return Err(Error::invalid(format!("mode {mode:o} has bits beyond rwxrwxrwx")));
+        }
+        self.change_ownership(name, who, |ownership| {
+            if !who.is_root() && who.uid != ownership.uid {
+                return Err(Error::new(
+                    ErrorKind::Permission,
+                    format!("only user {}, whose it is, or root may change the mode of {name}", ownership.uid),
+                ));
+            }
+            Ok(Ownership { mode, ..ownership })
+        })
+    }
+
+    /// Changes owner (root alone) or group (the owner, to a group of his).
+    pub fn set_owner(&mut self, name: &Name, who: &Credentials, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change_ownership(name, who, |ownership| {
+            let new = Ownership {
+                uid: uid.unwrap_or(ownership.uid),
+                gid: gid.unwrap_or(ownership.gid),
+                mode: ownership.mode,
+            };
+            let group_only = new.uid == ownership.uid && who.uid == ownership.uid && who.in_group(new.gid);
+            if who.is_root() || group_only {
+                return Ok(new);
+            }
+            Err(Error::new(
+                ErrorKind::Permission,
+                format!("only root may give {name} away; its owner may change the group to one of his own"),
+            ))
+        })
+    }
+
+    fn change_ownership(
+        &mut self,
+        name: &Name,
+        who: &Credentials,
+        decide: impl FnOnce(Ownership) -> Result<Ownership>,
+    ) -> Result<()> {
+        self.tree.check_reach(name, who)?;
+        match self.tree.get(name).cloned() {
+            None => Err(unknown(name)),
+            Some(Node::Object(id)) => {
+                let mut record = self.record(id)?.clone();
+                record.ownership = decide(record.ownership)?;
+                self.replace(record).map(drop)
+            }
+            Some(Node::Directory(ownership)) => {
+                let new = decide(ownership)?;
+                let mut change = self.store.change()?;
+                change.put_directory(name, &new)?;
+                change.commit()?;
+                self.tree.insert(name, Node::Directory(new));
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Creating in two steps: what is checked and promised first, and what is written once the memory is there. A host
+//! that dies in between leaves nothing.
+
+use crate::record::{BackingFile, ObjectRecord};
+use crate::tree::Node;
+use crate::Registry;
+use commonhold_object::{CreateOptions, Credentials, Error, ErrorKind, Name, Ownership, Result};
+
+/// The outcome of the first step.
+pub enum Prepared {
+    /// A repeated request: this is the object that it made the first time.
+    Exists(Box<ObjectRecord>),
+    /// Go on.
+    New(NewObject),
+}
+
+/// An object that is allowed and paid for, but not there yet.
+pub struct NewObject {
+    record: ObjectRecord,
+}
+
+impl NewObject {
+    /// What it will be.
+    pub fn record(&self) -> &ObjectRecord {
+        &self.record
+    }
+}
+
+impl Registry {
+    /// Checks everything and counts the object against its owner's quota.
+    pub fn prepare_create(
+        &mut self,
+        name: &Name,
+        who: &Credentials,
+        options: CreateOptions,
+        file: Option<BackingFile>,
+        nonce: u128,
+        charged_bytes: u64,
+    ) -> Result<Prepared> {
+        Name::new(name.as_str())?;
+        self.tree.check_reach(name, who)?;
+        match self.tree.get(name) {
+            Some(Node::Object(id)) => {
+                let found = &self.records[id];
+                if found.nonce == nonce && found.charged_uid == who.uid {
+                    return Ok(Prepared::Exists(Box::new(found.clone())));
+                }
+                return Err(Error::new(ErrorKind::Exists, format!("{name} exists already: open it, or remove it first")));
+            }
+            Some(Node::Directory(_)) => {
+                return Err(Error::new(ErrorKind::Mismatch, format!("{name} is a directory: choose another name")));
+            }
+            None => {}
+        }
+        self.tree.check_add(name, who)?;
+        self.check_quota(who.uid, 1, charged_bytes)?;
+        let id = self.store.next_object()?;
+        let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
+        let record = ObjectRecord {
+            id,
+            uuid: nonce ^ u128::from(id.0).rotate_left(64),
+            name: Some(name.clone()),
+            ownership,
+            options,
+            file,
+            nonce,
+            charged_bytes,
+            charged_uid: who.uid,
+            boot_id: self.boot_id.clone(),
+        };
+        self.pending.insert(id, (who.uid, charged_bytes));
+        Ok(Prepared::New(NewObject { record }))
+    }
+
+    /// The memory could not be had: as if nothing had been asked.
+    pub fn abandon_create(&mut self, object: NewObject) {
+        self.pending.remove(&object.record.id);
+    }
+
+    /// Makes the object known, and the directories above it that did not exist (owned by its owner). The name may
+    /// have been taken since: then it is refused.
+    pub fn commit_create(&mut self, object: NewObject) -> Result<ObjectRecord> {
+        let record = object.record;
+        self.pending.remove(&record.id);
+        let Some(name) = record.name.clone() else { return Ok(record) };
+        if self.tree.get(&name).is_some() {
+            return Err(Error::new(ErrorKind::Exists, format!("{name} was created by somebody else meanwhile")));
+        }
+        let Ownership { uid, gid, .. } = record.ownership;
+        let directory = Ownership { uid, gid, mode: 0o755 };
+        let mut new = Vec::new();
+        for above in name.ancestors() {
+            match self.tree.get(&above) {
+                Some(Node::Directory(_)) => {}
+                Some(Node::Object(_)) => {
+                    return Err(Error::new(ErrorKind::Mismatch, format!("{above} is an object, not a directory")));
+                }
+                None => new.push(above),
+            }
+        }
+        let mut change = self.store.change()?;
+        for above in &new {
+            change.put_directory(above, &directory)?;
+        }
+        change.put_record(&record)?;
+        change.commit()?;
+        new.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
+        self.tree.insert(&name, Node::Object(record.id));
+        self.records.insert(record.id, record.clone());
+        Ok(record)
+    }
+}

@@ -1,0 +1,59 @@
+//! What is kept of an object.
+
+use commonhold_object::{CreateOptions, Name, ObjectId, Ownership};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectRecord {
+    /// Identity within this state directory.
+    pub id: ObjectId,
+    /// Identity anywhere (its journal carries it).
+    pub uuid: u128,
+    /// Name; `None` once it was removed while in use.
+    pub name: Option<Name>,
+    /// Owner, group, mode.
+    pub ownership: Ownership,
+    /// How it was created; the size is the size now.
+    pub options: CreateOptions,
+    /// Its backing file.
+    pub file: Option<BackingFile>,
+    /// The client's random number, by which a repeated creation finds its own object.
+    pub nonce: u128,
+    /// Bytes of memory or disk reserved for it.
+    pub charged_bytes: u64,
+    /// Whose quota they count against.
+    pub charged_uid: u32,
+    /// Boot in which it was created: anonymous objects do not outlive it.
+    pub boot_id: String,
+}
+
+/// A backing file, as it was when it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackingFile {
+    /// Where it was.
+    pub path: PathBuf,
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Owner.
+    pub owner_uid: u32,
+    /// It was given open for reading alone.
+    pub read_only: bool,
+}
+
+/// An object or a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An object.
+    Object(Box<ObjectRecord>),
+    /// A directory.
+    Directory {
+        /// Its name.
+        name: Name,
+        /// Owner, group, mode.
+        ownership: Ownership,
+    },
+}
