@@ -16,8 +16,8 @@
 //! punched. The intent is written before frames go into the pipe, and its count is cleared last; a page of the
 //! intent that is resident needs nothing, one that is not has its newest content in the pipe (in the vault).
 
-use commonhold_object::error::Doing;
 use commonhold_object::Result;
+use commonhold_object::error::Doing;
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -62,7 +62,8 @@ impl Live {
     /// Begins anew for an object whose frames are the memfd `frames_inode`.
     pub fn create(path: &Path, boot_id: &str, frames_inode: u64, size_bytes: u64) -> Result<Live> {
         let doing = || format!("creating {}", path.display());
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path).doing(doing())?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(path).doing(doing())?;
         let mut header = vec![0u8; HEADER_BYTES];
         header[..8].copy_from_slice(MAGIC);
         let id = boot_id.as_bytes();
@@ -72,7 +73,8 @@ impl Live {
         header[SIZE_OFFSET as usize..SIZE_OFFSET as usize + 8].copy_from_slice(&size_bytes.to_le_bytes());
         file.write_all_at(&header, 0).doing(doing())?;
         // The intent's block is written once now, so that later writes find their space allocated.
-        file.write_all_at(&vec![0; (BITMAPS_OFFSET - INTENT_OFFSET) as usize], INTENT_OFFSET).doing(doing())?;
+        file.write_all_at(&vec![0; (BITMAPS_OFFSET - INTENT_OFFSET) as usize], INTENT_OFFSET)
+            .doing(doing())?;
         Self::with(path, file, size_bytes)
     }
 
@@ -102,7 +104,8 @@ impl Live {
     fn map(path: &Path, file: &File, size_bytes: u64) -> Result<[BitFile; 3]> {
         let bits = commonhold_object::pages_of(size_bytes).max(1);
         let open = |n: u64| {
-            BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits).doing(format!("mapping {}", path.display()))
+            BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits)
+                .doing(format!("mapping {}", path.display()))
         };
         Ok([open(0)?, open(1)?, open(2)?])
     }
@@ -150,7 +153,8 @@ impl Live {
     pub fn intent(&self) -> Result<Vec<u32>> {
         let mut bytes = vec![0u8; 8 + INTENT_PAGES * 4];
         self.file.read_exact_at(&mut bytes, INTENT_OFFSET).doing("reading an eviction's intent")?;
-        let count = u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default()).min(INTENT_PAGES as u64) as usize;
+        let count =
+            u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default()).min(INTENT_PAGES as u64) as usize;
         let page = |i: usize| u32::from_le_bytes(bytes[8 + i * 4..12 + i * 4].try_into().unwrap_or_default());
         Ok((0..count).map(page).collect())
     }

@@ -3,8 +3,12 @@
 use crate::budget::Budget;
 use crate::cache::{Cache, Evictor};
 use crate::workers::Workers;
+use commonhold_object::Result;
+use commonhold_object::error::Doing;
+use rustix::event::EventfdFlags;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// One host's shared means.
@@ -23,6 +27,13 @@ pub struct Machine {
     pub boot_id: String,
     caches: Mutex<Vec<Weak<Cache>>>,
     log: Mutex<()>,
+    alarm: Alarm,
+}
+
+/// Wakes the control thread when something has a deadline, which it otherwise has no reason to look for.
+struct Alarm {
+    armed: AtomicBool,
+    event: OwnedFd,
 }
 
 /// What happened since the host process began.
@@ -42,8 +53,16 @@ pub struct Counters {
 
 impl Machine {
     /// The shared means of the host whose state is in `directory`.
-    pub fn new(directory: &Path, boot_id: String, budget_pages: u64, evictor: Evictor) -> Arc<Machine> {
-        Arc::new(Machine {
+    pub fn new(
+        directory: &Path,
+        boot_id: String,
+        budget_pages: u64,
+        evictor: Evictor,
+    ) -> Result<Arc<Machine>> {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(std::io::Error::from)
+            .doing("making an eventfd")?;
+        Ok(Arc::new(Machine {
             budget: Budget::new(budget_pages),
             evictor,
             workers: Workers::new(64),
@@ -52,7 +71,31 @@ impl Machine {
             boot_id,
             caches: Mutex::default(),
             log: Mutex::new(()),
-        })
+            alarm: Alarm { armed: AtomicBool::new(false), event },
+        }))
+    }
+
+    /// Something has a deadline from now on: the control thread looks at it every now and then.
+    pub fn arm(&self) {
+        if !self.alarm.armed.swap(true, Ordering::Relaxed) {
+            let _ = rustix::io::write(&self.alarm.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Nothing has a deadline any more, unless [`arm`](Self::arm) says so again.
+    pub fn disarm(&self) {
+        self.alarm.armed.store(false, Ordering::Relaxed);
+        let _ = rustix::io::read(&self.alarm.event, &mut [0; 8]);
+    }
+
+    /// Whether something has a deadline.
+    pub fn is_armed(&self) -> bool {
+        self.alarm.armed.load(Ordering::Relaxed)
+    }
+
+    /// Readable when something got a deadline.
+    pub fn alarm(&self) -> BorrowedFd<'_> {
+        self.alarm.event.as_fd()
     }
 
     /// Makes a cache known, so that it can be asked for frames when others need room.

@@ -52,7 +52,8 @@ impl Spill {
     /// The pages no longer count: their space is given back unless it is reserved.
     pub fn forget(&mut self, first_page: u64, count: u64) {
         if let (Some(file), false) = (&self.file, self.reserved) {
-            let _ = commonhold_sys::frames::punch(file, first_page * PAGE_SIZE_BYTES, count * PAGE_SIZE_BYTES);
+            let _ =
+                commonhold_sys::frames::punch(file, first_page * PAGE_SIZE_BYTES, count * PAGE_SIZE_BYTES);
         }
     }
 

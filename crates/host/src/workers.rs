@@ -57,8 +57,7 @@ impl Workers {
                 continue;
             }
             state.idle += 1;
-            let (next, waited) =
-                self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (next, waited) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
             state = next;
             state.idle -= 1;
             if waited.timed_out() && state.jobs.is_empty() {

@@ -146,8 +146,7 @@ impl<T: Clone> AddressMap<T> {
     /// How many regions there would be after `remove(address, length)`: for limits checked before the change.
     pub fn len_after_remove(&self, address: u64, length: u64) -> usize {
         let end = address.saturating_add(length);
-        self.overlapping(address, length).fold(self.len(), |n, r| {
-            n - 1 + usize::from(r.address < address) + usize::from(r.end() > end)
-        })
+        self.overlapping(address, length)
+            .fold(self.len(), |n, r| n - 1 + usize::from(r.address < address) + usize::from(r.end() > end))
     }
 }

@@ -14,7 +14,9 @@ impl Name {
     pub fn new(text: &str) -> Result<Name> {
         let name = Name::directory(text)?;
         if name.0 == "/" {
-            return Err(Error::invalid("`/` is the root directory: an object needs a name below it, as /lab/weights"));
+            return Err(Error::invalid(
+                "`/` is the root directory: an object needs a name below it, as /lab/weights",
+            ));
         }
         Ok(name)
     }
@@ -46,7 +48,9 @@ impl Name {
             return Err(Error::invalid(format!("name {text:?} has an empty part between two slashes")));
         }
         if part == "." || part == ".." {
-            return Err(Error::invalid(format!("name {text:?} has a `{part}` part: names are never relative")));
+            return Err(Error::invalid(format!(
+                "name {text:?} has a `{part}` part: names are never relative"
+            )));
         }
         if part.len() > limits::NAME_PART_BYTES {
             return Err(Error::invalid(format!(

@@ -104,7 +104,9 @@ impl CreateOptions {
     /// Refuses what cannot be honoured, with the reason.
     pub fn check(&self) -> Result<()> {
         if self.size_bytes == 0 && self.pager != PagerKind::File {
-            return Err(Error::invalid("the size is zero: give --size, or --file with a file that is not empty"));
+            return Err(Error::invalid(
+                "the size is zero: give --size, or --file with a file that is not empty",
+            ));
         }
         if self.size_bytes > limits::OBJECT_BYTES {
             return Err(Error::invalid(format!(
@@ -132,7 +134,9 @@ impl CreateOptions {
         if let PagerKind::External { pager } = &self.pager {
             crate::Name::new(pager)?;
             if self.reserve == Some(true) {
-                return Err(Error::invalid("an external pager keeps its own space: reserve = yes cannot be honoured"));
+                return Err(Error::invalid(
+                    "an external pager keeps its own space: reserve = yes cannot be honoured",
+                ));
             }
         }
         if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {

@@ -7,7 +7,9 @@ use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership
 
 impl Registry {
     fn record(&self, id: ObjectId) -> Result<&ObjectRecord> {
-        self.records.get(&id).ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no object {}", id.0)))
+        self.records
+            .get(&id)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no object {}", id.0)))
     }
 
     fn replace(&mut self, record: ObjectRecord) -> Result<ObjectRecord> {
@@ -112,7 +114,8 @@ impl Registry {
     }
 
     fn carry_out(&mut self, to: &Name, who: &Credentials, moves: Vec<(Name, Name, Node)>) -> Result<()> {
-        let new_directories: Vec<Name> = to.ancestors().into_iter().filter(|n| self.tree.get(n).is_none()).collect();
+        let new_directories: Vec<Name> =
+            to.ancestors().into_iter().filter(|n| self.tree.get(n).is_none()).collect();
         let fresh = Ownership { uid: who.uid, gid: who.gid, mode: 0o755 };
         let mut records = Vec::new();
         let mut change = self.store.change()?;
@@ -152,7 +155,10 @@ impl Registry {
             if !who.is_root() && who.uid != ownership.uid {
                 return Err(Error::new(
                     ErrorKind::Permission,
-                    format!("only user {}, whose it is, or root may change the mode of {name}", ownership.uid),
+                    format!(
+                        "only user {}, whose it is, or root may change the mode of {name}",
+                        ownership.uid
+                    ),
                 ));
             }
             Ok(Ownership { mode, ..ownership })
@@ -160,7 +166,13 @@ impl Registry {
     }
 
     /// Changes owner (root alone) or group (the owner, to a group of his).
-    pub fn set_owner(&mut self, name: &Name, who: &Credentials, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    pub fn set_owner(
+        &mut self,
+        name: &Name,
+        who: &Credentials,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
         self.change_ownership(name, who, |ownership| {
             let new = Ownership {
                 uid: uid.unwrap_or(ownership.uid),

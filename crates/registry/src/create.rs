@@ -1,9 +1,9 @@
 //! Creating in two steps: what is checked and promised first, and what is written once the memory is there. A host
 //! that dies in between leaves nothing.
 
+use crate::Registry;
 use crate::record::{BackingFile, ObjectRecord};
 use crate::tree::Node;
-use crate::Registry;
 use commonhold_object::{CreateOptions, Credentials, Error, ErrorKind, Name, Ownership, Result};
 
 /// The outcome of the first step.
@@ -45,10 +45,16 @@ impl Registry {
                 if found.nonce == nonce && found.charged_uid == who.uid {
                     return Ok(Prepared::Exists(Box::new(found.clone())));
                 }
-                return Err(Error::new(ErrorKind::Exists, format!("{name} exists already: open it, or remove it first")));
+                return Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("{name} exists already: open it, or remove it first"),
+                ));
             }
             Some(Node::Directory(_)) => {
-                return Err(Error::new(ErrorKind::Mismatch, format!("{name} is a directory: choose another name")));
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!("{name} is a directory: choose another name"),
+                ));
             }
             None => {}
         }
@@ -84,7 +90,10 @@ impl Registry {
         self.pending.remove(&record.id);
         let Some(name) = record.name.clone() else { return Ok(record) };
         if self.tree.get(&name).is_some() {
-            return Err(Error::new(ErrorKind::Exists, format!("{name} was created by somebody else meanwhile")));
+            return Err(Error::new(
+                ErrorKind::Exists,
+                format!("{name} was created by somebody else meanwhile"),
+            ));
         }
         let Ownership { uid, gid, .. } = record.ownership;
         let directory = Ownership { uid, gid, mode: 0o755 };
@@ -93,7 +102,10 @@ impl Registry {
             match self.tree.get(&above) {
                 Some(Node::Directory(_)) => {}
                 Some(Node::Object(_)) => {
-                    return Err(Error::new(ErrorKind::Mismatch, format!("{above} is an object, not a directory")));
+                    return Err(Error::new(
+                        ErrorKind::Mismatch,
+                        format!("{above} is an object, not a directory"),
+                    ));
                 }
                 None => new.push(above),
             }

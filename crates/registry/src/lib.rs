@@ -47,7 +47,8 @@ impl Registry {
             }
             records.insert(record.id, record);
         }
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot_id =
+            std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
         Ok(Registry { store, tree, records, pending: HashMap::new(), quota_bytes, max_objects, boot_id })
     }
 
@@ -88,7 +89,9 @@ impl Registry {
     fn entry(&self, name: &Name) -> Option<Entry> {
         match self.tree.get(name)? {
             Node::Object(id) => self.records.get(id).cloned().map(|r| Entry::Object(Box::new(r))),
-            Node::Directory(ownership) => Some(Entry::Directory { name: name.clone(), ownership: *ownership }),
+            Node::Directory(ownership) => {
+                Some(Entry::Directory { name: name.clone(), ownership: *ownership })
+            }
         }
     }
 
@@ -124,7 +127,9 @@ impl Registry {
         if objects + more_objects > self.max_objects {
             return Err(Error::new(
                 ErrorKind::Quota,
-                format!("user {uid} has {objects} objects, the limit: remove some, or start the host with more"),
+                format!(
+                    "user {uid} has {objects} objects, the limit: remove some, or start the host with more"
+                ),
             ));
         }
         if bytes.saturating_add(more_bytes) > self.quota_bytes {
@@ -142,5 +147,8 @@ impl Registry {
 }
 
 fn unknown(name: &Name) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no {name}: `commonhold ls {}` shows what there is", name.parent()))
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no {name}: `commonhold ls {}` shows what there is", name.parent()),
+    )
 }

@@ -34,7 +34,10 @@ impl Store {
             ),
             redb::DatabaseError::UpgradeRequired(version) => Error::new(
                 ErrorKind::Version,
-                format!("{} has file format {version}, which this version does not read: install a newer one", path.display()),
+                format!(
+                    "{} has file format {version}, which this version does not read: install a newer one",
+                    path.display()
+                ),
             ),
             other => damaged(path, &other),
         })?;
@@ -72,7 +75,8 @@ impl Store {
     /// An empty state: a root directory that everybody may use, as /tmp.
     fn begin(&self) -> Result<()> {
         let owner = std::fs::metadata(&self.path).map_err(|e| Error::io("looking at the state", &e))?;
-        let (uid, gid) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        let (uid, gid) =
+            (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
         let mut change = self.change()?;
         change.put_directory(&Name::directory("/")?, &Ownership { uid, gid, mode: 0o777 })?;
         {
@@ -168,7 +172,9 @@ fn damaged(path: &Path, error: impl std::fmt::Display) -> Error {
     let kind = if text.contains("No space left") { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
     let advice = match kind {
         ErrorKind::NoSpace => "free disk space, then try again",
-        _ => "put a copy of it aside; without it the files of objects are untouched, but their names are gone",
+        _ => {
+            "put a copy of it aside; without it the files of objects are untouched, but their names are gone"
+        }
     };
     Error::new(kind, format!("{}: {text}; {advice}", path.display()))
 }

@@ -46,7 +46,10 @@ impl Tree {
                     return Err(refused(format!("directory {above} does not let user {} through", who.uid)));
                 }
                 Some(Node::Object(_)) => {
-                    return Err(Error::new(ErrorKind::Mismatch, format!("{above} is an object, not a directory")));
+                    return Err(Error::new(
+                        ErrorKind::Mismatch,
+                        format!("{above} is an object, not a directory"),
+                    ));
                 }
                 None => return Ok(()), // what lies below does not exist, which the caller says better
             }
@@ -94,7 +97,13 @@ impl Tree {
     }
 
     /// Names directly in a directory, in order, after `after`.
-    pub fn children(&self, directory: &Name, who: &Credentials, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+    pub fn children(
+        &self,
+        directory: &Name,
+        who: &Credentials,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Name>> {
         self.check_reach(directory, who)?;
         match self.get(directory) {
             Some(Node::Directory(ownership)) if ownership.allows(who, bits::READ) => {}

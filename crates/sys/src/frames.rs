@@ -66,7 +66,12 @@ pub fn frame_pipe(pages: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 /// Puts references to the frames of the range into a pipe: not copies, the very frames. They outlive a punch,
 /// so whatever was written to them until the last page table entry went can still be read from the pipe.
 /// Gives the bytes referred to.
-pub fn reference_into_pipe(frames: impl AsFd, offset: u64, length: usize, pipe: impl AsFd) -> io::Result<usize> {
+pub fn reference_into_pipe(
+    frames: impl AsFd,
+    offset: u64,
+    length: usize,
+    pipe: impl AsFd,
+) -> io::Result<usize> {
     let mut offset = offset;
     let mut left = length;
     while left > 0 {

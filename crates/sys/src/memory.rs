@@ -64,7 +64,12 @@ fn advise(address: NonNull<u8>, length: usize, wish: Wish) -> io::Result<()> {
 pub fn reserve(hint: *mut u8, length: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: the kernel chooses free addresses.
     let address = unsafe {
-        rustix::mm::mmap_anonymous(hint.cast(), length, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+        rustix::mm::mmap_anonymous(
+            hint.cast(),
+            length,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
     }?;
     NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))
 }

@@ -20,7 +20,8 @@ const PAGE_IS_WPALLOWED: u64 = 1 << 0;
 const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 /// _IOWR('f', 16, struct pm_scan_arg)
-const PAGEMAP_SCAN: libc::c_ulong = (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
+const PAGEMAP_SCAN: libc::c_ulong =
+    (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
 #[repr(C)]
 struct ScanArgument {
@@ -74,7 +75,7 @@ impl Pagemap {
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         const PROC_SUPER_MAGIC: i64 = 0x9fa0;
         let kind = rustix::fs::fstatfs(&fd)?.f_type;
-        if i64::try_from(kind).ok() != Some(PROC_SUPER_MAGIC) {
+        if kind != PROC_SUPER_MAGIC {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a descriptor of /proc/PID/pagemap"));
         }
         Ok(Pagemap(fd))

@@ -48,10 +48,8 @@ pub fn has_ended(pidfd: impl AsFd) -> bool {
 /// Waits until `fd` is readable (or its other end gone), at most `timeout_ms`.
 pub fn readable_within(fd: impl AsFd, timeout_ms: u64) -> io::Result<bool> {
     let mut poll = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    let timeout = Timespec {
-        tv_sec: (timeout_ms / 1000) as i64,
-        tv_nsec: ((timeout_ms % 1000) * 1_000_000) as i64,
-    };
+    let timeout =
+        Timespec { tv_sec: (timeout_ms / 1000) as i64, tv_nsec: ((timeout_ms % 1000) * 1_000_000) as i64 };
     match rustix::event::poll(&mut poll, Some(&timeout)) {
         Ok(n) => Ok(n > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),

@@ -159,7 +159,12 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait)
 
 /// Receives one message into `buffer` and its descriptors into `fds` (emptied first). Gives its length; 0: the
 /// other end is gone. A message longer than the buffer, or with more than [`DESCRIPTORS`], is an error.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>, wait: Wait) -> io::Result<usize> {
+pub fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    wait: Wait,
+) -> io::Result<usize> {
     fds.clear();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -178,7 +183,10 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>, wai
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         fds.clear();
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message too long, or with too many descriptors"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message too long, or with too many descriptors",
+        ));
     }
     Ok(message.bytes)
 }

@@ -203,8 +203,11 @@ impl Userfaultfd {
 
     /// Opens /dev/userfaultfd, if this process may.
     pub fn open_device() -> io::Result<OwnedFd> {
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/userfaultfd")?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open("/dev/userfaultfd")?;
         Ok(file.into())
     }
 
@@ -218,12 +221,17 @@ impl Userfaultfd {
         // its request was computed from), and the kernel writes only inside it. The kernel checks addresses in
         // the structure against the address space the descriptor belongs to; a `src` is checked as a read.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request, argument as *mut T) };
-        if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+        }
     }
 
     /// Starts noticing what `modes` names in the range.
     pub fn register(&self, start: u64, len: u64, modes: Modes) -> Result<(), Errno> {
-        let mode = u64::from(modes.missing) | u64::from(modes.write_protect) << 1 | u64::from(modes.minor) << 2;
+        let mode =
+            u64::from(modes.missing) | u64::from(modes.write_protect) << 1 | u64::from(modes.minor) << 2;
         self.ioctl(UFFDIO_REGISTER, &mut Register { range: Range { start, len }, mode, ioctls: 0 })
     }
 
@@ -322,9 +330,8 @@ impl Userfaultfd {
         let mut messages =
             [Message { event: 0, reserved: [0; 7], flags: 0, address: 0, thread: 0 }; FAULTS_AT_ONCE];
         // SAFETY: the buffer is plain data of exactly the size given; any bytes are valid for Message.
-        let n = unsafe {
-            libc::read(self.0.as_raw_fd(), messages.as_mut_ptr().cast(), size_of_val(&messages))
-        };
+        let n =
+            unsafe { libc::read(self.0.as_raw_fd(), messages.as_mut_ptr().cast(), size_of_val(&messages)) };
         if n < 0 {
             return match Errno::from_io_error(&io::Error::last_os_error()) {
                 Some(Errno::AGAIN | Errno::INTR) => Ok(()),

@@ -64,7 +64,12 @@ pub fn within(set: &RoaringBitmap, range: PageRange) -> RoaringBitmap {
 impl Book {
     /// An empty book.
     pub fn new(live: Live) -> Book {
-        Book { live, dirty: RoaringBitmap::new(), writing: RoaringBitmap::new(), spilled: RoaringBitmap::new() }
+        Book {
+            live,
+            dirty: RoaringBitmap::new(),
+            writing: RoaringBitmap::new(),
+            spilled: RoaringBitmap::new(),
+        }
     }
 
     /// The book as the host before left it: what was being written is dirty.
@@ -250,6 +255,9 @@ mod tests {
         let set: RoaringBitmap = [0, 5, 6, 7, u32::MAX].into();
         assert_eq!(within(&set, PageRange::new(5, 2)), [5, 6].into());
         assert_eq!(within(&set, PageRange::new(7, 1 << 33)), [7, u32::MAX].into());
-        assert_eq!(runs(&set), [PageRange::new(0, 1), PageRange::new(5, 3), PageRange::new(u64::from(u32::MAX), 1)]);
+        assert_eq!(
+            runs(&set),
+            [PageRange::new(0, 1), PageRange::new(5, 3), PageRange::new(u64::from(u32::MAX), 1)]
+        );
     }
 }

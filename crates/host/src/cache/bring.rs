@@ -84,7 +84,12 @@ impl Cache {
             return None;
         }
         self.evict_ahead();
-        self.clone().bring_part(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: run, first: true })
+        self.clone().bring_part(Ahead {
+            cache: self.clone(),
+            mapping: mapping.clone(),
+            rest: run,
+            first: true,
+        })
     }
 
     /// The same on a worker: make room first, then bring everything.
@@ -98,7 +103,8 @@ impl Cache {
             self.fail(&mut inner, wanted, &error);
             return;
         }
-        let mut next = Some(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
+        let mut next =
+            Some(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
         while let Some(ahead) = next {
             next = ahead.go_on();
         }
@@ -145,7 +151,8 @@ impl Cache {
         let (source, same) = {
             let inner = self.lock();
             let source = self.source(&inner, part.first);
-            let same = (part.first..part.end()).take_while(|p| self.source(&inner, *p) == source).count() as u64;
+            let same =
+                (part.first..part.end()).take_while(|p| self.source(&inner, *p) == source).count() as u64;
             (source, same)
         };
         let run = PageRange::new(part.first, same);
@@ -173,12 +180,19 @@ impl Cache {
             return self.place_bytes(mapping, run, &ZEROS[..length]);
         }
         let whole_pages = run.end() * PAGE_SIZE_BYTES <= self.size_bytes();
-        if let (Source::Pager, Some(file), true) = (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages) {
+        if let (Source::Pager, Some(file), true) =
+            (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages)
+        {
             if let Some(target) = mapping.filter(|m| m.writes_object()) {
                 if let Ok(window) = FileWindow::open(file, run.offset_bytes(), length) {
                     // SAFETY: the window maps `length` bytes and lives until the call is over.
                     let progress = unsafe {
-                        target.uffd.copy_raw(target.address_of(run.first), window.as_ptr(), length as u64, true)
+                        target.uffd.copy_raw(
+                            target.address_of(run.first),
+                            window.as_ptr(),
+                            length as u64,
+                            true,
+                        )
                     };
                     if progress.stopped_by.is_none() {
                         return Ok(true);
@@ -205,7 +219,10 @@ impl Cache {
             done = progress.done;
             shown = progress.stopped_by.is_none();
             if progress.stopped_by == Some(Errno::NOMEM) {
-                return Err(Error::new(ErrorKind::NoSpace, "no memory for a frame: free some, or lower the budget"));
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "no memory for a frame: free some, or lower the budget",
+                ));
             }
         }
         if !shown {
@@ -224,7 +241,10 @@ impl Cache {
             return false;
         }
         let inner = self.lock();
-        inner.waiting.iter().any(|w| w.write && u64::from(w.page) == run.first && Arc::ptr_eq(&w.mapping, mapping))
+        inner
+            .waiting
+            .iter()
+            .any(|w| w.write && u64::from(w.page) == run.first && Arc::ptr_eq(&w.mapping, mapping))
     }
 
     /// Brings in all absent pages of `range` and waits for those that others bring. For locks, prefetch and

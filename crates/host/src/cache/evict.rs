@@ -105,9 +105,9 @@ impl Cache {
         drop(inner);
         let saved = self.save(&unsaved);
         let mut inner = self.lock();
-        let outcome = saved.and_then(|()| self.note_saved(&mut inner, &unsaved)).and_then(|()| {
-            self.drop_frames(&mut inner, &victims, &pipe)
-        });
+        let outcome = saved
+            .and_then(|()| self.note_saved(&mut inner, &unsaved))
+            .and_then(|()| self.drop_frames(&mut inner, &victims, &pipe));
         inner.in_flight -= &victims;
         for run in book::runs(&(&victims & &inner.resident)) {
             inner.order.push_back(run); // put back, or not evicted after all
@@ -133,7 +133,8 @@ impl Cache {
                 if !inner.resident.contains(at) {
                     continue;
                 }
-                let stays = inner.in_flight.contains(at) || inner.book.writing().contains(at) || inner.is_held(at);
+                let stays =
+                    inner.in_flight.contains(at) || inner.book.writing().contains(at) || inner.is_held(at);
                 if stays || victims.len() as usize == want {
                     left.push(page);
                 } else {
@@ -181,7 +182,12 @@ impl Cache {
     }
 
     /// References into the pipe, punch, look, put back what was written in between.
-    fn drop_frames(&self, inner: &mut Inner, victims: &RoaringBitmap, pipe: &(Arc<OwnedFd>, Arc<OwnedFd>)) -> Result<u64> {
+    fn drop_frames(
+        &self,
+        inner: &mut Inner,
+        victims: &RoaringBitmap,
+        pipe: &(Arc<OwnedFd>, Arc<OwnedFd>),
+    ) -> Result<u64> {
         let order: Vec<u32> = victims.iter().collect();
         inner.book.live().announce(&order)?;
         let mut referenced = 0;

@@ -6,7 +6,7 @@
 //! thereby "written" to the next scan.
 
 use super::view::Mapping;
-use super::{Cache, Inner, Waiting, book};
+use super::{Cache, Inner, Refused, Waiting, book};
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
 use commonhold_sys::userfaultfd::{Fault, Kind};
 use rustix::io::Errno;
@@ -37,8 +37,7 @@ impl Cache {
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.lock();
         let Some(view) = inner.view_of(mapping, page) else {
-            drop(inner);
-            refuse(mapping, page);
+            inner.refuse(mapping, page);
             return None;
         };
         let within = inner.views[view].pages.intersect(inner.whole());
@@ -74,7 +73,10 @@ impl Cache {
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
         let set = book::set_of(PageRange::new(page, 1));
         if let Err(error) = inner.book.add_dirty(&set) {
-            self.machine.log(format_args!("object {}: dirty pages are known to this process only: {error}", self.id.0));
+            self.machine.log(format_args!(
+                "object {}: dirty pages are known to this process only: {error}",
+                self.id.0
+            ));
         }
         for run in inner.book.unspill(&set) {
             super::lock(&self.spill).forget(run.first, run.count);
@@ -148,7 +150,9 @@ impl Cache {
                 .partition(|w| range.contains(u64::from(w.page)));
             inner.waiting = later;
             for waiter in now {
-                if inner.resident.contains(waiter.page) && inner.view_of(&waiter.mapping, waiter.page.into()).is_some() {
+                if inner.resident.contains(waiter.page)
+                    && inner.view_of(&waiter.mapping, waiter.page.into()).is_some()
+                {
                     self.show(inner, &waiter.mapping, waiter.page.into(), waiter.write);
                 } else {
                     wake(&waiter.mapping, waiter.page.into()); // it faults anew
@@ -171,17 +175,9 @@ impl Cache {
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| range.contains(u64::from(w.page)));
         inner.waiting = later;
         for waiter in now {
-            refuse(&waiter.mapping, waiter.page.into());
+            inner.refuse(&waiter.mapping, waiter.page.into());
         }
         self.settled.notify_all();
-    }
-}
-
-/// Ends a thread's wait with SIGBUS: never a wrong page (DESIGN.md, rule 3).
-pub(super) fn refuse(mapping: &Mapping, page: u64) {
-    let progress = mapping.uffd.poison(mapping.address_of(page), PAGE_SIZE_BYTES);
-    if progress.stopped_by.is_some() {
-        wake(mapping, page);
     }
 }
 
@@ -190,6 +186,17 @@ fn wake(mapping: &Mapping, page: u64) {
 }
 
 impl Inner {
+    /// Ends a thread's wait with SIGBUS: never a wrong page (DESIGN.md, rule 3).
+    pub(super) fn refuse(&mut self, mapping: &Mapping, page: u64) {
+        let address = mapping.address_of(page);
+        if mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by.is_some() {
+            wake(mapping, page);
+            return;
+        }
+        self.refused.push(Refused { session: mapping.session, address, since: Instant::now() });
+        self.machine.arm();
+    }
+
     /// Which view of the mapping shows the page.
     pub(super) fn view_of(&self, mapping: &Arc<Mapping>, page: u64) -> Option<usize> {
         self.views.iter().position(|v| v.pages.contains(page) && Arc::ptr_eq(&v.mapping, mapping))
@@ -203,7 +210,15 @@ impl Inner {
     }
 
     fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
-        self.waiting.push(Waiting { mapping: mapping.clone(), page: page as u32, write, since: Instant::now() });
+        self.waiting.push(Waiting {
+            mapping: mapping.clone(),
+            page: page as u32,
+            write,
+            since: Instant::now(),
+        });
+        if self.has_deadline {
+            self.machine.arm();
+        }
     }
 
     /// A fault whose page somebody is going to bring.

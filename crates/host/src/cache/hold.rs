@@ -45,7 +45,8 @@ impl Cache {
             self.release(session, pages);
             return Err(error);
         }
-        let pin = Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
+        let pin =
+            Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
         let pinned = pin.is_some();
         let mut inner = self.lock();
         if let Some(hold) = inner.holds.iter_mut().rev().find(|h| h.session == session && h.pages == pages) {
@@ -81,9 +82,11 @@ impl Cache {
                 return true;
             }
             released = true;
-            left.extend(
-                without(hold.pages, pages).into_iter().map(|part| Hold { session, pages: part, pin: hold.pin.clone() }),
-            );
+            left.extend(without(hold.pages, pages).into_iter().map(|part| Hold {
+                session,
+                pages: part,
+                pin: hold.pin.clone(),
+            }));
             false
         });
         inner.holds.extend(left);
@@ -119,7 +122,8 @@ impl Cache {
 
     /// A hold that the host before granted: the pages are in memory still.
     pub fn hold_again(&self, session: SessionId, pages: PageRange) {
-        let pin = Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
+        let pin =
+            Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
         self.lock().holds.push(Hold { session, pages, pin });
     }
 }

@@ -87,6 +87,8 @@ pub struct Cache {
 
 /// The bookkeeping.
 struct Inner {
+    machine: Arc<Machine>,
+    has_deadline: bool,
     size_bytes: u64,
     resident: RoaringBitmap,
     in_flight: RoaringBitmap,
@@ -98,6 +100,8 @@ struct Inner {
     /// Frames in the order in which they came: what is evicted first.
     order: VecDeque<PageRange>,
     frozen: bool,
+    /// Addresses that were given SIGBUS: after a while the client may ask again.
+    refused: Vec<Refused>,
     /// State of the stored object when nobody mapped it any more.
     stamp: Option<Stamp>,
     /// Pages whose loss is known, for `stat`.
@@ -110,6 +114,16 @@ struct Waiting {
     write: bool,
     since: Instant,
 }
+
+/// A page of a mapping whose touch was answered with SIGBUS.
+struct Refused {
+    session: SessionId,
+    address: u64,
+    since: Instant,
+}
+
+/// How long a page stays refused: long enough for whoever waited to get SIGBUS.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Numbers for `stat`.
 #[derive(Clone, Debug, Default)]
@@ -149,11 +163,11 @@ impl Cache {
             uuid,
             frames,
             pager,
-            machine,
             budget: Budget::new(traits.limit_pages),
-            traits,
             spill: Mutex::new(spill),
             inner: Mutex::new(Inner {
+                machine: machine.clone(),
+                has_deadline: traits.fault_deadline_ms.is_some(),
                 size_bytes,
                 resident: RoaringBitmap::new(),
                 in_flight: RoaringBitmap::new(),
@@ -163,6 +177,7 @@ impl Cache {
                 waiting: Vec::new(),
                 order: VecDeque::new(),
                 frozen: false,
+                refused: Vec::new(),
                 stamp: None,
                 warning: String::new(),
             }),
@@ -172,6 +187,8 @@ impl Cache {
             evicting: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
+            machine,
+            traits,
         })
     }
 
@@ -246,7 +263,8 @@ impl Cache {
     pub fn remove_session(&self, session: SessionId) {
         let mut inner = self.lock();
         let whole = PageRange::new(0, pages_of(inner.size_bytes));
-        let mine: Vec<_> = inner.views.iter().filter(|v| v.mapping.session == session).map(|v| v.pages).collect();
+        let mine: Vec<_> =
+            inner.views.iter().filter(|v| v.mapping.session == session).map(|v| v.pages).collect();
         for pages in mine {
             self.collect(&mut inner, pages.intersect(whole));
         }
@@ -294,9 +312,19 @@ impl Cache {
         self.budget.used_pages()
     }
 
-    /// Whether a fault waits that has a deadline.
+    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon.
     pub fn waits_with_deadline(&self) -> bool {
-        self.traits.fault_deadline_ms.is_some() && !self.lock().waiting.is_empty()
+        let inner = self.lock();
+        !inner.refused.is_empty() || self.traits.fault_deadline_ms.is_some() && !inner.waiting.is_empty()
+    }
+
+    /// Refused pages that may be asked for again: whose, and where.
+    pub fn healed(&self) -> Vec<(SessionId, u64)> {
+        let mut inner = self.lock();
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut inner.refused).into_iter().partition(|r| r.since.elapsed() > REFUSED_FOR);
+        inner.refused = later;
+        now.into_iter().map(|r| (r.session, r.address)).collect()
     }
 
     /// Ends waits that are past the object's deadline, with SIGBUS.
@@ -307,7 +335,7 @@ impl Cache {
         let (late, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| w.since.elapsed() > deadline);
         inner.waiting = waiting;
-        late.iter().for_each(|w| fault::refuse(&w.mapping, w.page.into()));
+        late.iter().for_each(|w| inner.refuse(&w.mapping, w.page.into()));
     }
 
     /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.

@@ -28,8 +28,11 @@ impl Cache {
     /// woken and fault anew.
     pub fn adopt_view(&self, mapping: Arc<Mapping>, pages: PageRange) {
         let mut inner = self.lock();
-        let installed =
-            if mapping.writes_object() { self.maybe_installed(&inner, &mapping, pages) } else { RoaringBitmap::new() };
+        let installed = if mapping.writes_object() {
+            self.maybe_installed(&inner, &mapping, pages)
+        } else {
+            RoaringBitmap::new()
+        };
         let _ = mapping.uffd.wake(mapping.address_of(pages.first), pages.length_bytes());
         inner.views.push(View { mapping, pages, installed });
     }

@@ -15,7 +15,8 @@ impl Cache {
         let _turn = super::lock(&self.turn);
         let mut inner = self.lock();
         let old_bytes = inner.size_bytes;
-        let gone = PageRange::new(pages_of(size_bytes), pages_of(old_bytes).saturating_sub(pages_of(size_bytes)));
+        let gone =
+            PageRange::new(pages_of(size_bytes), pages_of(old_bytes).saturating_sub(pages_of(size_bytes)));
         while !book::within(&inner.in_flight, gone).is_empty() {
             let waited = self.settled.wait_timeout(inner, std::time::Duration::from_millis(50));
             inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
@@ -26,7 +27,9 @@ impl Cache {
             self.pager.resize(size_bytes)?;
         }
         let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
-        rustix::fs::ftruncate(&*self.frames, file_bytes).map_err(std::io::Error::from).doing("resizing the frames")?;
+        rustix::fs::ftruncate(&*self.frames, file_bytes)
+            .map_err(std::io::Error::from)
+            .doing("resizing the frames")?;
         if !grown {
             self.pager.resize(size_bytes)?;
             self.forget_past_end(&mut inner, gone);

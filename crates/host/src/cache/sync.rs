@@ -8,7 +8,9 @@
 //! 5. later, the checkpoint: stored object flushed, journal file reset.
 
 use super::{Cache, Inner, book, lock, read_frames};
-use commonhold_journal::{Appended, CheckpointRefused, FileStorage, Journal, Options, RecordBuffer, Ticket, Uuid};
+use commonhold_journal::{
+    Appended, CheckpointRefused, FileStorage, Journal, Options, RecordBuffer, Ticket, Uuid,
+};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use roaring::RoaringBitmap;
@@ -64,7 +66,11 @@ impl Cache {
         })
     }
 
-    fn store(self: &Arc<Self>, freeze: bool, choose: impl FnOnce(&mut Inner) -> RoaringBitmap) -> Result<u64> {
+    fn store(
+        self: &Arc<Self>,
+        freeze: bool,
+        choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
+    ) -> Result<u64> {
         let mut turn = lock(&self.turn);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -183,14 +189,24 @@ impl Cache {
         let one_part = pages.len() as usize <= buffer.pages();
         let applied = result.and_then(|record| {
             turn.unapplied = Some(record);
-            if one_part { self.apply_buffer(&buffer).and_then(|()| mark_applied(turn)) } else { self.apply_left_over(turn) }
+            if one_part {
+                self.apply_buffer(&buffer).and_then(|()| mark_applied(turn))
+            } else {
+                self.apply_left_over(turn)
+            }
         });
         turn.buffer = Some(buffer);
         applied
     }
 
     /// Puts the pages into one record; when this returns they are durable.
-    fn commit(&self, turn: &mut Turn, buffer: &mut RecordBuffer, runs: &[PageRange], freeze: bool) -> Result<Appended> {
+    fn commit(
+        &self,
+        turn: &mut Turn,
+        buffer: &mut RecordBuffer,
+        runs: &[PageRange],
+        freeze: bool,
+    ) -> Result<Appended> {
         let journal = turn.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "no journal"))?;
         let mut appender = journal.begin_append().map_err(|e| of_journal(&e))?;
         buffer.begin();
@@ -235,9 +251,9 @@ impl Cache {
     fn apply_left_over(&self, turn: &mut Turn) -> Result<()> {
         let (Some(record), Some(journal)) = (&turn.unapplied, turn.journal.as_mut()) else { return Ok(()) };
         let size = self.size_bytes();
-        journal
-            .replay_record(record, |page, bytes| self.redo(page, bytes, size))
-            .map_err(|e| Error::new(ErrorKind::Io, format!("writing a journalled sync into the stored object: {e}")))?;
+        journal.replay_record(record, |page, bytes| self.redo(page, bytes, size)).map_err(|e| {
+            Error::new(ErrorKind::Io, format!("writing a journalled sync into the stored object: {e}"))
+        })?;
         mark_applied(turn)
     }
 
@@ -266,11 +282,13 @@ impl Cache {
                 .doing(format!("opening the journal {}", path.display()))
         };
         let storages = [FileStorage::new(open(&paths[0])?), FileStorage::new(open(&paths[1])?)];
-        let options = Options { reserve_bytes: 16 << 20, grow_bytes: 16 << 20, checkpoint_bytes: 48 << 20, salt: None };
-        let (mut journal, found) = Journal::open(Uuid(self.uuid.to_be_bytes()), storages, options).map_err(|e| {
-            let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-            Error::new(kind, format!("journal of object {} in {}: {e}", self.id.0, folder.display()))
-        })?;
+        let options =
+            Options { reserve_bytes: 16 << 20, grow_bytes: 16 << 20, checkpoint_bytes: 48 << 20, salt: None };
+        let (mut journal, found) =
+            Journal::open(Uuid(self.uuid.to_be_bytes()), storages, options).map_err(|e| {
+                let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+                Error::new(kind, format!("journal of object {} in {}: {e}", self.id.0, folder.display()))
+            })?;
         if let Some(torn) = found.torn {
             self.machine.log(format_args!(
                 "object {}: dropped a sync that was never acknowledged ({torn:?})",

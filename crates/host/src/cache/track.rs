@@ -82,7 +82,8 @@ impl Cache {
         let inner = &mut *inner;
         self.collect(inner, part);
         let candidates = (book::within(inner.book.dirty(), part) & &inner.resident) - &inner.in_flight;
-        let equal: RoaringBitmap = candidates.iter().filter(|page| self.equals_stored(u64::from(*page))).collect();
+        let equal: RoaringBitmap =
+            candidates.iter().filter(|page| self.equals_stored(u64::from(*page))).collect();
         inner.book.forget(&equal);
     }
 
@@ -91,7 +92,10 @@ impl Cache {
             return;
         }
         if let Err(error) = inner.book.add_dirty(dirty) {
-            self.machine.log(format_args!("object {}: dirty pages are known to this process only: {error}", self.id.0));
+            self.machine.log(format_args!(
+                "object {}: dirty pages are known to this process only: {error}",
+                self.id.0
+            ));
         }
         for run in inner.book.unspill(dirty) {
             lock(&self.spill).forget(run.first, run.count);
@@ -101,7 +105,9 @@ impl Cache {
     /// Under synchronous protection the book is exact; here its dirty pages are protected again, so that
     /// writes from now on wait for the host.
     pub(super) fn protect_synchronous(&self, inner: &Inner, pages: &RoaringBitmap) {
-        for view in inner.views.iter().filter(|v| v.mapping.kind == Kind::Synchronous && v.mapping.writes_object()) {
+        for view in
+            inner.views.iter().filter(|v| v.mapping.kind == Kind::Synchronous && v.mapping.writes_object())
+        {
             for run in book::runs(&book::within(pages, view.pages)) {
                 let _ = view.mapping.uffd.protect(view.mapping.address_of(run.first), run.length_bytes());
             }

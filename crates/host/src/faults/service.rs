@@ -103,7 +103,8 @@ impl Thread {
 
     fn run(mut self) {
         loop {
-            let found = if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
+            let found =
+                if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
             if found {
                 continue;
             }

@@ -89,7 +89,13 @@ impl PagerLines {
         }
     }
 
-    fn call(&self, pager: &str, uid: u32, deadline: Duration, event: impl Fn(u64) -> Event) -> Result<PagerReply> {
+    fn call(
+        &self,
+        pager: &str,
+        uid: u32,
+        deadline: Duration,
+        event: impl Fn(u64) -> Event,
+    ) -> Result<PagerReply> {
         let until = Instant::now() + deadline;
         loop {
             let line = self.find(pager, uid, until)?;
@@ -153,7 +159,13 @@ pub struct ExternalPager {
 impl ExternalPager {
     /// The pages of `object` (its name when it was created) come from whoever of user `owner_uid` serves
     /// `pager`.
-    pub fn new(lines: Arc<PagerLines>, pager: String, owner_uid: u32, object: String, deadline: Duration) -> Self {
+    pub fn new(
+        lines: Arc<PagerLines>,
+        pager: String,
+        owner_uid: u32,
+        object: String,
+        deadline: Duration,
+    ) -> Self {
         ExternalPager { lines, pager, owner_uid, object, deadline }
     }
 
@@ -167,16 +179,15 @@ impl Pager for ExternalPager {
         let mut at = offset;
         for part in buffer.chunks_mut(limits::PAGER_BYTES as usize) {
             let length = part.len() as u64;
-            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| Event::PageIn {
-                call,
-                object: self.object.clone(),
-                offset: at,
-                length,
+            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| {
+                Event::PageIn { call, object: self.object.clone(), offset: at, length }
             })?;
             match reply {
                 PagerReply::Data(data) if data.len() == part.len() => part.copy_from_slice(&data),
                 PagerReply::Data(data) => {
-                    return Err(self.failed(format!("answered {} bytes where {length} were asked", data.len())));
+                    return Err(
+                        self.failed(format!("answered {} bytes where {length} were asked", data.len()))
+                    );
                 }
                 PagerReply::Failed(why) => return Err(self.failed(format!("failed: {why}"))),
                 PagerReply::Stored => return Err(self.failed("answered `stored` to a page-in".into())),
@@ -189,11 +200,8 @@ impl Pager for ExternalPager {
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for part in data.chunks(limits::PAGER_BYTES as usize) {
-            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| Event::PageOut {
-                call,
-                object: self.object.clone(),
-                offset: at,
-                data: part.to_vec(),
+            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| {
+                Event::PageOut { call, object: self.object.clone(), offset: at, data: part.to_vec() }
             })?;
             match reply {
                 PagerReply::Stored => {}

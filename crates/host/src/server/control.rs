@@ -10,11 +10,14 @@ use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 const LISTENER: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;
+const ALARM: u64 = u64::MAX - 2;
+const SIGTERM: u64 = u64::MAX - 3;
 /// Messages taken from one client before the others get their turn.
 const MESSAGES_IN_A_ROW: usize = 16;
 /// How often deadlines are looked at, when there are any.
@@ -26,6 +29,8 @@ pub struct Control {
     epoll: OwnedFd,
     listener: Arc<OwnedFd>,
     buffer: Vec<u8>,
+    /// Readable after SIGTERM.
+    terminate: UnixStream,
 }
 
 fn socket_token(id: SessionId) -> u64 {
@@ -40,9 +45,21 @@ impl Control {
     /// Watches the listener, the keeper, and every session there is.
     pub fn new(host: Arc<Host>, listener: Arc<OwnedFd>) -> Result<Control> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
-        let this = Control { host, epoll, listener, buffer: vec![0; limits::MESSAGE_BYTES] };
+        let (terminate, theirs) = UnixStream::pair().doing("watching for SIGTERM")?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, theirs)
+            .doing("watching for SIGTERM")?;
+        let this = Control { host, epoll, listener, buffer: vec![0; limits::MESSAGE_BYTES], terminate };
         this.watch(&*this.listener, LISTENER)?;
         this.watch(this.host.vault.watch_fd(), KEEPER)?;
+        epoll::add(
+            &this.epoll,
+            this.host.machine.alarm(),
+            EventData::new_u64(ALARM),
+            EventFlags::IN | EventFlags::ET,
+        )
+        .map_err(std::io::Error::from)
+        .doing("watching a descriptor")?;
+        this.watch(&this.terminate, SIGTERM)?;
         for session in this.host.sessions() {
             this.watch_session(&session)?;
         }
@@ -68,7 +85,7 @@ impl Control {
         let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 64];
         loop {
             let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK_MS * 1_000_000 };
-            let timeout = if self.host.has_deadlines() { Some(&tick) } else { None };
+            let timeout = if self.host.machine.is_armed() { Some(&tick) } else { None };
             let count = match epoll::wait(&self.epoll, &mut events[..], timeout) {
                 Ok(count) => count,
                 Err(rustix::io::Errno::INTR) => 0,
@@ -78,10 +95,14 @@ impl Control {
                 match event.data.u64() {
                     LISTENER => self.accept(),
                     KEEPER => self.keeper_event(),
+                    ALARM => {}
+                    SIGTERM => self.host.stop_now(),
                     token => self.session_event(token),
                 }
             }
-            self.host.check_deadlines();
+            if self.host.machine.is_armed() {
+                self.host.check_deadlines();
+            }
         }
     }
 
@@ -179,7 +200,9 @@ impl Host {
         if count >= self.limits.clients {
             let error = Error::new(
                 ErrorKind::TooMany,
-                format!("the host serves {count} clients, its limit: end some, or start it with --max-clients"),
+                format!(
+                    "the host serves {count} clients, its limit: end some, or start it with --max-clients"
+                ),
             );
             session.reply(0, Err(error.clone()), &[]);
             return Err(error);

@@ -9,7 +9,13 @@ use std::sync::Arc;
 
 impl Host {
     /// Answers a request, now or later.
-    pub fn dispatch(self: &Arc<Self>, session: &Arc<Session>, header: Header, request: Request, fds: Vec<OwnedFd>) {
+    pub fn dispatch(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) {
         match request {
             Request::CountDirect { object, change } => return self.count_direct(session, object, change),
             Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
@@ -70,11 +76,17 @@ impl Host {
             Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
             Request::Map(map) => self.map(session, map, repeated, fds).map(done),
             Request::Unmap { address, length } => self.unmap(session, address, length).map(done),
-            Request::Sync { object, offset, length, freeze } => self.sync(session, object, offset, length, freeze),
+            Request::Sync { object, offset, length, freeze } => {
+                self.sync(session, object, offset, length, freeze)
+            }
             Request::Lock { object, offset, length } => self.hold(session, object, offset, length),
-            Request::Unlock { object, offset, length } => self.let_go(session, object, offset, length).map(done),
+            Request::Unlock { object, offset, length } => {
+                self.let_go(session, object, offset, length).map(done)
+            }
             Request::Incore { object, first_page, pages } => self.incore(session, object, first_page, pages),
-            Request::Prefetch { object, offset, length } => self.prefetch(session, object, offset, length).map(done),
+            Request::Prefetch { object, offset, length } => {
+                self.prefetch(session, object, offset, length).map(done)
+            }
             Request::Revert { name } => self.revert(session, &name),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),

@@ -4,7 +4,8 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
-use commonhold_object::{Error, ErrorKind, ObjectId, OnLastDeath, PagerKind, Result};
+use commonhold_object::wire::Event;
+use commonhold_object::{Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -67,9 +68,10 @@ impl Host {
 
     /// The last process that mapped the object is gone without unmapping it.
     fn last_death(&self, cache: &Arc<Cache>) {
-        let revert = self
-            .object(cache.id)
-            .is_ok_and(|o| o.record().options.on_last_death == OnLastDeath::Revert && o.record().options.pager != PagerKind::Anonymous);
+        let revert = self.object(cache.id).is_ok_and(|o| {
+            o.record().options.on_last_death == OnLastDeath::Revert
+                && o.record().options.pager != PagerKind::Anonymous
+        });
         let result = if revert { cache.revert() } else { cache.trim().map(|()| 0) };
         if let Err(error) = result {
             self.machine.log(format_args!("object {}: after its last mapper died: {error}", cache.id.0));
@@ -105,7 +107,8 @@ impl Host {
         let _ = std::fs::remove_file(self.machine.path("live", id));
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {
-            let _ = std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
+            let _ =
+                std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
         }
     }
 
@@ -115,7 +118,15 @@ impl Host {
         if !force {
             self.check_idle(session)?;
         }
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stop_now();
+        Ok(())
+    }
+
+    /// The orderly end, whoever is connected: stored objects are made whole, then host and keeper go.
+    pub(super) fn stop_now(self: &Arc<Self>) {
+        if self.stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
         for object in self.all_objects() {
             if let Some(cache) = object.cache() {
                 if let Err(error) = cache.checkpoint() {
@@ -127,7 +138,6 @@ impl Host {
         let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));
         self.vault.exit();
         self.exit_soon();
-        Ok(())
     }
 
     fn check_idle(&self, session: &Session) -> Result<()> {
@@ -149,13 +159,17 @@ impl Host {
             if record.options.pager == PagerKind::Anonymous {
                 return Err(Error::new(
                     ErrorKind::Busy,
-                    format!("{name} is anonymous and would be lost: copy it out and remove it, or stop with --force"),
+                    format!(
+                        "{name} is anonymous and would be lost: copy it out and remove it, or stop with --force"
+                    ),
                 ));
             }
             if object.cache().is_some_and(|c| c.numbers().dirty_pages > 0) {
                 return Err(Error::new(
                     ErrorKind::Busy,
-                    format!("{name} has pages that were never synced: sync or revert it, or stop with --force"),
+                    format!(
+                        "{name} has pages that were never synced: sync or revert it, or stop with --force"
+                    ),
                 ));
             }
         }
@@ -163,18 +177,14 @@ impl Host {
     }
 
     /// Host (and keeper) go and others come in their place; nothing is lost.
-    pub(super) fn replace(self: &Arc<Self>, session: &Session, program: Option<String>, keeper: bool) -> Result<()> {
+    pub(super) fn replace(
+        self: &Arc<Self>,
+        session: &Session,
+        program: Option<String>,
+        keeper: bool,
+    ) -> Result<()> {
         self.check_may_administer(session)?;
         let program = program.map(std::path::PathBuf::from);
-        if let Some(path) = &program {
-            let fits = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-            if !fits || !path.is_absolute() {
-                return Err(Error::invalid(format!(
-                    "{} is not an absolute path of a program that can be run",
-                    path.display()
-                )));
-            }
-        }
         if keeper {
             self.start_keeper(program.clone().unwrap_or_else(|| self.program.clone()))?;
         }
@@ -206,14 +216,20 @@ impl Host {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub(super) fn has_deadlines(&self) -> bool {
-        self.all_objects().iter().any(|o| o.cache().is_some_and(|c| c.waits_with_deadline()))
-    }
-
+    /// Ends waits that are past their deadline, and lets refused pages be asked for again.
     pub(super) fn check_deadlines(&self) {
+        self.machine.disarm();
         for cache in self.all_objects().iter().filter_map(|o| o.cache()) {
             cache.end_waits();
+            if cache.waits_with_deadline() {
+                self.machine.arm();
+            }
+            for (id, address) in cache.healed() {
+                let session = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+                if let Some(session) = session {
+                    session.tell(Event::Heal { address, length: PAGE_SIZE_BYTES });
+                }
+            }
         }
     }
 }
-

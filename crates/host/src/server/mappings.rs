@@ -10,8 +10,8 @@ use crate::faults::stream::Stream;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply};
 use commonhold_object::{
-    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PageRange, Protection, Region, Result, Sharing,
-    limits, page_aligned,
+    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PageRange, Protection, Region, Result,
+    Sharing, limits, page_aligned,
 };
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
@@ -47,7 +47,13 @@ impl Host {
     }
 
     /// Registers a range that the client has mapped, for fault service.
-    pub(super) fn map(self: &Arc<Self>, session: &Arc<Session>, map: MapRequest, repeated: bool, fds: Vec<OwnedFd>) -> Result<()> {
+    pub(super) fn map(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        map: MapRequest,
+        repeated: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<()> {
         let (object, cache, access) = self.opened(session, map.object)?;
         AddressMap::<()>::check_range(map.address, map.length)?;
         page_aligned("offset", map.offset)?;
@@ -63,11 +69,9 @@ impl Host {
         self.clear_way(session, &map, repeated)?;
         let mapping = self.new_mapping(session, &map, kind)?;
         let modes = Modes { missing: true, minor: true, write_protect: mapping.writes_object() };
-        mapping
-            .uffd
-            .register(map.address, map.length, modes)
-            .map_err(std::io::Error::from)
-            .doing("registering the mapping for fault service (is it a mapping of this object's descriptor?)")?;
+        mapping.uffd.register(map.address, map.length, modes).map_err(std::io::Error::from).doing(
+            "registering the mapping for fault service (is it a mapping of this object's descriptor?)",
+        )?;
         if repeated {
             cache.adopt_view(mapping.clone(), pages);
         } else {
@@ -81,7 +85,13 @@ impl Host {
     }
 
     /// Takes the client's userfaultfd and pagemap of a kind, which come with the first mapping of that kind.
-    fn take_descriptors(&self, session: &Arc<Session>, kind: Kind, sent: bool, fds: Vec<OwnedFd>) -> Result<()> {
+    fn take_descriptors(
+        &self,
+        session: &Arc<Session>,
+        kind: Kind,
+        sent: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<()> {
         let held = &session.space.descriptors;
         if held.faults[kind.index()].get().is_some() {
             return Ok(());
@@ -141,10 +151,16 @@ impl Host {
 
     /// Takes addresses out of a session's map: dirty bits are collected first. Gives the caches concerned, with
     /// the pages that went.
-    pub(super) fn take_out(&self, session: &Session, address: u64, length: u64) -> Result<Vec<(Arc<Cache>, PageRange)>> {
+    pub(super) fn take_out(
+        &self,
+        session: &Session,
+        address: u64,
+        length: u64,
+    ) -> Result<Vec<(Arc<Cache>, PageRange)>> {
         let mut regions = session.space.map.write().unwrap_or_else(PoisonError::into_inner);
         let taken = regions.remove(address, length)?;
-        let left: Vec<_> = regions.overlapping(address.saturating_sub(1), length.saturating_add(2)).cloned().collect();
+        let left: Vec<_> =
+            regions.overlapping(address.saturating_sub(1), length.saturating_add(2)).cloned().collect();
         drop(regions);
         let mut gone = Vec::new();
         for region in &taken {
@@ -188,7 +204,10 @@ impl Host {
     ) -> Result<Reply> {
         let (cache, range, access) = self.opened_range(session, id, offset, length)?;
         if !access.writes() {
-            return Err(Error::new(ErrorKind::Permission, "sync changes the stored object: open it for writing"));
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "sync changes the stored object: open it for writing",
+            ));
         }
         if freeze && !cache.traits.freezable {
             return Err(Error::new(
@@ -278,7 +297,8 @@ fn kind_of(object: &Object, map: &MapRequest) -> Kind {
 
 /// The requests made of this descriptor would mean other things to another kind of file.
 fn check_is_userfaultfd(fd: &OwnedFd) -> Result<()> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).doing("looking at a descriptor")?;
+    let link =
+        std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).doing("looking at a descriptor")?;
     if link.to_str() == Some("anon_inode:[userfaultfd]") {
         return Ok(());
     }

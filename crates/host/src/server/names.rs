@@ -6,8 +6,8 @@ use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{OpenReply, Reply};
 use commonhold_object::{
-    Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES, PagerKind, Result,
-    limits, pages_of,
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
+    PagerKind, Result, limits, pages_of,
 };
 use commonhold_registry::{BackingFile, Entry, ObjectRecord};
 use commonhold_sys::frames;
@@ -37,11 +37,21 @@ impl Host {
         options.check()?;
         self.check_can_keep(&options)?;
         let charged = if options.reserves() { options.size_bytes } else { 0 };
-        let prepared =
-            lock(&self.registry).prepare_create(&name, &session.credentials, options.clone(), backing, nonce, charged)?;
+        let prepared = lock(&self.registry).prepare_create(
+            &name,
+            &session.credentials,
+            options.clone(),
+            backing,
+            nonce,
+            charged,
+        )?;
         let prepared = match prepared {
             commonhold_registry::Prepared::Exists(record) => {
-                let access = if record.file.as_ref().is_some_and(|f| f.read_only) { Access::Read } else { Access::ReadWrite };
+                let access = if record.file.as_ref().is_some_and(|f| f.read_only) {
+                    Access::Read
+                } else {
+                    Access::ReadWrite
+                };
                 return self.give(session, &self.object(record.id)?, access, give);
             }
             commonhold_registry::Prepared::New(prepared) => prepared,
@@ -64,18 +74,26 @@ impl Host {
     }
 
     /// Looks at the descriptor of a backing file.
-    fn take_backing(&self, options: &mut CreateOptions, given: Option<&OwnedFd>) -> Result<Option<BackingFile>> {
+    fn take_backing(
+        &self,
+        options: &mut CreateOptions,
+        given: Option<&OwnedFd>,
+    ) -> Result<Option<BackingFile>> {
         if options.pager != PagerKind::File {
             return Ok(None);
         }
         let fd = given.ok_or_else(|| {
-            Error::invalid("an object with a file pager needs the file's descriptor: open the file, then create")
+            Error::invalid(
+                "an object with a file pager needs the file's descriptor: open the file, then create",
+            )
         })?;
-        let stat = rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
+        let stat =
+            rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Error::invalid("the backing file is not a regular file: only those can be objects"));
         }
-        let flags = rustix::fs::fcntl_getfl(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
+        let flags =
+            rustix::fs::fcntl_getfl(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
         if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
             return Err(Error::invalid("the backing file must be open for reading: open it so, then create"));
         }
@@ -114,7 +132,9 @@ impl Host {
                  echo never > /sys/kernel/mm/transparent_hugepage/shmem_enabled, then restart the host",
             ));
         }
-        if let Some(budget) = options.budget_bytes.filter(|b| b / PAGE_SIZE_BYTES > self.machine.budget.limit_pages()) {
+        if let Some(budget) =
+            options.budget_bytes.filter(|b| b / PAGE_SIZE_BYTES > self.machine.budget.limit_pages())
+        {
             return Err(Error::invalid(format!(
                 "a budget of {budget} bytes is more than the whole host's, {}: give less, or start the host with more",
                 self.machine.budget.limit_pages() * PAGE_SIZE_BYTES
@@ -130,7 +150,8 @@ impl Host {
             PagerKind::File => {
                 let fd = given.ok_or_else(|| Error::invalid("no descriptor"))?;
                 if options.reserves() {
-                    frames::allocate(&fd, 0, options.size_bytes).doing("reserving disk space for the backing file")?;
+                    frames::allocate(&fd, 0, options.size_bytes)
+                        .doing("reserving disk space for the backing file")?;
                 }
                 Ok(Some(Arc::new(fd)))
             }
@@ -178,14 +199,16 @@ impl Host {
         let whole = if controlled {
             self.cache_of(object)?.frames.clone()
         } else {
-            let none = || Error::new(ErrorKind::Lost, "the object's memory is gone: remove it and create it again");
-            object.descriptor.clone().ok_or_else(none)?
+            let none =
+                || Error::new(ErrorKind::Lost, "the object's memory is gone: remove it and create it again");
+            object.descriptor().ok_or_else(none)?
         };
-        let fd = if access.writes() || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled {
-            whole
-        } else {
-            Arc::new(frames::reopen_read_only(&*whole).doing("opening the object for reading")?)
-        };
+        let fd =
+            if access.writes() || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled {
+                whole
+            } else {
+                Arc::new(frames::reopen_read_only(&*whole).doing("opening the object for reading")?)
+            };
         self.note_open(session, object, access, controlled)?;
         give.push(fd);
         Ok(Reply::Opened(Box::new(OpenReply { info: self.info(object), access })))
@@ -273,18 +296,23 @@ impl Host {
             }
             return self.cache_of(object)?.resize(options.size_bytes);
         }
-        let fd = object.descriptor.as_ref().ok_or_else(|| Error::new(ErrorKind::Lost, "the object's memory is gone"))?;
+        let fd =
+            object.descriptor().ok_or_else(|| Error::new(ErrorKind::Lost, "the object's memory is gone"))?;
         let (length, anonymous) = match options.pager {
             PagerKind::File => (options.size_bytes, false),
             _ => (bytes, true),
         };
-        let old_length = rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("resizing")?.st_size as u64;
-        rustix::fs::ftruncate(fd, length).map_err(std::io::Error::from).doing("resizing the object")?;
+        let old_length =
+            rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("resizing")?.st_size as u64;
+        rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object")?;
         if options.reserves() && length > old_length {
-            let reserved = (if anonymous { super::status::check_memory_for(length - old_length) } else { Ok(()) })
-                .and_then(|()| frames::allocate(fd, old_length, length - old_length).doing("reserving memory"));
+            let reserved =
+                (if anonymous { super::status::check_memory_for(length - old_length) } else { Ok(()) })
+                    .and_then(|()| {
+                        frames::allocate(&*fd, old_length, length - old_length).doing("reserving memory")
+                    });
             if let Err(error) = reserved {
-                let _ = rustix::fs::ftruncate(fd, old_length);
+                let _ = rustix::fs::ftruncate(&*fd, old_length);
                 return Err(error);
             }
         }
@@ -311,7 +339,13 @@ impl Host {
         self.refresh_records()
     }
 
-    pub(super) fn set_owner(&self, session: &Session, name: &Name, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    pub(super) fn set_owner(
+        &self,
+        session: &Session,
+        name: &Name,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
         lock(&self.registry).set_owner(name, &session.credentials, uid, gid)?;
         self.refresh_records()
     }
@@ -346,16 +380,18 @@ impl Host {
         let record = object.record().clone();
         let controlled = record.options.is_controlled();
         let numbers = object.cache().map(|c| c.numbers()).unwrap_or_default();
-        let direct_bytes = match (&object.descriptor, &record.options.pager) {
-            (Some(fd), PagerKind::Anonymous) => frames::resident_bytes(&**fd).unwrap_or(0),
-            (Some(fd), _) if !controlled => {
-                frames::cache_state(&**fd, 0, record.options.size_bytes).map_or(0, |c| c.cached * PAGE_SIZE_BYTES)
-            }
+        let direct_bytes = match (object.descriptor(), &record.options.pager) {
+            (Some(fd), PagerKind::Anonymous) => frames::resident_bytes(&*fd).unwrap_or(0),
+            (Some(fd), _) if !controlled => frames::cache_state(&*fd, 0, record.options.size_bytes)
+                .map_or(0, |c| c.cached * PAGE_SIZE_BYTES),
             _ => 0,
         };
         let resident = if controlled { numbers.resident_pages * PAGE_SIZE_BYTES } else { direct_bytes };
-        let mappings =
-            if controlled { numbers.views } else { object.direct_mappings.load(Ordering::Relaxed).max(0) as u64 };
+        let mappings = if controlled {
+            numbers.views
+        } else {
+            object.direct_mappings.load(Ordering::Relaxed).max(0) as u64
+        };
         ObjectInfo {
             id: record.id,
             name: record.name,
@@ -379,9 +415,13 @@ pub(super) fn reopen_backing(file: &BackingFile) -> Result<OwnedFd> {
     use rustix::fs::Mode;
     let mode = if file.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let path = file.path.display();
-    let fd = rustix::fs::open(&file.path, mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty())
-        .map_err(std::io::Error::from)
-        .doing(format!("the backing file {path} cannot be opened again"))?;
+    let fd = rustix::fs::open(
+        &file.path,
+        mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+        Mode::empty(),
+    )
+    .map_err(std::io::Error::from)
+    .doing(format!("the backing file {path} cannot be opened again"))?;
     let now = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
     if (now.st_dev, now.st_ino, now.st_uid) != (file.device, file.inode, file.owner_uid) {
         return Err(Error::new(

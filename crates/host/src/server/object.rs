@@ -1,7 +1,7 @@
 //! An object as the host knows it: its record, its descriptors, and (controlled, in use) its cache.
 
 use crate::cache::Cache;
-use commonhold_object::{Access, ErrorKind, Error, ObjectId, Result};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, Result};
 use commonhold_registry::ObjectRecord;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -14,7 +14,7 @@ pub struct Object {
     /// What the registry says of it.
     pub record: Mutex<ObjectRecord>,
     /// The memory of a direct anonymous object, or the backing file.
-    pub descriptor: Option<Arc<OwnedFd>>,
+    descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// The cache of a controlled one, from its first use on.
     pub cache: Mutex<Option<Arc<Cache>>>,
     /// Sessions that have it open.
@@ -31,7 +31,7 @@ impl Object {
         Arc::new(Object {
             id: record.id,
             record: Mutex::new(record),
-            descriptor,
+            descriptor: Mutex::new(descriptor),
             cache: Mutex::default(),
             opens: AtomicU64::new(0),
             direct_mappings: AtomicI64::new(0),
@@ -42,6 +42,16 @@ impl Object {
     /// The record, for a look or a change.
     pub fn record(&self) -> MutexGuard<'_, ObjectRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its memory or backing file, if it is there.
+    pub fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its memory came back.
+    pub fn set_descriptor(&self, fd: Arc<OwnedFd>) {
+        *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = Some(fd);
     }
 
     /// Its cache, if it has one.

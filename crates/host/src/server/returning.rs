@@ -48,7 +48,9 @@ impl Returning {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             expected.retain(|_, client| client.lives());
-            let Some(missing) = expected.values().find(|c| c.objects.contains(&object)) else { return Ok(()) };
+            let Some(missing) = expected.values().find(|c| c.objects.contains(&object)) else {
+                return Ok(());
+            };
             if Instant::now() >= until {
                 return Err(Error::new(
                     ErrorKind::Busy,
@@ -138,7 +140,7 @@ impl Host {
             if record.options.pager != PagerKind::Anonymous {
                 continue;
             }
-            let present = object.descriptor.is_some() || object.cache().is_some();
+            let present = object.descriptor().is_some() || object.cache().is_some();
             let hoped_for = {
                 let expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
                 expected.values().any(|c| c.objects.contains(&object.id))
@@ -149,7 +151,9 @@ impl Host {
                 continue;
             }
             let name = record.name.map_or_else(String::new, |n| n.to_string());
-            self.repaired(format!("{name} was anonymous, and its memory is gone with the host and keeper that held it"));
+            self.repaired(format!(
+                "{name} was anonymous, and its memory is gone with the host and keeper that held it"
+            ));
             self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.id);
             self.remove_files(object.id);
             lock(&self.registry).forget(object.id)?;
@@ -171,20 +175,37 @@ impl Host {
     }
 
     /// It brings an object's frames (or a direct anonymous object's memory).
-    pub(super) fn reattach(self: &Arc<Self>, session: &Session, id: ObjectId, access: Access, fds: Vec<OwnedFd>) -> Result<()> {
+    pub(super) fn reattach(
+        self: &Arc<Self>,
+        session: &Session,
+        id: ObjectId,
+        access: Access,
+        fds: Vec<OwnedFd>,
+    ) -> Result<()> {
         let object = self.object(id)?;
         let wanted = commonhold_object::Ownership::wanted(access);
         if !object.record().ownership.allows(&session.credentials, wanted) {
             return Err(Error::new(ErrorKind::Permission, "the object's mode does not allow this any more"));
         }
-        let frames = fds.into_iter().next();
+        let mut frames = fds.into_iter().next();
         if object.is_controlled() && object.cache().is_none() {
-            let frames = frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no frames came with the object"))?;
+            let frames = frames
+                .take()
+                .ok_or_else(|| Error::new(ErrorKind::Protocol, "no frames came with the object"))?;
             let frames = Arc::new(own_frames(frames)?);
             if object.cache().is_none() {
                 self.adopt_cache(&object, frames, None)?;
                 self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
             }
+        }
+        let memory_missing =
+            object.record().options.pager == PagerKind::Anonymous && object.descriptor().is_none();
+        if !object.is_controlled() && memory_missing {
+            let memory =
+                frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
+            object.set_descriptor(Arc::new(own_frames(memory)?));
+            self.keep_object(&object);
+            self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
         let before = lock(&session.opened).insert(id, access);
         if before.is_none() {
@@ -204,7 +225,8 @@ fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let link = std::fs::read_link(&path).doing("looking at frames")?;
     let stat = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at frames")?;
-    let ours = link.to_string_lossy().starts_with("/memfd:commonhold-") && stat.st_uid == rustix::process::geteuid().as_raw();
+    let ours = link.to_string_lossy().starts_with("/memfd:commonhold-")
+        && stat.st_uid == rustix::process::geteuid().as_raw();
     if !ours {
         return Err(Error::new(ErrorKind::Permission, "these are not frames that this host made"));
     }

@@ -119,7 +119,10 @@ impl Session {
     /// How it opened an object; an error if it did not.
     pub fn access(&self, object: ObjectId) -> Result<Access> {
         lock(&self.opened).get(&object).copied().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("object {} is not open in this process: open it first", object.0))
+            Error::new(
+                ErrorKind::NotFound,
+                format!("object {} is not open in this process: open it first", object.0),
+            )
         })
     }
 
@@ -136,7 +139,8 @@ impl Session {
     fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>]) {
         let mut bytes = Vec::with_capacity(256);
         if encode(header, message, &mut bytes).is_err() {
-            let too_long = Error::new(ErrorKind::TooMany, "the answer is too long for one message: ask for less");
+            let too_long =
+                Error::new(ErrorKind::TooMany, "the answer is too long for one message: ask for less");
             if encode(header, &FromHost::Reply(Err(too_long)), &mut bytes).is_err() {
                 return;
             }
@@ -157,7 +161,9 @@ impl Session {
             self.busy.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::new(
                 ErrorKind::TooMany,
-                format!("{REQUESTS_AT_ONCE} requests of this client are under way, the limit: wait for answers"),
+                format!(
+                    "{REQUESTS_AT_ONCE} requests of this client are under way, the limit: wait for answers"
+                ),
             ));
         }
         Ok(())

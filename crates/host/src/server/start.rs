@@ -54,13 +54,18 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     commonhold_keeper::raise_descriptor_limit();
     let directory = &options.directory;
     for folder in ["journal", "spill", "live"] {
-        std::fs::create_dir_all(directory.join(folder)).doing(format!("creating {}/{folder}", directory.display()))?;
+        std::fs::create_dir_all(directory.join(folder))
+            .doing(format!("creating {}/{folder}", directory.display()))?;
     }
     let registry = Registry::open(directory, limits.quota_bytes, limits.objects)?;
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;
-    let machine =
-        Machine::new(directory, boot_id, limits.budget_bytes / 4096, Evictor::new(pipe.0.clone(), pipe.1.clone()));
+    let machine = Machine::new(
+        directory,
+        boot_id,
+        limits.budget_bytes / 4096,
+        Evictor::new(pipe.0.clone(), pipe.1.clone()),
+    )?;
     let host = Arc::new(Host {
         machine,
         registry: Mutex::new(registry),

@@ -9,8 +9,10 @@ impl Host {
     pub(super) fn status(&self) -> HostStatus {
         let counters = &self.machine.counters;
         let sessions = self.sessions();
-        let mappings =
-            sessions.iter().map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64).sum();
+        let mappings = sessions
+            .iter()
+            .map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64)
+            .sum();
         HostStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             host_pid: std::process::id(),

@@ -15,8 +15,8 @@ use commonhold_keeper::{Kept, Key};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Event, MapRequest};
 use commonhold_object::{
-    AddressMap, Error, ErrorKind, MapFlags, MappingId, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Protection, Region, Result,
-    SessionId, Sharing, pages_of,
+    AddressMap, Error, ErrorKind, MapFlags, MappingId, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind,
+    Protection, Region, Result, SessionId, Sharing, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
@@ -68,16 +68,32 @@ impl Host {
 
     /// Keeps a session as it is now.
     pub(super) fn keep_session(&self, session: &Session) {
-        self.keep(&session_key(session.id, "socket"), &encode(&session.saved()), Some(session.socket.clone()));
+        self.keep(
+            &session_key(session.id, "socket"),
+            &encode(&session.saved()),
+            Some(session.socket.clone()),
+        );
         if let Some(pidfd) = &session.pidfd {
             self.keep(&session_key(session.id, "pidfd"), &[], Some(pidfd.clone()));
         }
     }
 
     /// Keeps the descriptors through which a client's faults are served.
-    pub(super) fn keep_descriptors(&self, session: &Session, kind: Kind, uffd: &Userfaultfd, pagemap: &Pagemap) -> Result<()> {
-        let again = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(Arc::new).doing("keeping a descriptor");
-        self.keep(&session_key(session.id, &format!("uffd/{}", kind.index())), &[], Some(again(uffd.as_fd())?));
+    pub(super) fn keep_descriptors(
+        &self,
+        session: &Session,
+        kind: Kind,
+        uffd: &Userfaultfd,
+        pagemap: &Pagemap,
+    ) -> Result<()> {
+        let again = |fd: std::os::fd::BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map(Arc::new).doing("keeping a descriptor")
+        };
+        self.keep(
+            &session_key(session.id, &format!("uffd/{}", kind.index())),
+            &[],
+            Some(again(uffd.as_fd())?),
+        );
         self.keep(&session_key(session.id, "pagemap"), &[], Some(again(pagemap.as_fd())?));
         Ok(())
     }
@@ -123,7 +139,12 @@ impl Host {
     }
 
     /// A session is over. `regions` and `objects` are those that it had.
-    pub(super) fn forget_session(&self, session: &Session, regions: &AddressMap<Shown>, objects: &[ObjectId]) {
+    pub(super) fn forget_session(
+        &self,
+        session: &Session,
+        regions: &AddressMap<Shown>,
+        objects: &[ObjectId],
+    ) {
         for part in ["socket", "pidfd", "pagemap", "pager", "uffd/0", "uffd/1", "uffd/2"] {
             self.unkeep(&session_key(session.id, part));
         }
@@ -140,8 +161,8 @@ impl Host {
 
     /// Keeps an object's memory or backing file.
     pub(super) fn keep_object(&self, object: &Object) {
-        if let Some(fd) = &object.descriptor {
-            self.keep(&object_key(object.id, "descriptor"), &[], Some(fd.clone()));
+        if let Some(fd) = object.descriptor() {
+            self.keep(&object_key(object.id, "descriptor"), &[], Some(fd));
         }
     }
 
@@ -164,7 +185,8 @@ impl Host {
         let frames_bytes = pages_of(record.options.size_bytes) * PAGE_SIZE_BYTES;
         let label = format!("commonhold-frames-{}", object.id.0);
         let frames = Arc::new(frames::create(&label, frames_bytes).doing("making the object's frames")?);
-        let inode = rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at the frames")?.st_ino;
+        let inode =
+            rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at the frames")?.st_ino;
         let path = self.machine.path("live", object.id);
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
@@ -181,7 +203,10 @@ impl Host {
         book: Book,
     ) -> Result<Arc<Cache>> {
         let options = &record.options;
-        let limit_pages = options.budget_bytes.map_or(u64::MAX, |b| b / PAGE_SIZE_BYTES).min(self.machine.budget.limit_pages());
+        let limit_pages = options
+            .budget_bytes
+            .map_or(u64::MAX, |b| b / PAGE_SIZE_BYTES)
+            .min(self.machine.budget.limit_pages());
         let traits = Traits {
             sync: options.sync,
             freezable: options.freezable,
@@ -214,11 +239,12 @@ impl Host {
             PagerKind::Anonymous => Box::new(AnonymousPager),
             PagerKind::File => {
                 let gone = || Error::new(ErrorKind::Lost, object.unusable.clone());
-                let fd = object.descriptor.as_ref().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
+                let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
                 Box::new(FilePager::new(fd.into(), record.options.size_bytes))
             }
             PagerKind::External { pager } => {
-                let deadline = Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
+                let deadline =
+                    Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
                 let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
                 Box::new(ExternalPager::new(
                     self.pagers.clone(),
@@ -276,11 +302,17 @@ impl Host {
     }
 
     /// Takes frames over whose book is in `live/<id>`.
-    pub(super) fn adopt_cache(&self, object: &Object, frames: Arc<OwnedFd>, pipe: Option<&OwnedFd>) -> Result<Arc<Cache>> {
+    pub(super) fn adopt_cache(
+        &self,
+        object: &Object,
+        frames: Arc<OwnedFd>,
+        pipe: Option<&OwnedFd>,
+    ) -> Result<Arc<Cache>> {
         let record = object.record().clone();
         let path = self.machine.path("live", object.id);
         let found = Live::reopen(&path, &self.machine.boot_id)?;
-        let inode = rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at frames")?.st_ino;
+        let inode =
+            rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at frames")?.st_ino;
         let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
             return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
         };
@@ -294,7 +326,11 @@ impl Host {
             if let Some(pipe) = pipe {
                 cache.finish_eviction(pipe)?;
             }
-            self.machine.log(format_args!("object {}: finished an eviction of {} pages", object.id.0, unfinished.len()));
+            self.machine.log(format_args!(
+                "object {}: finished an eviction of {} pages",
+                object.id.0,
+                unfinished.len()
+            ));
         }
         self.keep(&object_key(object.id, "frames"), &[], Some(frames));
         *object.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache.clone());
@@ -312,7 +348,8 @@ impl Host {
         let saved: SavedSession = postcard::from_bytes(&socket.blob).map_err(|_| bad())?;
         let fd = |part: &str| by_key.get(session_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
         let process = Identity { pid: saved.pid, start_ticks: saved.start_ticks };
-        let session = Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
+        let session =
+            Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
         *lock(&session.program) = saved.program;
         let session = Arc::new(session);
         self.next_session.fetch_max(id.0 + 1, Ordering::Relaxed);
@@ -329,7 +366,8 @@ impl Host {
         }
         for kind in Kind::ALL {
             if let Some(uffd) = fd(&format!("uffd/{}", kind.index())) {
-                let again = Arc::new(Userfaultfd::from_fd(uffd.try_clone().doing("taking a userfaultfd over")?));
+                let again =
+                    Arc::new(Userfaultfd::from_fd(uffd.try_clone().doing("taking a userfaultfd over")?));
                 session.space.descriptors.faults[kind.index()].get_or_init(|| again.clone());
             }
         }
@@ -357,7 +395,8 @@ impl Host {
                     self.repaired(format!("a mapping of process {} was lost: {error}", session.process.pid));
                 }
             } else if let Some(object) = part.strip_prefix("holds/") {
-                let cache = object.parse().ok().and_then(|id| self.object(ObjectId(id)).ok()).and_then(|o| o.cache());
+                let cache =
+                    object.parse().ok().and_then(|id| self.object(ObjectId(id)).ok()).and_then(|o| o.cache());
                 let holds: Vec<PageRange> = postcard::from_bytes(&entry.blob).unwrap_or_default();
                 if let Some(cache) = cache {
                     holds.into_iter().for_each(|pages| cache.hold_again(session.id, pages));
@@ -372,7 +411,8 @@ impl Host {
 
     fn adopt_region(&self, session: &Arc<Session>, region: &SavedRegion) -> Result<()> {
         let object = self.object(region.object)?;
-        let cache = object.cache().ok_or_else(|| Error::new(ErrorKind::Lost, "its object has no frames any more"))?;
+        let cache =
+            object.cache().ok_or_else(|| Error::new(ErrorKind::Lost, "its object has no frames any more"))?;
         let kind = if object.record().options.freezable {
             Kind::Synchronous
         } else if region.flags.in_thread {

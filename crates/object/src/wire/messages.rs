@@ -1,8 +1,8 @@
 //! The messages themselves.
 
 use crate::{
-    Access, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name, ObjectId, ObjectInfo,
-    Protection, SessionId, Sharing,
+    Access, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name, ObjectId,
+    ObjectInfo, Protection, SessionId, Sharing,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,125 @@
+//! One host process as the keeper sees it: alive or not, and what its socket has brought.
+
+use crate::backoff::{Asked, Ending};
+use crate::kept::Key;
+use commonhold_sys::{process, socket};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A host process.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    pub pid: u32,
+    /// There if we started it.
+    child: Option<Child>,
+    /// None: it had ended before we could get hold of it.
+    pidfd: Option<OwnedFd>,
+    /// None: it has closed its end.
+    pub socket: Option<OwnedFd>,
+    born: Instant,
+    pub asked: Asked,
+    pub told_to_stop: bool,
+    pub sending: Sending,
+    /// The next message could not be sent for lack of something that no event announces.
+    pub sending_paused: bool,
+    pub problems: u32,
+}
+
+/// How far the host has got in receiving what was kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// The host has not said hello, or none that we understand.
+    AwaitHello,
+    Inventory,
+    /// All up to this key is sent.
+    Things {
+        after: Option<Key>,
+        count: u32,
+    },
+    Done,
+}
+
+impl Hosted {
+    /// A host that we started.
+    pub fn started(mut child: Child, socket: OwnedFd) -> io::Result<Self> {
+        let pid = child.id();
+        match process::pidfd(pid) {
+            Ok(pidfd) => Ok(Self::new(pid, Some(child), Some(pidfd), socket)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// A host that started us. The socket's other end is its own, whatever number it has.
+    pub fn inherited(socket: OwnedFd, pid: Option<u32>) -> io::Result<Self> {
+        let peer = socket::peer(&socket)?;
+        let pidfd = match socket::peer_pidfd(&socket) {
+            Ok(pidfd) => Some(pidfd),
+            // It ended before we could look.
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::SRCH | Errno::INVAL)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self::new(pid.unwrap_or(peer.pid), None, pidfd, socket))
+    }
+
+    fn new(pid: u32, child: Option<Child>, pidfd: Option<OwnedFd>, socket: OwnedFd) -> Self {
+        Hosted {
+            pid,
+            child,
+            pidfd,
+            socket: Some(socket),
+            born: Instant::now(),
+            asked: Asked::Nothing,
+            told_to_stop: false,
+            sending: Sending::AwaitHello,
+            sending_paused: false,
+            problems: 0,
+        }
+    }
+
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.pidfd.as_ref().is_none_or(process::has_ended)
+    }
+
+    /// How long it has lived, in this keeper's sight.
+    pub fn lived(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// Whether something of what was kept waits to be sent.
+    pub fn has_more_to_send(&self) -> bool {
+        self.socket.is_some() && !matches!(self.sending, Sending::AwaitHello | Sending::Done)
+    }
+
+    /// How it ended. Call once it has: our own child is reaped.
+    pub fn ending(&mut self) -> Ending {
+        let Some(status) = self.child.as_mut().and_then(|child| child.wait().ok()) else {
+            return Ending::Unknown;
+        };
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Code(code),
+            (None, Some(signal)) => Ending::Signal(signal),
+            (None, None) => Ending::Unknown,
+        }
+    }
+
+    pub fn tell_to_stop(&mut self) -> io::Result<()> {
+        self.told_to_stop = true;
+        match &self.pidfd {
+            Some(pidfd) => Ok(rustix::process::pidfd_send_signal(pidfd, Signal::TERM)?),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The keeper: a small process that holds what must outlive the host, and starts the host again when it dies; and
+//! the [`Vault`], the host's side of it.
+//!
+//! The keeper knows nothing of objects. It holds *kept things*: a [`Key`], a small blob, and perhaps a descriptor.
+//! The host puts them there; when the host dies the keeper starts another and hands it all of them. The host holds a
+//! mirror of the same things; when the keeper dies the host starts another and fills it. So either may be killed at
+//! any instant, and only the loss of both at once loses what was kept.
+//!
+//! What makes `put` safe: a message lies in the keeper's socket as soon as `sendmsg` returns, with its descriptor,
+//! and stays there when the sender dies. The keeper reads its socket to the end before it starts the next host.
+
+mod backoff;
+mod config;
+mod descriptor;
+mod hosted;
+mod keeper;
+mod kept;
+mod limits;
+mod link;
+mod lock;
+mod log;
+pub mod protocol;
+mod store;
+mod vault;
+
+pub use backoff::RestartPolicy;
+pub use config::{KeeperCommand, KeeperConfig};
+pub use descriptor::adopt_descriptor;
+pub use keeper::run_keeper;
+pub use kept::{BLOB_BYTES, BLOBS_BYTES, Generation, KEPT_THINGS, KEY_BYTES, Kept, Key, LOCK_KEY};
+pub use limits::raise_descriptor_limit;
+pub use lock::lock_state_directory;
+pub use log::StateLog;
+pub use vault::{Inheritance, KeeperEvent, Vault};

@@ -1,0 +1,8 @@
+//! The keeper and its vault with real processes: hosts and keepers are started, killed, stopped and replaced, and
+//! nothing that was put may be lost.
+
+mod deaths;
+mod driver;
+mod lifecycle;
+mod program;
+mod things;
