@@ -46,7 +46,7 @@ impl Budget {
 
     /// Whether so little is left that eviction should begin before somebody has to wait for it.
     pub fn is_low(&self) -> bool {
-        self.used_pages() > self.limit_pages - self.limit_pages / 16
+        self.used_pages() > self.limit_pages.saturating_sub((self.limit_pages / 16).max(1))
     }
 }
 

@@ -17,9 +17,8 @@ impl AlignedBytes {
     pub(crate) fn zeroed(len: usize) -> Self {
         let raw = vec![0; len + PAGE_BYTES];
         // align_offset may in theory say "cannot"; alignment is an optimisation, so start at 0 then.
-        let start = Some(raw.as_ptr().align_offset(PAGE_BYTES))
-            .filter(|&start| start < PAGE_BYTES)
-            .unwrap_or(0);
+        let start =
+            Some(raw.as_ptr().align_offset(PAGE_BYTES)).filter(|&start| start < PAGE_BYTES).unwrap_or(0);
         AlignedBytes { raw, start, len }
     }
 

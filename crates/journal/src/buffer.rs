@@ -62,10 +62,7 @@ impl RecordBuffer {
     /// fill all of them, or call [`begin`](Self::begin) to give up.
     pub fn push_run(&mut self, first_page: u32, pages: usize) -> Result<&mut [u8], BufferError> {
         if pages > self.free_pages() {
-            return Err(BufferError::Full {
-                asked_pages: pages,
-                free_pages: self.free_pages(),
-            });
+            return Err(BufferError::Full { asked_pages: pages, free_pages: self.free_pages() });
         }
         // At most 992 pages here, so the conversion cannot fail; the addition can.
         let last_offset = pages.saturating_sub(1) as u32;
@@ -157,19 +154,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_changes_nothing() {
         let mut buffer = RecordBuffer::with_capacity(2);
-        assert_eq!(
-            buffer.push_run(0, 3).unwrap_err(),
-            BufferError::Full {
-                asked_pages: 3,
-                free_pages: 2
-            }
-        );
+        assert_eq!(buffer.push_run(0, 3).unwrap_err(), BufferError::Full { asked_pages: 3, free_pages: 2 });
         assert_eq!(
             buffer.push_run(u32::MAX, 2).unwrap_err(),
-            BufferError::PageNumber {
-                first_page: u32::MAX,
-                pages: 2
-            }
+            BufferError::PageNumber { first_page: u32::MAX, pages: 2 }
         );
         assert!(buffer.is_empty());
         assert!(buffer.push_run(u32::MAX, 1).is_ok());

@@ -56,10 +56,7 @@ impl<S: Storage> Journal<S> {
             let sequence = self.applied + 1;
             return Err(CheckpointRefused::Unapplied { sequence });
         }
-        let ticket = Ticket {
-            file: file.id,
-            epoch: file.epoch,
-        };
+        let ticket = Ticket { file: file.id, epoch: file.epoch };
         self.checkpoint = Some(ticket);
         self.active = self.active.other();
         Ok(ticket)
@@ -72,10 +69,7 @@ impl<S: Storage> Journal<S> {
     /// another flush of the stored object.
     pub fn finish_checkpoint(&mut self, ticket: Ticket) -> Result<()> {
         if self.checkpoint != Some(ticket) {
-            return Err(Error::StaleTicket {
-                file: ticket.file,
-                epoch: ticket.epoch,
-            });
+            return Err(Error::StaleTicket { file: ticket.file, epoch: ticket.epoch });
         }
         let live = self.file(self.active).first.unwrap_or(self.next_sequence);
         self.reset(ticket.file, live)?;
@@ -111,40 +105,32 @@ impl<S: Storage> Journal<S> {
         // A number whose header may or may not have reached the disk is never used again.
         self.last_epoch += 1;
         let epoch = self.last_epoch;
+        let reserve = self.options.reserve_bytes.max(DATA_START);
         let slot = 1 - self.file(id).slot;
-        self.write_header(id, slot, epoch, base, live)?;
-        self.flush(id, slot_offset(slot))?;
-        let reserve = self.options.reserve_bytes;
-        let file = self.file_mut(id);
-        file.slot = slot;
-        file.epoch = epoch;
-        file.base = base;
-        file.live = live;
-        file.end = DATA_START;
-        file.first = None;
-        file.fresh = true;
-        file.trim(reserve.max(DATA_START));
-        file.restore_reserve(reserve);
-        Ok(())
-    }
-
-    pub(crate) fn write_header(
-        &mut self,
-        id: FileId,
-        slot: usize,
-        epoch: u64,
-        base: u64,
-        live: u64,
-    ) -> Result<()> {
         let header = FileHeader {
             identity: self.identity,
             file: id,
             epoch,
             base,
             live,
+            // It is only ever lowered: the file was durably that long before this header was written.
+            least_bytes: self.file(id).least_bytes.min(reserve),
         };
+        self.write_header(slot, &header)?;
+        self.flush(id, slot_offset(slot))?;
+        let file = self.file_mut(id);
+        file.take_header(slot, &header);
+        file.end = DATA_START;
+        file.first = None;
+        file.fresh = true;
+        file.trim(reserve);
+        file.restore_reserve(reserve);
+        Ok(())
+    }
+
+    pub(crate) fn write_header(&mut self, slot: usize, header: &FileHeader) -> Result<()> {
         let mut block = AlignedBytes::zeroed(PAGE_BYTES);
         header.encode(&mut block);
-        self.file_mut(id).write_at(slot_offset(slot), &block)
+        self.file_mut(header.file).write_at(slot_offset(slot), &block)
     }
 }

@@ -158,6 +158,14 @@ pub enum HeaderFault {
         /// The epoch of the header that can be read.
         readable: u64,
     },
+    /// The file is shorter than it has been ever since the header was written.
+    #[error("the file has {len_bytes} bytes, it had at least {least_bytes}: it has been cut")]
+    Cut {
+        /// Its length now.
+        len_bytes: u64,
+        /// The length in the header.
+        least_bytes: u64,
+    },
     /// Both files claim the same epoch.
     #[error("both files claim epoch {epoch}")]
     SameEpoch {
@@ -241,7 +249,9 @@ pub enum Error {
         damage: Damage,
     },
     /// Appending or checkpointing before `finish_recovery`.
-    #[error("the journal was opened but its recovery is not finished: replay, flush the stored object, finish_recovery")]
+    #[error(
+        "the journal was opened but its recovery is not finished: replay, flush the stored object, finish_recovery"
+    )]
     RecoveryPending,
     /// A record without pages.
     #[error("a record needs at least one page")]

@@ -16,10 +16,10 @@
 //! | 40 | epoch u64 | 40 | epoch u64 |
 //! | 48 | base sequence u64 | 48 | sequence number u64 |
 //! | 56 | live sequence u64 | 56 | attempt u64 |
-//! | 64 | page bytes u32 | 64 | part number in the record u32 |
-//! | 68 | zeros | 68 | pages in this part u32 |
-//! | 4092 | crc of bytes 0..4092 u32 | 72 | flags u32 (1: final part) |
-//! | | | 76 | zero u32 |
+//! | 64 | least length in bytes u64 | 64 | part number in the record u32 |
+//! | 72 | page bytes u32 | 68 | pages in this part u32 |
+//! | 76 | zeros | 72 | flags u32 (1: final part) |
+//! | 4092 | crc of bytes 0..4092 u32 | 76 | zero u32 |
 //! | | | 80 | pages in the record up to here u64 |
 //! | | | 88 | bytes of the record up to here u64 |
 //! | | | 96 | own offset in the file u64 |
@@ -51,6 +51,8 @@
 //!   contents come from users and lie in the files; without the salt they cannot imitate a part.
 //! * *Base* and *live* of a header: at the reset, the next sequence number, and the lowest one that the
 //!   other file still had to keep (equal to base if none). They say what low must contain.
+//! * *Least length* of a header: the file was durably that long before the header was written and is
+//!   never cut below it, so a shorter file has been cut by someone else, perhaps with its last records.
 //!
 //! # An append, step by step
 //!
@@ -102,8 +104,10 @@
 //!
 //! # Creation
 //!
-//! Both files: reserve, header in slot 0; then both flushes. Records come later, so a file without an
-//! intact header is a creation cut short only if neither file has any part; then it is formatted again.
+//! Each file: cut to nothing, reserve, flush, header in slot 0, flush. Cut first, because zeros that an
+//! earlier try wrote and failed to flush are in doubt like any other bytes. Records come later, so a file
+//! without an intact header is a creation cut short only if neither file has any part; then it is
+//! formatted again.
 //!
 //! # Recovery, and why it is right
 //!
@@ -206,9 +210,6 @@ mod tests {
         let mut raw = [0; 16];
         raw[0] = 0xab;
         raw[15] = 0x01;
-        assert_eq!(
-            Uuid(raw).to_string(),
-            "ab000000-0000-0000-0000-000000000001"
-        );
+        assert_eq!(Uuid(raw).to_string(), "ab000000-0000-0000-0000-000000000001");
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct FileHeader {
     pub base: u64,
     /// The lowest sequence number the other file still had to keep then; `base` if none.
     pub live: u64,
+    /// The file has been at least so long, durably, ever since.
+    pub least_bytes: u64,
 }
 
 /// What a header slot holds.
@@ -42,7 +44,8 @@ impl FileHeader {
         put(block, 40, &self.epoch.to_le_bytes());
         put(block, 48, &self.base.to_le_bytes());
         put(block, 56, &self.live.to_le_bytes());
-        put(block, 64, &(PAGE_BYTES as u32).to_le_bytes());
+        put(block, 64, &self.least_bytes.to_le_bytes());
+        put(block, 72, &(PAGE_BYTES as u32).to_le_bytes());
         seal(block);
     }
 
@@ -60,24 +63,18 @@ impl FileHeader {
             _ => return Slot::Bad,
         };
         let header = FileHeader {
-            identity: Identity {
-                uuid: get_uuid(block, 16),
-                salt: get_u64(block, 32),
-            },
+            identity: Identity { uuid: get_uuid(block, 16), salt: get_u64(block, 32) },
             file,
             epoch: get_u64(block, 40),
             base: get_u64(block, 48),
             live: get_u64(block, 56),
+            least_bytes: get_u64(block, 64),
         };
         let sane = header.epoch < NUMBER_LIMIT
             && header.base < NUMBER_LIMIT
             && (1..=header.base).contains(&header.live)
-            && get_u32(block, 64) == PAGE_BYTES as u32;
-        if sane {
-            Slot::Valid(header)
-        } else {
-            Slot::Bad
-        }
+            && get_u32(block, 72) == PAGE_BYTES as u32;
+        if sane { Slot::Valid(header) } else { Slot::Bad }
     }
 }
 
@@ -114,14 +111,12 @@ mod tests {
 
     fn sample() -> FileHeader {
         FileHeader {
-            identity: Identity {
-                uuid: Uuid([7; 16]),
-                salt: 99,
-            },
+            identity: Identity { uuid: Uuid([7; 16]), salt: 99 },
             file: FileId::B,
             epoch: 5,
             base: 12,
             live: 9,
+            least_bytes: 65536,
         }
     }
 

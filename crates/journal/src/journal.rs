@@ -3,6 +3,7 @@
 use crate::checkpoint::Ticket;
 use crate::error::{Error, FileId, IoOp, Result};
 use crate::format::{DATA_START, Identity, Uuid};
+use crate::header::FileHeader;
 use crate::recover::{self, Recovery};
 use crate::stats::Stats;
 use crate::storage::Storage;
@@ -23,12 +24,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            reserve_bytes: 16 << 20,
-            grow_bytes: 8 << 20,
-            checkpoint_bytes: 8 << 20,
-            salt: None,
-        }
+        Options { reserve_bytes: 16 << 20, grow_bytes: 8 << 20, checkpoint_bytes: 8 << 20, salt: None }
     }
 }
 
@@ -36,11 +32,7 @@ impl Options {
     /// The salt for a new journal. The standard library's hasher keys are random per process, which is
     /// all that is needed here, and saves a dependency.
     pub(crate) fn new_salt(&self) -> u64 {
-        self.salt.unwrap_or_else(|| {
-            std::collections::hash_map::RandomState::new()
-                .build_hasher()
-                .finish()
-        })
+        self.salt.unwrap_or_else(|| std::collections::hash_map::RandomState::new().build_hasher().finish())
     }
 }
 
@@ -58,21 +50,41 @@ pub(crate) struct JournalFile<S> {
     /// Sequence number of the first record in it.
     pub first: Option<u64>,
     pub len_bytes: u64,
+    /// The length the header promises.
+    pub least_bytes: u64,
     /// Reset or formatted since open: no part of an earlier process's attempt can match.
     pub fresh: bool,
 }
 
 impl<S: Storage> JournalFile<S> {
+    pub(crate) fn take_header(&mut self, slot: usize, header: &FileHeader) {
+        self.slot = slot;
+        self.epoch = header.epoch;
+        self.base = header.base;
+        self.live = header.live;
+        self.least_bytes = header.least_bytes;
+    }
+
+    pub(crate) fn header(&self, identity: Identity) -> FileHeader {
+        FileHeader {
+            identity,
+            file: self.id,
+            epoch: self.epoch,
+            base: self.base,
+            live: self.live,
+            least_bytes: self.least_bytes,
+        }
+    }
+
     pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.storage
-            .write_at(offset, bytes)
-            .map_err(self.id.failed(IoOp::Write, offset))?;
+        self.storage.write_at(offset, bytes).map_err(self.id.failed(IoOp::Write, offset))?;
         self.len_bytes = self.len_bytes.max(offset + bytes.len() as u64);
         Ok(())
     }
 
-    /// Cuts the file to what it should keep. Best effort: a file left too long is only too long.
-    pub(crate) fn trim(&mut self, keep: u64) {
+    /// Cuts the file to what it must keep. Best effort: a file left too long is only too long.
+    pub(crate) fn trim(&mut self, reserve: u64) {
+        let keep = reserve.max(self.end).max(self.least_bytes);
         if self.len_bytes > keep {
             let _ = self.storage.truncate(keep);
             if let Ok(len) = self.storage.len() {
@@ -156,27 +168,16 @@ impl<S: Storage> Journal<S> {
 
     /// The file with the lower epoch: its records come first.
     pub(crate) fn low(&self) -> FileId {
-        if self.files[0].epoch < self.files[1].epoch {
-            FileId::A
-        } else {
-            FileId::B
-        }
+        if self.files[0].epoch < self.files[1].epoch { FileId::A } else { FileId::B }
     }
 
     pub(crate) fn flush(&mut self, id: FileId, offset: u64) -> Result<()> {
-        self.file_mut(id)
-            .storage
-            .flush()
-            .map_err(id.failed(IoOp::Flush, offset))?;
+        self.file_mut(id).storage.flush().map_err(id.failed(IoOp::Flush, offset))?;
         self.stats.flushes += 1;
         Ok(())
     }
 
     pub(crate) fn require_recovered(&self) -> Result<()> {
-        if self.recovering {
-            Err(Error::RecoveryPending)
-        } else {
-            Ok(())
-        }
+        if self.recovering { Err(Error::RecoveryPending) } else { Ok(()) }
     }
 }

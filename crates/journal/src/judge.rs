@@ -85,16 +85,9 @@ fn check_demands(low: &Side, high: &Side) -> Result<()> {
     if last.sequence + 1 < high.base {
         return Err(missing(&low.scan, last.sequence + 1, high.base - 1));
     }
-    let first_is_right = if high.live < high.base {
-        first.sequence == high.live
-    } else {
-        first.sequence <= high.base
-    };
-    if first_is_right {
-        Ok(())
-    } else {
-        Err(wrong_first(&low.scan, high.live, first.sequence))
-    }
+    let first_is_right =
+        if high.live < high.base { first.sequence == high.live } else { first.sequence <= high.base };
+    if first_is_right { Ok(()) } else { Err(wrong_first(&low.scan, high.live, first.sequence)) }
 }
 
 /// Rule 3: a part with sequence s exists only if s-1 was acknowledged.
@@ -103,8 +96,8 @@ fn check_beyond(low: &FileScan, high: &FileScan, next: u64) -> Result<()> {
     let Some(beyond) = betrays(low).max(betrays(high)) else {
         return Ok(());
     };
-    let low_is_to_blame = betrays(low).is_some()
-        || (high.last.is_none() && is_damage(low.damage) && !is_damage(high.damage));
+    let low_is_to_blame =
+        betrays(low).is_some() || (high.last.is_none() && is_damage(low.damage) && !is_damage(high.damage));
     let blamed = if low_is_to_blame { low } else { high };
     Err(missing(blamed, next, beyond - 1))
 }
@@ -112,16 +105,8 @@ fn check_beyond(low: &FileScan, high: &FileScan, next: u64) -> Result<()> {
 fn torn_tail(low: &FileScan, high: &FileScan, next: u64) -> Option<TornTail> {
     let torn = |scan: &FileScan| scan.beyond == Some(next) || is_damage(scan.damage);
     let tail_is_low = high.last.is_none();
-    let scan = [(high, true), (low, tail_is_low)]
-        .into_iter()
-        .find(|(scan, counts)| *counts && torn(scan))?
-        .0;
-    Some(TornTail {
-        file: scan.file,
-        offset: scan.stop,
-        sequence: next,
-        damage: scan.damage,
-    })
+    let scan = [(high, true), (low, tail_is_low)].into_iter().find(|(scan, counts)| *counts && torn(scan))?.0;
+    Some(TornTail { file: scan.file, offset: scan.stop, sequence: next, damage: scan.damage })
 }
 
 /// Whether this is more than the plain end of the records.
@@ -142,12 +127,7 @@ fn missing(scan: &FileScan, sequence: u64, last: u64) -> Error {
 }
 
 fn wrong_first(scan: &FileScan, sequence: u64, found: u64) -> Error {
-    Error::Corrupt {
-        file: scan.file,
-        offset: DATA_START,
-        sequence,
-        damage: Damage::WrongFirst { found },
-    }
+    Error::Corrupt { file: scan.file, offset: DATA_START, sequence, damage: Damage::WrongFirst { found } }
 }
 
 #[cfg(test)]
@@ -155,12 +135,7 @@ mod tests {
     use super::*;
 
     fn record(sequence: u64) -> Record {
-        Record {
-            sequence,
-            start: 8192 * sequence,
-            end: 8192 * (sequence + 1),
-            pages: 1,
-        }
+        Record { sequence, start: 8192 * sequence, end: 8192 * (sequence + 1), pages: 1 }
     }
 
     fn side(file: FileId, (base, live): (u64, u64), records: Option<(u64, u64)>) -> Side {

@@ -64,10 +64,7 @@ impl PartHeader {
         }
         let flags = get_u32(block, 72);
         let header = PartHeader {
-            identity: Identity {
-                uuid: get_uuid(block, 16),
-                salt: get_u64(block, 32),
-            },
+            identity: Identity { uuid: get_uuid(block, 16), salt: get_u64(block, 32) },
             payload_crc: get_u32(block, 12),
             epoch: get_u64(block, 40),
             sequence: get_u64(block, 48),
@@ -109,10 +106,7 @@ impl PartHeader {
         if expected == self.payload_crc {
             Ok(())
         } else {
-            Err(Damage::PayloadChecksum {
-                expected,
-                found: self.payload_crc,
-            })
+            Err(Damage::PayloadChecksum { expected, found: self.payload_crc })
         }
     }
 }
@@ -135,10 +129,7 @@ mod tests {
 
     fn sample() -> PartHeader {
         PartHeader {
-            identity: Identity {
-                uuid: Uuid([3; 16]),
-                salt: 4,
-            },
+            identity: Identity { uuid: Uuid([3; 16]), salt: 4 },
             payload_crc: 5,
             epoch: 6,
             sequence: 7,

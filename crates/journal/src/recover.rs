@@ -50,14 +50,8 @@ pub(crate) fn open<S: Storage>(
     storages: [S; 2],
     options: Options,
 ) -> Result<(Journal<S>, Recovery)> {
-    let found = [
-        inspect(&storages[0], FileId::A, uuid)?,
-        inspect(&storages[1], FileId::B, uuid)?,
-    ];
-    let identity = common_identity(&found)?.unwrap_or_else(|| Identity {
-        uuid,
-        salt: options.new_salt(),
-    });
+    let found = [inspect(&storages[0], FileId::A, uuid)?, inspect(&storages[1], FileId::B, uuid)?];
+    let identity = common_identity(&found)?.unwrap_or_else(|| Identity { uuid, salt: options.new_salt() });
     let created = found.iter().any(|found| found.header.is_none());
     if created {
         require_no_parts(&storages, &found, identity)?;
@@ -66,9 +60,7 @@ pub(crate) fn open<S: Storage>(
     journal.format_missing()?;
     let verdict = journal.read_log(&found)?;
     journal.make_sure(&verdict)?;
-    let records = verdict
-        .first_sequence
-        .map_or(0, |first| verdict.next_sequence - first);
+    let records = verdict.first_sequence.map_or(0, |first| verdict.next_sequence - first);
     let recovery = Recovery {
         created,
         records,
@@ -84,14 +76,8 @@ fn inspect<S: Storage>(storage: &S, file: FileId, uuid: Uuid) -> Result<Found> {
     let len_bytes = storage.len().map_err(file.failed(IoOp::Length, 0))?;
     let mut slots = AlignedBytes::zeroed(DATA_START as usize);
     let there = len_bytes.min(DATA_START) as usize;
-    storage
-        .read_at(0, &mut slots[..there])
-        .map_err(file.failed(IoOp::Read, 0))?;
-    let mut found = Found {
-        len_bytes,
-        header: None,
-        other_slot_bad: false,
-    };
+    storage.read_at(0, &mut slots[..there]).map_err(file.failed(IoOp::Read, 0))?;
+    let mut found = Found { len_bytes, header: None, other_slot_bad: false };
     for slot in 0..2 {
         match FileHeader::decode(&slots[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES]) {
             Slot::Valid(header) => {
@@ -101,28 +87,24 @@ fn inspect<S: Storage>(storage: &S, file: FileId, uuid: Uuid) -> Result<Found> {
                 }
             }
             Slot::OtherVersion(version) => {
-                return Err(Error::UnsupportedVersion {
-                    file,
-                    found: version,
-                    supported: FORMAT_VERSION,
-                });
+                return Err(Error::UnsupportedVersion { file, found: version, supported: FORMAT_VERSION });
             }
             Slot::Bad => found.other_slot_bad = true,
         }
     }
-    if found.header.is_none() && !looks_uncreated(&slots) {
-        return Err(damaged(file, 0, HeaderFault::Unreadable));
+    match found.header {
+        None if !looks_uncreated(&slots) => Err(damaged(file, 0, HeaderFault::Unreadable)),
+        Some((slot, header)) if len_bytes < header.least_bytes => {
+            let fault = HeaderFault::Cut { len_bytes, least_bytes: header.least_bytes };
+            Err(damaged(file, slot_offset(slot), fault))
+        }
+        _ => Ok(found),
     }
-    Ok(found)
 }
 
 fn check_header(header: &FileHeader, file: FileId, uuid: Uuid) -> Result<()> {
     if header.identity.uuid != uuid {
-        return Err(Error::WrongObject {
-            file,
-            expected: uuid,
-            found: header.identity.uuid,
-        });
+        return Err(Error::WrongObject { file, expected: uuid, found: header.identity.uuid });
     }
     if header.file != file {
         let found = header.file;
@@ -148,19 +130,11 @@ fn common_identity(found: &[Found; 2]) -> Result<Option<Identity>> {
 }
 
 /// A file without a header is a creation cut short only if no record was ever written to either file.
-fn require_no_parts<S: Storage>(
-    storages: &[S; 2],
-    found: &[Found; 2],
-    identity: Identity,
-) -> Result<()> {
+fn require_no_parts<S: Storage>(storages: &[S; 2], found: &[Found; 2], identity: Identity) -> Result<()> {
     let headless = if found[0].header.is_none() { FileId::A } else { FileId::B };
     for (index, storage) in storages.iter().enumerate() {
-        let scanner = Scanner {
-            storage,
-            file: FileId::from_index(index),
-            identity,
-            len_bytes: found[index].len_bytes,
-        };
+        let scanner =
+            Scanner { storage, file: FileId::from_index(index), identity, len_bytes: found[index].len_bytes };
         let mut any = false;
         scanner.search(DATA_START, |_| {
             any = true;
@@ -196,39 +170,52 @@ fn assemble<S: Storage>(
     }
 }
 
-fn journal_file<S>(storage: S, id: FileId, found: &Found) -> JournalFile<S> {
-    let header = found.header;
-    JournalFile {
+fn journal_file<S: Storage>(storage: S, id: FileId, found: &Found) -> JournalFile<S> {
+    let mut file = JournalFile {
         storage,
         id,
-        slot: header.map_or(0, |(slot, _)| slot),
-        epoch: header.map_or(0, |(_, header)| header.epoch),
-        base: header.map_or(0, |(_, header)| header.base),
-        live: header.map_or(0, |(_, header)| header.live),
+        slot: 0,
+        epoch: 0,
+        base: 0,
+        live: 0,
         end: DATA_START,
         first: None,
         len_bytes: found.len_bytes,
-        fresh: header.is_none(),
+        least_bytes: 0,
+        fresh: true,
+    };
+    if let Some((slot, header)) = &found.header {
+        file.take_header(*slot, header);
+        file.fresh = false;
     }
+    file
 }
 
 impl<S: Storage> Journal<S> {
-    /// Creates the files that have no header. Both are flushed before anything else is written.
+    /// Creates the files that have no header.
     fn format_missing(&mut self) -> Result<()> {
         let reserve = self.options.reserve_bytes.max(DATA_START);
         let base = self.next_sequence;
         let missing = [FileId::A, FileId::B].map(|id| self.file(id).fresh.then_some(id));
         for id in missing.into_iter().flatten() {
             self.last_epoch += 1;
-            let epoch = self.last_epoch;
-            let file = self.file_mut(id);
-            file.storage.reserve(reserve).map_err(id.failed(IoOp::Reserve, reserve))?;
-            file.len_bytes = file.len_bytes.max(reserve);
-            (file.slot, file.epoch, file.base, file.live) = (0, epoch, base, base);
-            self.write_header(id, 0, epoch, base, base)?;
-        }
-        for id in missing.into_iter().flatten() {
+            let header = FileHeader {
+                identity: self.identity,
+                file: id,
+                epoch: self.last_epoch,
+                base,
+                live: base,
+                least_bytes: reserve,
+            };
+            let storage = &mut self.file_mut(id).storage;
+            storage.truncate(0).map_err(id.failed(IoOp::Reserve, 0))?;
+            storage.reserve(reserve).map_err(id.failed(IoOp::Reserve, reserve))?;
             self.flush(id, 0)?;
+            self.write_header(0, &header)?;
+            self.flush(id, 0)?;
+            let file = self.file_mut(id);
+            file.len_bytes = reserve;
+            file.take_header(0, &header);
         }
         Ok(())
     }
@@ -236,10 +223,8 @@ impl<S: Storage> Journal<S> {
     /// Reads both files and decides what the log is.
     fn read_log(&mut self, found: &[Found; 2]) -> Result<Verdict> {
         let low = self.low();
-        let sides = [
-            self.side(low, &found[low.index()])?,
-            self.side(low.other(), &found[low.other().index()])?,
-        ];
+        let sides =
+            [self.side(low, &found[low.index()])?, self.side(low.other(), &found[low.other().index()])?];
         let verdict = judge(&sides[0], &sides[1])?;
         for side in &sides {
             let file = self.file_mut(side.scan.file);
@@ -253,12 +238,8 @@ impl<S: Storage> Journal<S> {
 
     fn side(&self, id: FileId, found: &Found) -> Result<Side> {
         let file = self.file(id);
-        let scanner = Scanner {
-            storage: &file.storage,
-            file: id,
-            identity: self.identity,
-            len_bytes: file.len_bytes,
-        };
+        let scanner =
+            Scanner { storage: &file.storage, file: id, identity: self.identity, len_bytes: file.len_bytes };
         let scan = if file.fresh {
             FileScan::empty(id)
         } else {
@@ -267,11 +248,7 @@ impl<S: Storage> Journal<S> {
             }
             scanner.scan(file.epoch)?
         };
-        Ok(Side {
-            base: file.base,
-            live: file.live,
-            scan,
-        })
+        Ok(Side { base: file.base, live: file.live, scan })
     }
 
     /// With one slot bad, the other is the current header only if no part has a higher epoch.
@@ -287,11 +264,7 @@ impl<S: Storage> Journal<S> {
         let Some((offset, found)) = newer else {
             return Ok(());
         };
-        let fault = HeaderFault::Outdated {
-            offset,
-            found,
-            readable: file.epoch,
-        };
+        let fault = HeaderFault::Outdated { offset, found, readable: file.epoch };
         Err(damaged(scanner.file, slot_offset(1 - file.slot), fault))
     }
 
@@ -303,8 +276,8 @@ impl<S: Storage> Journal<S> {
                 continue;
             }
             let file = self.file(id);
-            let (slot, epoch, base, live) = (file.slot, file.epoch, file.base, file.live);
-            self.write_header(id, slot, epoch, base, live)?;
+            let (slot, header) = (file.slot, file.header(self.identity));
+            self.write_header(slot, &header)?;
             if let Some((_, record)) = verdict.tail.filter(|(tail, _)| *tail == id) {
                 let mut bytes = AlignedBytes::zeroed(PAGE_BYTES);
                 let mut at = record.start;
@@ -322,9 +295,5 @@ impl<S: Storage> Journal<S> {
 }
 
 fn damaged(file: FileId, offset: u64, fault: HeaderFault) -> Error {
-    Error::DamagedHeader {
-        file,
-        offset,
-        fault,
-    }
+    Error::DamagedHeader { file, offset, fault }
 }

@@ -26,9 +26,7 @@ impl<S: Storage> Journal<S> {
     ) -> Result<Replayed, ReplayError<E>> {
         self.replay_runs(|first, run| {
             let (pages, _) = run.as_chunks::<PAGE_BYTES>();
-            (first..=u32::MAX)
-                .zip(pages)
-                .try_for_each(|(number, page)| receive(number, page))
+            (first..=u32::MAX).zip(pages).try_for_each(|(number, page)| receive(number, page))
         })
     }
 
@@ -61,10 +59,7 @@ impl<S: Storage> Journal<S> {
         mut receive: impl FnMut(u32, &[u8]) -> Result<(), E>,
     ) -> Result<Replayed, ReplayError<E>> {
         if self.file(record.file).epoch != record.epoch {
-            return Err(ReplayError::Journal(Error::StaleTicket {
-                file: record.file,
-                epoch: record.epoch,
-            }));
+            return Err(ReplayError::Journal(Error::StaleTicket { file: record.file, epoch: record.epoch }));
         }
         let span = (record.offset, record.offset + record.bytes);
         let mut total = Replayed::default();
@@ -104,20 +99,14 @@ impl<S: Storage> Journal<S> {
         bytes: &mut AlignedBytes,
     ) -> Result<PartHeader, Error> {
         let file = self.file(id);
-        let scanner = Scanner {
-            storage: &file.storage,
+        let scanner =
+            Scanner { storage: &file.storage, file: id, identity: self.identity, len_bytes: file.len_bytes };
+        scanner.part(at, file.epoch, bytes)?.map_err(|damage| Error::Corrupt {
             file: id,
-            identity: self.identity,
-            len_bytes: file.len_bytes,
-        };
-        scanner
-            .part(at, file.epoch, bytes)?
-            .map_err(|damage| Error::Corrupt {
-                file: id,
-                offset: at,
-                sequence,
-                damage,
-            })
+            offset: at,
+            sequence,
+            damage,
+        })
     }
 }
 

@@ -86,11 +86,7 @@ impl<S: Storage> Scanner<'_, S> {
     }
 
     /// Calls `found` for every intact part header from `from` on, until it returns false.
-    pub(crate) fn search(
-        &self,
-        from: u64,
-        mut found: impl FnMut(&PartHeader) -> bool,
-    ) -> Result<()> {
+    pub(crate) fn search(&self, from: u64, mut found: impl FnMut(&PartHeader) -> bool) -> Result<()> {
         let mut window = AlignedBytes::zeroed(SEARCH_BYTES);
         let mut at = from;
         while at + BLOCK_BYTES <= self.len_bytes {
@@ -189,9 +185,7 @@ impl<S: Storage> Scanner<'_, S> {
             *bytes = larger;
         }
         self.read(at + BLOCK_BYTES, &mut bytes[PAGE_BYTES..part_bytes])?;
-        Ok(header
-            .check_payload(&bytes[PAGE_BYTES..part_bytes])
-            .map(|()| header))
+        Ok(header.check_payload(&bytes[PAGE_BYTES..part_bytes]).map(|()| header))
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
@@ -202,10 +196,7 @@ impl<S: Storage> Scanner<'_, S> {
 /// Whether `header` begins the record after `before`.
 fn follows_record(header: &PartHeader, before: Option<Record>) -> std::result::Result<(), Damage> {
     if header.part != 0 || before.is_some_and(|record| header.sequence != record.sequence + 1) {
-        return Err(Damage::OutOfSequence {
-            found: header.sequence,
-            part: header.part,
-        });
+        return Err(Damage::OutOfSequence { found: header.sequence, part: header.part });
     }
     check_totals(header, 0, 0)
 }
@@ -216,10 +207,7 @@ fn follows_part(header: &PartHeader, previous: &PartHeader) -> std::result::Resu
         && header.attempt == previous.attempt
         && Some(header.part) == previous.part.checked_add(1);
     if !same_record {
-        return Err(Damage::OutOfSequence {
-            found: header.sequence,
-            part: header.part,
-        });
+        return Err(Damage::OutOfSequence { found: header.sequence, part: header.part });
     }
     check_totals(header, previous.record_pages, previous.record_bytes)
 }

@@ -87,10 +87,7 @@ impl<S: Storage> Journal<S> {
     pub fn applied(&mut self, record: &Appended) -> Result<()> {
         let expected = self.applied + 1;
         if record.sequence != expected || expected >= self.next_sequence {
-            return Err(Error::AppliedOutOfOrder {
-                expected,
-                found: record.sequence,
-            });
+            return Err(Error::AppliedOutOfOrder { expected, found: record.sequence });
         }
         self.applied = expected;
         Ok(())
@@ -105,10 +102,7 @@ impl<S: Storage> Journal<S> {
         }
         let generous = end.div_ceil(step).saturating_mul(step).max(end);
         // When the generous step does not fit on the disk, the bare need still may.
-        let result = file
-            .storage
-            .reserve(generous)
-            .or_else(|_| file.storage.reserve(end));
+        let result = file.storage.reserve(generous).or_else(|_| file.storage.reserve(end));
         if let Ok(len) = file.storage.len() {
             file.len_bytes = len;
         }
@@ -127,7 +121,7 @@ impl<S: Storage> Journal<S> {
         if let Ok(len) = file.storage.len() {
             file.len_bytes = len;
         }
-        file.trim(reserve.max(file.end));
+        file.trim(reserve);
     }
 }
 
@@ -171,9 +165,7 @@ impl<'j, S: Storage> Appender<'j, S> {
             record_bytes: self.bytes + part_bytes,
             offset,
         };
-        journal
-            .file_mut(journal.active)
-            .write_at(offset, buffer.seal(&header))?;
+        journal.file_mut(journal.active).write_at(offset, buffer.seal(&header))?;
         self.parts += 1;
         self.pages = header.record_pages;
         self.bytes = header.record_bytes;
@@ -193,14 +185,7 @@ impl<'j, S: Storage> Appender<'j, S> {
         let file = journal.file_mut(journal.active);
         file.end = start + bytes;
         file.first.get_or_insert(sequence);
-        Appended {
-            sequence,
-            pages,
-            bytes,
-            file: file.id,
-            epoch: file.epoch,
-            offset: start,
-        }
+        Appended { sequence, pages, bytes, file: file.id, epoch: file.epoch, offset: start }
     }
 }
 

@@ -56,8 +56,7 @@ fn records_come_back_in_order_and_then_are_gone() {
     assert_eq!((stats.records, stats.pages, stats.bytes_appended), (3, 9, 3 * 4 * 4096));
     let (mut journal, recovery) = Journal::open(UUID, journal.into_storages(), OPTIONS).unwrap();
     assert_eq!((recovery.records, recovery.pages, recovery.next_sequence), (3, 9, 4));
-    let expected: Vec<_> =
-        (1..=3).flat_map(|round| [(10, round), (11, round), (3, round + 10)]).collect();
+    let expected: Vec<_> = (1..=3).flat_map(|round| [(10, round), (11, round), (3, round + 10)]).collect();
     assert_eq!(replayed(&mut journal), expected);
     journal.finish_recovery().unwrap();
     let (mut journal, recovery) = Journal::open(UUID, journal.into_storages(), OPTIONS).unwrap();

@@ -89,7 +89,9 @@ fn every_field_of_every_part_but_the_last_record() {
 #[test]
 fn fields_that_are_wrong_under_a_right_checksum() {
     let files = sample();
-    for (index, at) in [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1)].map(|(index, part)| (index, parts(&files[index])[part])) {
+    for (index, at) in
+        [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1)].map(|(index, part)| (index, parts(&files[index])[part]))
+    {
         for (what, field) in FIELDS.into_iter().chain([("offset", 96)]) {
             // An attempt number means something only between the parts of one record.
             if matches!(what, "magic" | "header crc") || (what == "attempt" && index == 1) {
@@ -123,21 +125,35 @@ fn the_last_record_is_a_torn_tail() {
 #[test]
 fn a_cut_or_missing_file() {
     let files = sample();
-    let mut cut = files.clone();
-    cut[0].truncate(parts(&files[0])[4] + PAGE_BYTES);
-    assert!(matches!(
-        open(&cut),
-        Err(Error::Corrupt { file: FileId::A, sequence: 3, damage: Damage::Truncated { .. }, .. })
-    ));
-    for index in 0..2 {
-        for len in [0, 100, 4096, 8192] {
+    for (index, id) in [(0, FileId::A), (1, FileId::B)] {
+        for len in [0, 100, 4096, 8192, 12288, 30000, files[index].len() - 1] {
             let mut cut = files.clone();
             cut[index].truncate(len);
-            let error = open(&cut).expect_err("a file is gone");
-            // What is left of B after 8192 bytes is an empty file, as if nothing had been appended.
-            println!("{index} {len}: {error}");
+            let error = open(&cut).expect_err("a file is cut");
+            assert!(
+                matches!(error, Error::DamagedHeader { file, .. } if file == id),
+                "{index} {len}: {error}"
+            );
         }
     }
+}
+
+#[test]
+fn a_grown_file_cut_inside_its_records() {
+    let disk = new_disk();
+    let (mut host, _) = Host::start(&disk, 6).unwrap();
+    for _ in 0..4 {
+        host.sync(&[0, 1, 2, 3, 4]).unwrap();
+    }
+    let _ticket = host.begin_checkpoint();
+    host.sync(&[5]).unwrap();
+    let mut files = [disk.contents(A), disk.contents(B)];
+    let last = parts(&files[0])[3];
+    files[0].truncate(last + 2 * PAGE_BYTES);
+    assert!(matches!(
+        open(&files),
+        Err(Error::Corrupt { file: FileId::A, sequence: 4, damage: Damage::Truncated { .. }, .. })
+    ));
 }
 
 #[test]
@@ -148,7 +164,7 @@ fn a_damaged_header_over_live_records() {
         assert!(valid(0) && valid(1));
         let mut refused = 0;
         for slot in 0..2 {
-            for field in [0, 8, 12, 16, 32, 40, 48, 56, 64, 2000, 4092] {
+            for field in [0, 8, 12, 16, 32, 40, 48, 56, 64, 72, 2000, 4092] {
                 let mut damaged = files.clone();
                 damaged[index][slot * PAGE_BYTES + field] ^= 1;
                 match open(&damaged) {
@@ -162,7 +178,7 @@ fn a_damaged_header_over_live_records() {
                 }
             }
         }
-        assert_eq!(refused, 11);
+        assert_eq!(refused, 12);
         let mut damaged = files.clone();
         damaged[index][40] ^= 1;
         damaged[index][PAGE_BYTES + 40] ^= 1;
@@ -183,7 +199,9 @@ fn files_of_something_else() {
     let files = sample();
     let other = Uuid([9; 16]);
     let error = open_as(other, &files).unwrap_err();
-    assert!(matches!(error, Error::WrongObject { file: FileId::A, expected, found } if (expected, found) == (other, UUID)));
+    assert!(
+        matches!(error, Error::WrongObject { file: FileId::A, expected, found } if (expected, found) == (other, UUID))
+    );
     assert!(error.to_string().contains("give the files of this object"));
 
     let [a, b] = files.clone();
@@ -230,6 +248,29 @@ fn an_old_copy_of_one_file_is_refused() {
     assert_eq!(open(&now).unwrap().records, 1);
     let mixed = [old, now[1].clone()];
     assert!(matches!(open(&mixed), Err(Error::Corrupt { file: FileId::A, .. })));
+}
+
+/// The only record of a file is damaged. It looks like a torn tail, but the other file was reset after it
+/// and its header remembers.
+#[test]
+fn a_header_demands_the_only_record_of_the_other_file() {
+    let disk = new_disk();
+    let (mut host, _) = Host::start(&disk, 2).unwrap();
+    host.sync(&[0]).unwrap();
+    host.sync(&[1]).unwrap();
+    let ticket = host.begin_checkpoint();
+    host.sync(&[2]).unwrap();
+    host.finish_checkpoint(ticket).unwrap();
+    let mut files = [disk.contents(A), disk.contents(B)];
+    assert_eq!(open(&files).unwrap().records, 1);
+    for at in [8192, 8192 + PAGE_BYTES] {
+        files[1][at] ^= 1;
+        let error = open(&files).unwrap_err();
+        let Error::Corrupt { file: FileId::B, offset: 8192, sequence: 3, .. } = error else {
+            panic!("{error}")
+        };
+        files[1][at] ^= 1;
+    }
 }
 
 /// Users choose the contents of pages, and pages lie in the files where parts are looked for.

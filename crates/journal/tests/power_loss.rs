@@ -59,7 +59,7 @@ fn creation_first_syncs_and_a_checkpoint() {
     let ticket = host.begin_checkpoint();
     host.finish_checkpoint(ticket).unwrap();
     host.sync(&[4]).unwrap();
-    cut_everywhere(&host, &PowerLoss::default(), 40);
+    cut_everywhere(&host, &PowerLoss::default(), 200);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn both_files_and_appends_during_checkpoints() {
         host.finish_checkpoint(ticket).unwrap();
         host.sync(&[5]).unwrap();
     }
-    cut_everywhere(&host, &PowerLoss { seed: 2, ..PowerLoss::default() }, 40);
+    cut_everywhere(&host, &PowerLoss { seed: 2, ..PowerLoss::default() }, 200);
 }
 
 #[test]
@@ -102,7 +102,20 @@ fn failed_flushes_leave_their_bytes_in_doubt() {
     host.sync(&[3, 4]).unwrap();
     host.finish_checkpoint(ticket).unwrap();
     host.sync(&[5]).unwrap();
-    cut_everywhere(&host, &PowerLoss { seed: 3, ..PowerLoss::default() }, 40);
+    cut_everywhere(&host, &PowerLoss { seed: 3, ..PowerLoss::default() }, 200);
+}
+
+#[test]
+fn a_creation_whose_flushes_fail() {
+    let disk = new_disk();
+    for after in 0..4 {
+        disk.plan(Fault::flush(after));
+        assert!(Host::start(&disk, 2).is_err());
+    }
+    let (mut host, _) = Host::start(&disk, 2).unwrap();
+    host.sync(&[0, 1]).unwrap();
+    host.sync(&[2]).unwrap();
+    cut_everywhere(&host, &PowerLoss::default(), 200);
 }
 
 #[test]
@@ -115,7 +128,7 @@ fn a_failed_flush_of_the_object() {
     host.sync(&[3]).unwrap();
     host.finish_checkpoint(ticket).unwrap();
     host.sync(&[4]).unwrap();
-    cut_everywhere(&host, &PowerLoss::default(), 40);
+    cut_everywhere(&host, &PowerLoss::default(), 200);
 }
 
 #[test]
@@ -127,7 +140,7 @@ fn writes_that_fail_half_way() {
         assert!(host.sync(&[0, 1, 2, 3, 4]).unwrap_err().is_no_space());
         host.sync(&[after as u32 + 1, 5]).unwrap();
     }
-    cut_everywhere(&host, &PowerLoss { seed: 4, ..PowerLoss::default() }, 40);
+    cut_everywhere(&host, &PowerLoss { seed: 4, ..PowerLoss::default() }, 200);
 }
 
 /// The host process is killed and started again, and then the power fails: what the second process
@@ -153,7 +166,7 @@ fn a_killed_host_then_power_loss() {
     host.states = std::mem::take(&mut states);
     host.acknowledged = attempted as usize;
     host.sync(&[4]).unwrap();
-    cut_everywhere(&host, &PowerLoss { seed: 5, ..PowerLoss::default() }, 40);
+    cut_everywhere(&host, &PowerLoss { seed: 5, ..PowerLoss::default() }, 200);
 }
 
 /// Helper steps used by the scenarios above.

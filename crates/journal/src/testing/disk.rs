@@ -80,11 +80,7 @@ impl Fault {
 
     /// The flush after `after` others fails, once.
     pub fn flush(after: u64) -> Self {
-        Fault {
-            op: FaultOp::Flush,
-            kind: io::ErrorKind::Other,
-            ..Fault::no_space(after)
-        }
+        Fault { op: FaultOp::Flush, kind: io::ErrorKind::Other, ..Fault::no_space(after) }
     }
 }
 
@@ -131,10 +127,7 @@ impl SimDisk {
 
     /// A file by its number.
     pub fn file(&self, index: usize) -> SimFile {
-        SimFile {
-            disk: self.clone(),
-            index,
-        }
+        SimFile { disk: self.clone(), index }
     }
 
     /// What a reader of a file sees.
@@ -170,10 +163,7 @@ impl SimDisk {
     /// All that happened so far.
     pub fn recording(&self) -> Recording {
         let state = self.state();
-        Recording {
-            bases: state.bases.clone(),
-            events: state.events.clone(),
-        }
+        Recording { bases: state.bases.clone(), events: state.events.clone() }
     }
 
     /// The files after a power cut now that keeps a random choice of what was not durable.
@@ -236,10 +226,7 @@ impl Storage for SimFile {
     fn flush(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         let fault = state.fault(FaultOp::Flush, self.index);
-        state.events.push(Event::Flush {
-            file: self.index,
-            ok: fault.is_none(),
-        });
+        state.events.push(Event::Flush { file: self.index, ok: fault.is_none() });
         fault.map_or(Ok(()), |fault| Err(fault.kind.into()))
     }
 

@@ -10,12 +10,8 @@ use std::convert::Infallible;
 use std::sync::OnceLock;
 
 const UUID: Uuid = Uuid(*b"fuzz fuzz fuzz!!");
-const OPTIONS: Options = Options {
-    reserve_bytes: 48 << 10,
-    grow_bytes: 16 << 10,
-    checkpoint_bytes: 16 << 10,
-    salt: Some(7),
-};
+const OPTIONS: Options =
+    Options { reserve_bytes: 48 << 10, grow_bytes: 16 << 10, checkpoint_bytes: 16 << 10, salt: Some(7) };
 
 /// Treats `bytes` as the contents of the two files, recovers, and uses the journal if it opens.
 ///
@@ -40,9 +36,7 @@ pub fn fuzz_recover(bytes: &[u8]) {
 /// that of [`fuzz_recover`].
 pub fn sample_files() -> [Vec<u8>; 2] {
     static FILES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
-    FILES
-        .get_or_init(|| build_sample().unwrap_or_default())
-        .clone()
+    FILES.get_or_init(|| build_sample().unwrap_or_default()).clone()
 }
 
 fn build_sample() -> Result<[Vec<u8>; 2]> {
@@ -51,9 +45,7 @@ fn build_sample() -> Result<[Vec<u8>; 2]> {
     journal.finish_recovery()?;
     let mut buffer = RecordBuffer::with_capacity(2);
     for round in 0..6u8 {
-        let pages: Vec<_> = (0..=u32::from(round % 3))
-            .map(|page| (page, [round; PAGE_BYTES]))
-            .collect();
+        let pages: Vec<_> = (0..=u32::from(round % 3)).map(|page| (page, [round; PAGE_BYTES])).collect();
         let record = journal.append_pages(pages.iter().map(|(page, bytes)| (*page, bytes)), &mut buffer)?;
         journal.applied(&record)?;
         if let 1 | 3 = round
@@ -88,11 +80,7 @@ fn edited(edits: &[u8]) -> [Vec<u8>; 2] {
         let file = &mut files[usize::from(edit[0] & 1)];
         let offset = usize::from(u16::from_le_bytes([edit[1], edit[2]]));
         // Half of the edits aim at a header field, where all the decisions are.
-        let at = if edit[0] & 2 == 0 {
-            offset * 2
-        } else {
-            (offset / 128) * PAGE_BYTES + offset % 128
-        };
+        let at = if edit[0] & 2 == 0 { offset * 2 } else { (offset / 128) * PAGE_BYTES + offset % 128 };
         match edit[0] >> 2 & 3 {
             0 => file.truncate(at.max(1)),
             1 => {

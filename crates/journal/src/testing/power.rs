@@ -44,12 +44,7 @@ pub struct PowerLoss {
 
 impl Default for PowerLoss {
     fn default() -> Self {
-        PowerLoss {
-            exhaustive_writes: 12,
-            samples: 64,
-            torn_samples: 16,
-            seed: 0x636d_6e68,
-        }
+        PowerLoss { exhaustive_writes: 12, samples: 64, torn_samples: 16, seed: 0x636d_6e68 }
     }
 }
 
@@ -187,10 +182,7 @@ pub(super) fn random_cut(recording: &Recording, rng: &mut Rng) -> Vec<Vec<u8>> {
 
 impl Timeline {
     fn new(recording: &Recording) -> Self {
-        Timeline {
-            settled: recording.bases.clone(),
-            pending: Vec::new(),
-        }
+        Timeline { settled: recording.bases.clone(), pending: Vec::new() }
     }
 
     /// Takes one event in. For a change, gives its number of sectors (0 for a truncation).
@@ -215,12 +207,7 @@ impl Timeline {
     }
 
     fn push(&mut self, file: usize, change: Change) {
-        self.pending.push(Pending {
-            file,
-            change,
-            durable: false,
-            dropped: false,
-        });
+        self.pending.push(Pending { file, change, durable: false, dropped: false });
     }
 
     fn flush(&mut self, file: usize, ok: bool) {

@@ -101,9 +101,7 @@ impl Host {
     pub fn apply(&mut self, record: &Appended) -> io::Result<()> {
         let object = &mut self.object;
         self.journal
-            .replay_record(record, |first, run| {
-                object.write_at(u64::from(first) * PAGE_BYTES as u64, run)
-            })
+            .replay_record(record, |first, run| object.write_at(u64::from(first) * PAGE_BYTES as u64, run))
             .map_err(io::Error::other)?;
         self.journal.applied(record).map_err(io::Error::other)
     }
