@@ -2,6 +2,7 @@
 //! sockets that carry descriptors, processes. Nearly all unsafe code of host and client is here.
 
 pub mod bits;
+pub mod claims;
 pub mod frames;
 pub mod memory;
 pub mod pagemap;

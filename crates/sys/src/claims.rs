@@ -1,0 +1,179 @@
+//! Claim words: how a client that serves its own faults and a host that evicts keep out of each other's way.
+//!
+//! One byte a page of a mapping with in-thread service, in memory that host and client share (a memfd of fixed,
+//! sealed size). Who writes: both, by compare-and-swap alone.
+//!
+//! ```text
+//!          client               client (done)
+//!  ASK  ─────────►  CLAIMED  ───────────────►  INSTALLED
+//!  ZERO ─────────►     │  (no frame: back to ASK, then ask the host)
+//!   ▲                  │
+//!   │ host (done)      │ host finds CLAIMED: leaves the page alone
+//!   └── BUSY ◄── host ─┴── from ASK, ZERO, INSTALLED
+//! ```
+//!
+//! * A client installs a page only between its swap to CLAIMED and its store of INSTALLED (or back).
+//! * The host drops or changes a frame only after it swapped the word to BUSY in every such mapping.
+//! * ZERO is a grant: no frame exists, none was ever written, and its room in the budget is taken.
+//!
+//! A client that dies in CLAIMED is seen by its process's end, which takes the mapping. A hostile client may
+//! write anything here: it then loses pages it wrote, or keeps pages in memory that its own budget pays for; the
+//! host takes unknown values for CLAIMED and never waits for one.
+
+use crate::memory;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Nothing is known: continue a frame if there is one, else ask the host.
+pub const ASK: u8 = 0;
+/// The page was never written and may be filled with zeros.
+pub const ZERO: u8 = 1;
+/// The client is installing it.
+pub const CLAIMED: u8 = 2;
+/// The client has installed it.
+pub const INSTALLED: u8 = 3;
+/// The host is at work on it.
+pub const BUSY: u8 = 4;
+
+/// The claim words of one mapping.
+#[derive(Debug)]
+pub struct Claims {
+    fd: OwnedFd,
+    words: NonNull<AtomicU8>,
+    pages: usize,
+}
+
+// SAFETY: the mapping lives as long as the value, and is reached only through atomic operations.
+unsafe impl Send for Claims {}
+// SAFETY: as above.
+unsafe impl Sync for Claims {}
+
+impl Claims {
+    /// Words for `pages` pages, all ASK.
+    pub fn create(pages: usize) -> io::Result<Claims> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("commonhold-claims", flags)?;
+        rustix::fs::ftruncate(&fd, pages.next_multiple_of(4096) as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Self::open(fd, pages)
+    }
+
+    /// The words that another process made. Refused when they could vanish under the reader.
+    pub fn open(fd: OwnedFd, pages: usize) -> io::Result<Claims> {
+        let long_enough = rustix::fs::fstat(&fd)?.st_size as u64 >= pages as u64;
+        let sealed = rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK);
+        if !long_enough || !sealed || pages == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the claim words of such a mapping"));
+        }
+        // SAFETY: a fresh mapping at an address the kernel chooses, of a file that cannot shrink.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                pages.next_multiple_of(4096),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &fd,
+                0,
+            )
+        }?;
+        let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        Ok(Claims { fd, words, pages })
+    }
+
+    /// The descriptor, for the other side.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// The first word, for code that must not call anything (a signal handler).
+    pub fn as_ptr(&self) -> *const AtomicU8 {
+        self.words.as_ptr()
+    }
+
+    /// The word of a page of the mapping.
+    pub fn word(&self, index: usize) -> &AtomicU8 {
+        assert!(index < self.pages, "page outside the mapping");
+        // SAFETY: the index was checked against the mapping's length, which is sealed; all access is atomic.
+        unsafe { self.words.add(index).as_ref() }
+    }
+
+    /// Takes the page for the host; what the word was before, or `None` when the client is at it.
+    pub fn take(&self, index: usize) -> Option<u8> {
+        let word = self.word(index);
+        for before in [ASK, INSTALLED, ZERO] {
+            if word.compare_exchange(before, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(before);
+            }
+        }
+        None
+    }
+
+    /// Gives the page back: the client starts from nothing.
+    pub fn release(&self, index: usize) {
+        self.word(index).store(ASK, Ordering::Release);
+    }
+
+    /// Lets the client fill the page with zeros, unless it knows more already.
+    pub fn grant_zero(&self, index: usize) {
+        let _ = self.word(index).compare_exchange(ASK, ZERO, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whether the client may have put the page into its page table.
+    pub fn may_be_installed(&self, index: usize) -> bool {
+        !matches!(self.word(index).load(Ordering::Acquire), ASK | ZERO | BUSY)
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `open` with this length; references do not outlive self.
+        let _ = unsafe { memory::unmap(self.words.cast(), self.pages.next_multiple_of(4096)) };
+    }
+}
+
+impl AsFd for Claims {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_client_exclude_each_other() {
+        let host = Claims::create(5000).unwrap();
+        let client = Claims::open(host.fd().try_clone().unwrap(), 5000).unwrap();
+        client.word(7).store(CLAIMED, Ordering::Release);
+        assert_eq!(host.take(7), None);
+        client.word(7).store(INSTALLED, Ordering::Release);
+        assert!(host.may_be_installed(7));
+        assert_eq!(host.take(7), Some(INSTALLED));
+        let claimed = client.word(7).compare_exchange(ASK, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
+        assert_eq!(claimed, Err(BUSY));
+        host.release(7);
+        host.grant_zero(7);
+        assert_eq!(client.word(7).load(Ordering::Acquire), ZERO);
+        client.word(9).store(77, Ordering::Release);
+        assert_eq!(host.take(9), None, "garbage is left alone");
+    }
+
+    #[test]
+    fn words_that_could_vanish_are_refused() {
+        let loose = crate::frames::create("loose", 4096).unwrap();
+        assert!(Claims::open(loose, 100).is_err());
+        let host = Claims::create(100).unwrap();
+        assert!(Claims::open(host.fd().try_clone().unwrap(), 5000).is_err());
+        assert!(rustix::fs::ftruncate(host.fd(), 0).is_err());
+    }
+}
