@@ -116,6 +116,11 @@ impl Machine {
         self.directory.join(folder).join(id.0.to_string())
     }
 
+    /// The two files of an object's journal.
+    pub fn journal_paths(&self, id: commonhold_object::ObjectId) -> [PathBuf; 2] {
+        ["a", "b"].map(|side| self.directory.join("journal").join(format!("{}.{side}", id.0)))
+    }
+
     /// One line in the host's log (standard error, which the keeper leads to `log`).
     pub fn log(&self, line: impl std::fmt::Display) {
         let _one_at_a_time = self.log.lock().unwrap_or_else(PoisonError::into_inner);

@@ -117,6 +117,11 @@ impl Claims {
         None
     }
 
+    /// Whether the host has the page.
+    pub fn is_taken(&self, index: usize) -> bool {
+        self.word(index).load(Ordering::Acquire) == BUSY
+    }
+
     /// Gives the page back: the client starts from nothing.
     pub fn release(&self, index: usize) {
         self.word(index).store(ASK, Ordering::Release);
@@ -125,6 +130,20 @@ impl Claims {
     /// Lets the client fill the page with zeros, unless it knows more already.
     pub fn grant_zero(&self, index: usize) {
         let _ = self.word(index).compare_exchange(ASK, ZERO, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Takes all grants back: for a host that does not know what its predecessor granted.
+    pub fn revoke_zeros(&self) -> io::Result<()> {
+        let mut runs = Vec::new();
+        crate::frames::resident_runs(&self.fd, |offset, length| {
+            runs.push((offset as usize, length as usize))
+        })?;
+        for (offset, length) in runs {
+            for index in offset..(offset + length).min(self.pages) {
+                let _ = self.word(index).compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        Ok(())
     }
 
     /// Whether the client may have put the page into its page table.

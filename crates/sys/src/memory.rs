@@ -42,14 +42,12 @@ pub fn map(fd: impl AsFd, offset: u64, length: usize, wish: Wish) -> io::Result<
 }
 
 fn advise(address: NonNull<u8>, length: usize, wish: Wish) -> io::Result<()> {
-    let mut advice = Vec::new();
-    if wish.not_inherited {
-        advice.push(Advice::LinuxDontFork);
-    }
-    if wish.controlled {
-        advice.extend([Advice::LinuxDontDump, Advice::LinuxNoHugepage]);
-    }
-    for advice in advice {
+    let wanted = [
+        (wish.not_inherited, Advice::LinuxDontFork),
+        (wish.controlled, Advice::LinuxDontDump),
+        (wish.controlled, Advice::LinuxNoHugepage),
+    ];
+    for (_, advice) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
         // SAFETY: these three only set flags of the mapping, and change no memory.
         match unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, advice) } {
             // A kernel without huge pages refuses to be told not to use them.

@@ -1,7 +1,7 @@
 //! Bringing pages into memory: from zeros, the spill file, or the pager.
 
 use super::fault::Ahead;
-use super::view::Mapping;
+use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock, write_frames};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -19,6 +19,9 @@ const PART_PAGES: u64 = 64;
 const FIRST_PART_PAGES: u64 = 16;
 /// From this size on, pages of a file are copied straight from the page cache.
 const WINDOW_PAGES: u64 = 8;
+
+/// Pages that a client may fill with zeros after it asked for one.
+const GRANT_PAGES: u64 = 256;
 
 static ZEROS: [u8; (PART_PAGES * PAGE_SIZE_BYTES) as usize] = [0; (PART_PAGES * PAGE_SIZE_BYTES) as usize];
 
@@ -83,6 +86,9 @@ impl Cache {
             self.machine.workers.run(move || this.bring_slowly(&mapping, run));
             return None;
         }
+        if self.pager.is_anonymous() {
+            self.grant_zeros(mapping, run.end());
+        }
         self.evict_ahead();
         self.clone().bring_part(Ahead {
             cache: self.clone(),
@@ -90,6 +96,32 @@ impl Cache {
             rest: run,
             first: true,
         })
+    }
+
+    /// A client that serves itself asked through its ordinary mapping: let it fill the next pages with zeros without
+    /// asking again. Their room is taken, and they count as resident, from now on.
+    fn grant_zeros(&self, mapping: &Arc<Mapping>, first: u64) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let own = |v: &&View| v.mapping.session == mapping.session && v.mapping.claims.is_some();
+        let Some(view) = inner.views.iter().filter(own).find(|v| v.pages.contains(first)) else { return };
+        let (target, end) = (view.mapping.clone(), view.pages.end().min(inner.size_pages()));
+        let range = PageRange::new(first, end.saturating_sub(first));
+        if range.is_empty() {
+            return;
+        }
+        let (source, count) = self.absent_run(inner, range, GRANT_PAGES);
+        if source != Source::Zeros || count == 0 || !self.try_take(count) {
+            return;
+        }
+        let granted = PageRange::new(first, count);
+        book::insert(&mut inner.resident, granted);
+        inner.order.push_back(granted);
+        for page in granted.first..granted.end() {
+            if let Some((claims, at)) = target.claim_of(page) {
+                claims.grant_zero(at);
+            }
+        }
     }
 
     /// The same on a worker: make room first, then bring everything.
@@ -210,28 +242,44 @@ impl Cache {
         })
     }
 
+    /// Puts bytes into frames, through the mapping's page table if that can be. A frame that is there already is left
+    /// alone: it can only be newer.
     fn place_bytes(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, bytes: &[u8]) -> Result<bool> {
         let mut done = 0;
-        let mut shown = false;
         if let Some(target) = mapping.filter(|m| m.writes_object()) {
             let protect = !self.single_write(target, run);
-            let progress = target.uffd.copy(target.address_of(run.first), bytes, protect);
-            done = progress.done;
-            shown = progress.stopped_by.is_none();
-            if progress.stopped_by == Some(Errno::NOMEM) {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "no memory for a frame: free some, or lower the budget",
-                ));
+            while done < bytes.len() {
+                let address = target.address_of(run.first) + done as u64;
+                let progress = target.uffd.copy(address, &bytes[done..], protect);
+                done += progress.done as usize;
+                match progress.stopped_by {
+                    None => return Ok(true),
+                    Some(Errno::EXIST) => {
+                        target.uffd.continue_(
+                            target.address_of(run.first) + done as u64,
+                            PAGE_SIZE_BYTES,
+                            true,
+                        );
+                        done += PAGE_SIZE_BYTES as usize;
+                    }
+                    Some(Errno::NOMEM) => {
+                        return Err(Error::new(
+                            ErrorKind::NoSpace,
+                            "no memory for a frame: free some, or lower the budget",
+                        ));
+                    }
+                    Some(_) => break,
+                }
+            }
+            if done == bytes.len() {
+                return Ok(true);
             }
         }
-        if !shown {
-            // Nobody's mapping, a reader's, or one that went away in between: the frame comes into being all
-            // the same, and who waits for it is shown it afterwards.
-            let first = run.first + done / PAGE_SIZE_BYTES;
-            write_frames(&self.frames, first, &bytes[done as usize..]).doing("making a frame")?;
-        }
-        Ok(shown)
+        // Nobody's mapping, a reader's, or one that went away in between: the frame comes into being all the same,
+        // and who waits for it is shown it afterwards.
+        let first = run.first + done as u64 / PAGE_SIZE_BYTES;
+        write_frames(&self.frames, first, &bytes[done..]).doing("making a frame")?;
+        Ok(false)
     }
 
     /// A single page brought in for a write may be writable at once (asynchronous protection: an unprotected

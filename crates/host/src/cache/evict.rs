@@ -93,6 +93,7 @@ impl Cache {
         let pipe = lock(&self.machine.evictor.pipe);
         let mut inner = self.lock();
         let victims = self.choose(&mut inner, want.min(INTENT_PAGES));
+        let victims = take_claims(&mut inner, victims);
         if victims.is_empty() {
             return Ok(0);
         }
@@ -108,6 +109,7 @@ impl Cache {
         let outcome = saved
             .and_then(|()| self.note_saved(&mut inner, &unsaved))
             .and_then(|()| self.drop_frames(&mut inner, &victims, &pipe));
+        inner.views.iter().for_each(|view| view.release_claims(&victims));
         inner.in_flight -= &victims;
         for run in book::runs(&(&victims & &inner.resident)) {
             inner.order.push_back(run); // put back, or not evicted after all
@@ -265,6 +267,22 @@ impl Cache {
         inner.book.unspill(&back);
         inner.book.live().evicted()
     }
+}
+
+/// Keeps threads that serve themselves away from the victims; those that one is at right now stay.
+fn take_claims(inner: &mut Inner, victims: RoaringBitmap) -> RoaringBitmap {
+    let mut stay = RoaringBitmap::new();
+    for view in &mut inner.views {
+        stay |= view.take_claims(&victims);
+    }
+    if stay.is_empty() {
+        return victims;
+    }
+    inner.views.iter().for_each(|view| view.release_claims(&(&stay - &view.mapping.claimed_now(&stay))));
+    for run in book::runs(&stay) {
+        inner.order.push_back(run);
+    }
+    victims - stay
 }
 
 fn read_exact(pipe: &OwnedFd, mut buffer: &mut [u8]) -> std::io::Result<()> {

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+static ZERO_PAGE: [u8; PAGE_SIZE_BYTES as usize] = [0; PAGE_SIZE_BYTES as usize];
+
 /// More pages of the same stream, to be brought in after the thread was woken.
 pub struct Ahead {
     pub(super) cache: Arc<Cache>,
@@ -49,11 +51,24 @@ impl Cache {
             inner.wait(mapping, page, fault.write);
             return None;
         }
+        if !fault.missing && !inner.resident.contains(page as u32) {
+            self.adopt_frame(&mut inner, page);
+        }
         if inner.resident.contains(page as u32) {
             self.show_resident(&mut inner, mapping, PageRange::new(page, within.end() - page), fault.write);
             return None;
         }
         self.bring_missing(inner, mapping, PageRange::new(page, within.end() - page), fault.write)
+    }
+
+    /// The kernel says that there is a frame which the host did not make: a client's thread did (in-thread service, in
+    /// the instant of a take-over; a `write` to the descriptor). It counts from now on, and is dirty.
+    fn adopt_frame(&self, inner: &mut Inner, page: u64) {
+        inner.resident.insert(page as u32);
+        inner.order.push_back(PageRange::new(page, 1));
+        self.budget.take_anyway(1);
+        self.machine.budget.take_anyway(1);
+        self.note_write(inner, page);
     }
 
     /// A write to a protected page of a mapping under synchronous protection.
@@ -119,8 +134,25 @@ impl Cache {
             None => inner.installed(mapping, PageRange::new(page, 1)),
             // Mapped meanwhile, by the fault of another thread: this one need only look again.
             Some(Errno::EXIST) => wake(mapping, page),
+            // Granted to a client that fills its own zeros, which it has not done yet.
+            Some(Errno::FAULT) => self.show_zeros(inner, mapping, page, protect),
             // The mapping is gone, or its process: nobody waits there any more.
             Some(_) => wake(mapping, page),
+        }
+    }
+
+    fn show_zeros(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, protect: bool) {
+        let address = mapping.address_of(page);
+        let progress = if mapping.writes_object() {
+            mapping.uffd.copy(address, &ZERO_PAGE, protect)
+        } else {
+            // Makes the frame unless somebody just did, and never touches one that is there.
+            let _ = commonhold_sys::frames::allocate(&*self.frames, page * PAGE_SIZE_BYTES, PAGE_SIZE_BYTES);
+            mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect)
+        };
+        match progress.stopped_by {
+            None => inner.installed(mapping, PageRange::new(page, 1)),
+            Some(_) => wake(mapping, page), // filled meanwhile: it faults anew, and finds the frame
         }
     }
 

@@ -45,7 +45,7 @@ impl Cache {
         inner.resident -= &frames;
         self.give_back(frames.len());
         for view in &mut inner.views {
-            view.installed -= &pages;
+            view.forget(&pages);
         }
         inner.book.forget(&pages);
         for run in inner.book.unspill(&pages) {

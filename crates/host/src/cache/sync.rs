@@ -271,7 +271,7 @@ impl Cache {
             return Ok(());
         }
         let folder = self.machine.directory.join("journal");
-        let paths = ["a", "b"].map(|side| folder.join(format!("{}.{side}", self.id.0)));
+        let paths = self.machine.journal_paths(self.id);
         let open = |path: &PathBuf| {
             File::options()
                 .read(true)
@@ -281,14 +281,18 @@ impl Cache {
                 .open(path)
                 .doing(format!("opening the journal {}", path.display()))
         };
+        let fresh = !paths[0].exists() || !paths[1].exists();
         let storages = [FileStorage::new(open(&paths[0])?), FileStorage::new(open(&paths[1])?)];
-        let options =
-            Options { reserve_bytes: 16 << 20, grow_bytes: 16 << 20, checkpoint_bytes: 48 << 20, salt: None };
+        let options = journal_options(self.size_bytes());
         let (mut journal, found) =
             Journal::open(Uuid(self.uuid.to_be_bytes()), storages, options).map_err(|e| {
                 let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
                 Error::new(kind, format!("journal of object {} in {}: {e}", self.id.0, folder.display()))
             })?;
+        if fresh {
+            // The names must be as durable as what will be written under them.
+            File::open(&folder).and_then(|f| f.sync_all()).doing("flushing the journal's folder")?;
+        }
         if let Some(torn) = found.torn {
             self.machine.log(format_args!(
                 "object {}: dropped a sync that was never acknowledged ({torn:?})",
@@ -315,6 +319,10 @@ impl Cache {
     /// Redoes what the journal holds: at start, before anybody reads the object.
     pub fn recover_journal(&self) -> Result<()> {
         if self.traits.sync != SyncMode::Atomic {
+            return Ok(());
+        }
+        // One that never synced has none yet, and gets it with its first sync.
+        if !self.machine.journal_paths(self.id).iter().any(|path| path.exists()) {
             return Ok(());
         }
         self.open_journal(&mut lock(&self.turn))
@@ -399,7 +407,7 @@ impl Cache {
                 .doing("dropping frames")?;
         }
         for view in &mut inner.views {
-            view.installed -= pages;
+            view.forget(pages);
         }
         let gone = pages & &inner.resident;
         inner.resident -= &gone;
@@ -410,6 +418,13 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// Space for several syncs of the whole object, or a few of a large one; overwriting space that is there already
+/// makes a flush cheaper than growing.
+fn journal_options(size_bytes: u64) -> Options {
+    let reserve_bytes = (size_bytes * 2).clamp(1 << 20, 32 << 20);
+    Options { reserve_bytes, grow_bytes: 8 << 20, checkpoint_bytes: reserve_bytes / 8 * 7, salt: None }
 }
 
 /// The journalled record is in the stored object too.

@@ -38,8 +38,9 @@ impl Cache {
             for run in seen.unmapped.iter().chain(&seen.vanished) {
                 // Without an entry a page counts only if the host put it there: then it was written, and its
                 // entry dropped (MADV_DONTNEED, reclaim), or the whole mapping went unscanned.
-                dirty |= book::within(&inner.views[index].installed, *run) & &inner.resident;
-                book::remove(&mut inner.views[index].installed, *run);
+                let shown = inner.views[index].may_show(*run, &inner.resident);
+                inner.views[index].forget(&shown);
+                dirty |= shown;
             }
             found.push((index, seen.mapped));
         }

@@ -1,7 +1,9 @@
 //! A mapping as its object sees it: which pages it shows, where, and how the page tables behind it are asked.
 
+use super::book;
 use crate::faults::stream::Stream;
 use commonhold_object::{MapFlags, MappingId, PAGE_SIZE_BYTES, PageRange, Protection, SessionId, Sharing};
+use commonhold_sys::claims::{Claims, INSTALLED};
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use roaring::RoaringBitmap;
@@ -41,6 +43,10 @@ pub struct Mapping {
     pub uffd: Arc<Userfaultfd>,
     /// Where its dirty bits are.
     pub pagemap: Arc<Pagemap>,
+    /// Claim words, with in-thread service; word 0 is the page at `claims_first`.
+    pub claims: Option<Claims>,
+    /// First page of the mapping as it was made.
+    pub claims_first: u64,
     /// Faults served.
     pub faults: AtomicU64,
     /// Its access pattern.
@@ -53,9 +59,28 @@ impl Mapping {
         self.protection == Protection::ReadWrite && self.sharing == Sharing::Shared
     }
 
+    /// The claim word's number of a page.
+    pub fn claim_of(&self, page: u64) -> Option<(&Claims, usize)> {
+        let claims = self.claims.as_ref()?;
+        let index = usize::try_from(page.checked_sub(self.claims_first)?).ok()?;
+        (index < claims.pages()).then_some((claims, index))
+    }
+
+    /// Those of `pages` whose word the host did not get.
+    pub fn claimed_now(&self, pages: &RoaringBitmap) -> RoaringBitmap {
+        let not_ours =
+            |page: &u32| self.claim_of(u64::from(*page)).is_some_and(|(claims, at)| !claims.is_taken(at));
+        pages.iter().filter(not_ours).collect()
+    }
+
     /// Where `page` is.
     pub fn address_of(&self, page: u64) -> u64 {
         self.base.wrapping_add(page * PAGE_SIZE_BYTES)
+    }
+
+    /// Where it began when it was made.
+    pub fn first_address(&self) -> u64 {
+        self.address_of(self.claims_first)
     }
 
     /// Which page is at `address`.
@@ -72,4 +97,65 @@ pub struct View {
     pub pages: PageRange,
     /// Pages that the host ever put into its page tables, and did not take out again.
     pub installed: RoaringBitmap,
+}
+
+impl View {
+    /// Pages of `run` with frames (`resident`) that may stand in this view's page tables: those the host put there, and
+    /// those its own threads may have.
+    pub fn may_show(&self, run: PageRange, resident: &RoaringBitmap) -> RoaringBitmap {
+        let mut pages = book::within(&self.installed, run) & resident;
+        if self.mapping.claims.is_some() {
+            let claimed = |page: &u32| {
+                self.mapping
+                    .claim_of(u64::from(*page))
+                    .is_some_and(|(claims, at)| claims.may_be_installed(at))
+            };
+            pages |= book::within(resident, run).iter().filter(claimed).collect::<RoaringBitmap>();
+        }
+        pages
+    }
+
+    /// The host took these pages out of the page tables.
+    pub fn forget(&mut self, pages: &RoaringBitmap) {
+        self.installed -= pages;
+        if self.mapping.claims.is_some() {
+            for page in book::within(pages, self.pages) {
+                if let Some((claims, at)) = self.mapping.claim_of(page.into()) {
+                    if claims.take(at).is_some() {
+                        claims.release(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the claim words of pages for the host; gives those that the client is at right now, and remembers which
+    /// it had installed.
+    pub fn take_claims(&mut self, pages: &RoaringBitmap) -> RoaringBitmap {
+        let mut refused = RoaringBitmap::new();
+        if self.mapping.claims.is_none() {
+            return refused;
+        }
+        for page in book::within(pages, self.pages) {
+            let Some((claims, at)) = self.mapping.claim_of(page.into()) else { continue };
+            match claims.take(at) {
+                Some(INSTALLED) => drop(self.installed.insert(page)),
+                Some(_) => {}
+                None => drop(refused.insert(page)),
+            }
+        }
+        refused
+    }
+
+    /// Gives claim words back that [`take_claims`](Self::take_claims) took.
+    pub fn release_claims(&self, pages: &RoaringBitmap) {
+        if self.mapping.claims.is_none() {
+            return;
+        }
+        for page in book::within(pages, self.pages) {
+            if let Some((claims, at)) = self.mapping.claim_of(page.into()) {
+                claims.release(at);
+            }
+        }
+    }
 }

@@ -4,8 +4,9 @@
 //! tens of microseconds before it sleeps. It stops doing so when that does not pay (adaptive), and an idle host
 //! uses no processor at all.
 
-use super::space::AddressSpace;
+use super::space::{AddressSpace, Served};
 use crate::cache::Ahead;
+use crate::machine::Machine;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
@@ -30,6 +31,7 @@ struct Source {
 
 /// What a thread shares with those who add and remove clients.
 struct Shared {
+    machine: Arc<Machine>,
     epoll: OwnedFd,
     sources: RwLock<HashMap<u64, Arc<Source>>>,
 }
@@ -42,11 +44,11 @@ pub struct FaultService {
 
 impl FaultService {
     /// Starts `threads` threads.
-    pub fn start(threads: usize) -> Result<FaultService> {
+    pub fn start(threads: usize, machine: &Arc<Machine>) -> Result<FaultService> {
         let mut started = Vec::new();
         for n in 0..threads.max(1) {
             let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
-            let shared = Arc::new(Shared { epoll, sources: RwLock::default() });
+            let shared = Arc::new(Shared { machine: machine.clone(), epoll, sources: RwLock::default() });
             let this = shared.clone();
             std::thread::Builder::new()
                 .name(format!("faults-{n}"))
@@ -143,8 +145,10 @@ impl Thread {
         let mut faults = std::mem::take(&mut self.faults);
         let found = source.uffd.read_faults(&mut faults).is_ok() && !faults.is_empty();
         for fault in &faults {
-            if let Some(ahead) = source.space.serve(&source.uffd, *fault) {
-                self.ahead.push_back(ahead);
+            match source.space.serve(&source.uffd, *fault) {
+                Served::Done => {}
+                Served::Ahead(ahead) => self.ahead.push_back(ahead),
+                Served::Parked => self.shared.machine.arm(),
             }
         }
         self.faults = faults;

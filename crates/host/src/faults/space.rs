@@ -4,7 +4,8 @@ use crate::cache::view::{Mapping, Space};
 use crate::cache::{Ahead, Cache};
 use commonhold_object::{AddressMap, PAGE_SIZE_BYTES};
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// What a region of the address map shows.
 #[derive(Clone)]
@@ -22,24 +23,66 @@ pub struct AddressSpace {
     pub map: RwLock<AddressMap<Shown>>,
     /// Through which faults come in and dirty bits are read.
     pub descriptors: Space,
+    /// Faults at addresses that are not known (yet).
+    parked: Mutex<Vec<Parked>>,
+}
+
+/// A fault where nothing is known to be mapped: a touch of what was just unmapped, or of what a returning client is
+/// about to name.
+struct Parked {
+    uffd: Arc<Userfaultfd>,
+    address: u64,
+    since: Instant,
+}
+
+/// How long a mapping may take to become known before a touch of it is an error.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What came of a fault.
+pub enum Served {
+    /// It was answered, or somebody will.
+    Done,
+    /// It was, and more of the same stream is wanted.
+    Ahead(Ahead),
+    /// Nothing is known at its address: it waits until there is, or it is certain that there is not.
+    Parked,
 }
 
 impl AddressSpace {
     /// Answers a fault that came in through `uffd`.
-    pub fn serve(&self, uffd: &Userfaultfd, fault: Fault) -> Option<Ahead> {
-        let shown = {
-            let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-            map.find(fault.address).map(|region| region.value.clone())
-        };
-        match shown {
-            Some(shown) => shown.cache.fault(&shown.mapping, fault),
+    pub fn serve(&self, uffd: &Arc<Userfaultfd>, fault: Fault) -> Served {
+        match self.find(fault.address) {
+            Some(shown) => shown.cache.fault(&shown.mapping, fault).map_or(Served::Done, Served::Ahead),
             None => {
-                // A touch of what was just unmapped, or never was ours: SIGBUS, not a wait without end.
-                if uffd.poison(fault.address, PAGE_SIZE_BYTES).stopped_by.is_some() {
-                    let _ = uffd.wake(fault.address, PAGE_SIZE_BYTES);
-                }
-                None
+                let parked = Parked { uffd: uffd.clone(), address: fault.address, since: Instant::now() };
+                self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
+                Served::Parked
             }
         }
+    }
+
+    fn find(&self, address: u64) -> Option<Shown> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        map.find(address).map(|region| region.value.clone())
+    }
+
+    /// Lets parked faults try again whose address is known by now, and ends those that waited too long with SIGBUS: not
+    /// a wait without end. Whether any are left.
+    pub fn look_at_parked(&self) -> bool {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        parked.retain(|p| {
+            if self.find(p.address).is_some() {
+                let _ = p.uffd.wake(p.address, PAGE_SIZE_BYTES);
+                return false;
+            }
+            if p.since.elapsed() < PATIENCE {
+                return true;
+            }
+            if p.uffd.poison(p.address, PAGE_SIZE_BYTES).stopped_by.is_some() {
+                let _ = p.uffd.wake(p.address, PAGE_SIZE_BYTES);
+            }
+            false
+        });
+        !parked.is_empty()
     }
 }

@@ -74,7 +74,7 @@ impl Host {
             Request::Rename { from, to } => self.rename(session, &from, &to, repeated).map(done),
             Request::SetMode { name, mode } => self.set_mode(session, &name, mode).map(done),
             Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
-            Request::Map(map) => self.map(session, map, repeated, fds).map(done),
+            Request::Map(map) => self.map(session, map, repeated, fds, give),
             Request::Unmap { address, length } => self.unmap(session, address, length).map(done),
             Request::Sync { object, offset, length, freeze } => {
                 self.sync(session, object, offset, length, freeze)

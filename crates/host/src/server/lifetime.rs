@@ -219,6 +219,11 @@ impl Host {
     /// Ends waits that are past their deadline, and lets refused pages be asked for again.
     pub(super) fn check_deadlines(&self) {
         self.machine.disarm();
+        for session in self.sessions() {
+            if session.space.look_at_parked() {
+                self.machine.arm();
+            }
+        }
         for cache in self.all_objects().iter().filter_map(|o| o.cache()) {
             cache.end_waits();
             if cache.waits_with_deadline() {

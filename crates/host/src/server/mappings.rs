@@ -10,9 +10,10 @@ use crate::faults::stream::Stream;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply};
 use commonhold_object::{
-    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PageRange, Protection, Region, Result,
-    Sharing, limits, page_aligned,
+    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PAGE_SIZE_BYTES, PageRange,
+    Protection, Region, Result, Sharing, limits, page_aligned,
 };
+use commonhold_sys::claims::Claims;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -53,7 +54,8 @@ impl Host {
         map: MapRequest,
         repeated: bool,
         fds: Vec<OwnedFd>,
-    ) -> Result<()> {
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
         let (object, cache, access) = self.opened(session, map.object)?;
         AddressMap::<()>::check_range(map.address, map.length)?;
         page_aligned("offset", map.offset)?;
@@ -65,9 +67,14 @@ impl Host {
             ));
         }
         let kind = kind_of(&object, &map);
-        self.take_descriptors(session, kind, map.with_descriptors, fds)?;
-        self.clear_way(session, &map, repeated)?;
-        let mapping = self.new_mapping(session, &map, kind)?;
+        let mut fds = fds.into_iter();
+        if map.with_descriptors {
+            self.take_descriptors(session, kind, fds.next(), fds.next())?;
+        }
+        let claims = take_claims(kind, &map, pages, fds.next())?;
+        self.take_out(session, map.address, map.length)?;
+        self.check_room(session)?;
+        let mapping = self.new_mapping(session, &map, kind, claims)?;
         let modes = Modes { missing: true, minor: true, write_protect: mapping.writes_object() };
         mapping.uffd.register(map.address, map.length, modes).map_err(std::io::Error::from).doing(
             "registering the mapping for fault service (is it a mapping of this object's descriptor?)",
@@ -77,11 +84,17 @@ impl Host {
         } else {
             cache.add_view(mapping.clone(), pages);
         }
-        let shown = Shown { cache, mapping };
+        let shown = Shown { cache, mapping: mapping.clone() };
         let region = Region { address: map.address, length: map.length, offset: map.offset, value: shown };
         session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)?;
-        self.keep_region(session, &map);
-        Ok(())
+        self.keep_region(session, &map, &mapping);
+        // Whoever touched it before it was known here tries again.
+        let _ = mapping.uffd.wake(map.address, map.length);
+        let Some(claims) = &mapping.claims else { return Ok(Reply::Done) };
+        let fd = Arc::new(claims.fd().try_clone().doing("giving claim words")?);
+        self.keep_claims(session, map.address, fd.clone());
+        give.push(fd);
+        Ok(Reply::Claims)
     }
 
     /// Takes the client's userfaultfd and pagemap of a kind, which come with the first mapping of that kind.
@@ -89,20 +102,14 @@ impl Host {
         &self,
         session: &Arc<Session>,
         kind: Kind,
-        sent: bool,
-        fds: Vec<OwnedFd>,
+        uffd: Option<OwnedFd>,
+        pagemap: Option<OwnedFd>,
     ) -> Result<()> {
         let held = &session.space.descriptors;
         if held.faults[kind.index()].get().is_some() {
             return Ok(());
         }
-        let mut fds = fds.into_iter();
-        let (Some(uffd), Some(pagemap), true) = (fds.next(), fds.next(), sent) else {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                "the first mapping of its kind must bring userfaultfd and pagemap descriptors",
-            ));
-        };
+        let (Some(uffd), Some(pagemap)) = (uffd, pagemap) else { return Err(no_descriptors()) };
         check_is_userfaultfd(&uffd)?;
         let pagemap = Pagemap::from_fd(pagemap).doing("looking at the client's pagemap")?;
         let uffd = Arc::new(Userfaultfd::from_fd(uffd));
@@ -113,24 +120,24 @@ impl Host {
         self.keep_descriptors(session, kind, &uffd, &pagemap)
     }
 
-    /// Whatever the host believed to be at these addresses is gone: the client has mapped something else there.
-    fn clear_way(self: &Arc<Self>, session: &Arc<Session>, map: &MapRequest, repeated: bool) -> Result<()> {
-        let count = {
-            let regions = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
-            regions.len_after_remove(map.address, map.length) as u64
-        };
+    fn check_room(&self, session: &Session) -> Result<()> {
+        let count = session.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
         if count >= limits::MAPPINGS_PER_CLIENT {
             return Err(Error::new(
                 ErrorKind::TooMany,
                 format!("this client has {count} mappings, the limit: unmap some, or map larger parts"),
             ));
         }
-        let _ = repeated;
-        self.take_out(session, map.address, map.length).map(|_| ())
+        Ok(())
     }
 
-    fn new_mapping(&self, session: &Session, map: &MapRequest, kind: Kind) -> Result<Arc<Mapping>> {
-        let missing = || Error::new(ErrorKind::Protocol, "no userfaultfd of this kind");
+    fn new_mapping(
+        &self,
+        session: &Session,
+        map: &MapRequest,
+        kind: Kind,
+        claims: Option<Claims>,
+    ) -> Result<Arc<Mapping>> {
         let held = &session.space.descriptors;
         Ok(Arc::new(Mapping {
             id: map.mapping,
@@ -142,8 +149,10 @@ impl Host {
             sharing: map.sharing,
             flags: map.flags,
             kind,
-            uffd: held.faults[kind.index()].get().ok_or_else(missing)?.clone(),
-            pagemap: held.pagemap.get().ok_or_else(missing)?.clone(),
+            uffd: held.faults[kind.index()].get().ok_or_else(no_descriptors)?.clone(),
+            pagemap: held.pagemap.get().ok_or_else(no_descriptors)?.clone(),
+            claims,
+            claims_first: map.offset / PAGE_SIZE_BYTES,
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
         }))
@@ -293,6 +302,36 @@ fn kind_of(object: &Object, map: &MapRequest) -> Kind {
     } else {
         Kind::Asynchronous
     }
+}
+
+fn no_descriptors() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "the first mapping of its kind must bring userfaultfd and pagemap descriptors",
+    )
+}
+
+/// The claim words of a mapping with in-thread service: the client's own when it repeats the mapping, else new ones.
+fn take_claims(
+    kind: Kind,
+    map: &MapRequest,
+    pages: PageRange,
+    fd: Option<OwnedFd>,
+) -> Result<Option<Claims>> {
+    if kind != Kind::InThread {
+        return Ok(None);
+    }
+    if map.protection != Protection::ReadWrite || map.sharing != Sharing::Shared {
+        return Err(Error::invalid(
+            "in-thread service is for shared mappings that may write: map it otherwise without it",
+        ));
+    }
+    let pages = usize::try_from(pages.count).map_err(|_| Error::invalid("the mapping is too large"))?;
+    let claims = match fd.filter(|_| map.with_claims) {
+        Some(fd) => Claims::open(fd, pages).and_then(|claims| claims.revoke_zeros().map(|()| claims)),
+        None => Claims::create(pages),
+    };
+    claims.map(Some).doing("making claim words")
 }
 
 /// The requests made of this descriptor would mean other things to another kind of file.

@@ -66,12 +66,13 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         limits.budget_bytes / 4096,
         Evictor::new(pipe.0.clone(), pipe.1.clone()),
     )?;
+    let faults = FaultService::start(fault_threads(), &machine)?;
     let host = Arc::new(Host {
         machine,
         registry: Mutex::new(registry),
         objects: RwLock::default(),
         sessions: RwLock::default(),
-        faults: FaultService::start(fault_threads())?,
+        faults,
         pagers: Arc::new(PagerLines::default()),
         limits,
         program: options.program,

@@ -19,6 +19,7 @@ use commonhold_object::{
     Protection, Region, Result, SessionId, Sharing, pages_of,
 };
 use commonhold_registry::ObjectRecord;
+use commonhold_sys::claims::Claims;
 use commonhold_sys::frames;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::process::{self, Identity};
@@ -41,6 +42,19 @@ struct SavedRegion {
     protection: Protection,
     sharing: Sharing,
     flags: MapFlags,
+    /// Under which address its claim words are kept: where the mapping began before parts of it went.
+    claims_address: u64,
+    /// The page of the first claim word, and how many there are.
+    claims_first: u64,
+    claims_pages: u64,
+}
+
+fn adopt_claims(kept: &Kept, region: &SavedRegion) -> Result<Claims> {
+    let lost = || Error::new(ErrorKind::Lost, "its claim words were not kept");
+    let fd = kept.fd.as_ref().ok_or_else(lost)?.try_clone().doing("taking claim words over")?;
+    let claims = Claims::open(fd, region.claims_pages as usize).doing("taking claim words over")?;
+    claims.revoke_zeros().doing("taking claim words over")?;
+    Ok(claims)
 }
 
 fn session_key(id: SessionId, part: &str) -> Key {
@@ -99,7 +113,7 @@ impl Host {
     }
 
     /// Keeps one region.
-    pub(super) fn keep_region(&self, session: &Session, map: &MapRequest) {
+    pub(super) fn keep_region(&self, session: &Session, map: &MapRequest, mapping: &Mapping) {
         let saved = SavedRegion {
             mapping: map.mapping,
             object: map.object,
@@ -109,9 +123,17 @@ impl Host {
             protection: map.protection,
             sharing: map.sharing,
             flags: map.flags,
+            claims_address: mapping.first_address(),
+            claims_first: mapping.claims_first,
+            claims_pages: mapping.claims.as_ref().map_or(0, |c| c.pages() as u64),
         };
         self.keep(&session_key(session.id, &format!("map/{:x}", map.address)), &encode(&saved), None);
         self.note_clients();
+    }
+
+    /// Keeps the claim words of a mapping.
+    pub(super) fn keep_claims(&self, session: &Session, address: u64, fd: Arc<OwnedFd>) {
+        self.keep(&session_key(session.id, &format!("claims/{address:x}")), &[], Some(fd));
     }
 
     /// Regions went, or were cut down to others.
@@ -120,7 +142,7 @@ impl Host {
             self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
         }
         for region in left {
-            self.keep_region(session, &request_of(region));
+            self.keep_region(session, &request_of(region), &region.value.mapping);
         }
     }
 
@@ -150,6 +172,10 @@ impl Host {
         }
         for region in regions.iter() {
             self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+            self.unkeep(&session_key(
+                session.id,
+                &format!("claims/{:x}", region.value.mapping.first_address()),
+            ));
         }
         for id in objects {
             self.unkeep(&session_key(session.id, &format!("holds/{}", id.0)));
@@ -296,9 +322,24 @@ impl Host {
                 if let Err(error) = self.adopt_cache(&object, frames, Some(pipe)) {
                     self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
                 }
+            } else {
+                self.redo_journal(&object);
             }
         }
         self.remove_strays()
+    }
+
+    /// Makes a stored object whole before anybody reads its file. Where clients may come back with newer frames that is
+    /// done when they do.
+    fn redo_journal(&self, object: &Arc<Object>) {
+        let has_journal = self.machine.journal_paths(object.id).iter().any(|path| path.exists());
+        let frames_elsewhere = Live::reopen(&self.machine.path("live", object.id), &self.machine.boot_id);
+        if !has_journal || !matches!(frames_elsewhere, Ok(None)) {
+            return;
+        }
+        if let Err(error) = self.cache_of(object) {
+            self.repaired(format!("object {}: {error}", object.id.0));
+        }
     }
 
     /// Takes frames over whose book is in `live/<id>`.
@@ -371,7 +412,7 @@ impl Host {
                 session.space.descriptors.faults[kind.index()].get_or_init(|| again.clone());
             }
         }
-        self.adopt_regions(&session, kept);
+        self.adopt_regions(&session, kept, by_key);
         self.start_serving(&session)
     }
 
@@ -384,13 +425,13 @@ impl Host {
         Ok(())
     }
 
-    fn adopt_regions(self: &Arc<Self>, session: &Arc<Session>, kept: &[Kept]) {
+    fn adopt_regions(self: &Arc<Self>, session: &Arc<Session>, kept: &[Kept], by_key: &HashMap<&str, &Kept>) {
         let prefix = session_key(session.id, "").0;
         for entry in kept.iter().filter(|k| k.key.0.starts_with(&prefix)) {
             let part = &entry.key.0[prefix.len()..];
             if part.starts_with("map/") {
                 let region = postcard::from_bytes::<SavedRegion>(&entry.blob).ok();
-                let adopted = region.map(|r| self.adopt_region(session, &r));
+                let adopted = region.map(|r| self.adopt_region(session, &r, by_key));
                 if let Some(Err(error)) = adopted {
                     self.repaired(format!("a mapping of process {} was lost: {error}", session.process.pid));
                 }
@@ -409,7 +450,12 @@ impl Host {
         }
     }
 
-    fn adopt_region(&self, session: &Arc<Session>, region: &SavedRegion) -> Result<()> {
+    fn adopt_region(
+        &self,
+        session: &Arc<Session>,
+        region: &SavedRegion,
+        by_key: &HashMap<&str, &Kept>,
+    ) -> Result<()> {
         let object = self.object(region.object)?;
         let cache =
             object.cache().ok_or_else(|| Error::new(ErrorKind::Lost, "its object has no frames any more"))?;
@@ -422,6 +468,12 @@ impl Host {
         };
         let lost = || Error::new(ErrorKind::Lost, "its descriptors were not kept");
         let held = &session.space.descriptors;
+        let claims = match by_key
+            .get(session_key(session.id, &format!("claims/{:x}", region.claims_address)).0.as_str())
+        {
+            Some(kept) if kind == Kind::InThread => Some(adopt_claims(kept, region)?),
+            _ => None,
+        };
         let mapping = Arc::new(Mapping {
             id: region.mapping,
             session: session.id,
@@ -434,6 +486,8 @@ impl Host {
             kind,
             uffd: held.faults[kind.index()].get().ok_or_else(lost)?.clone(),
             pagemap: held.pagemap.get().ok_or_else(lost)?.clone(),
+            claims,
+            claims_first: region.claims_first,
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
         });
@@ -503,5 +557,6 @@ fn request_of(region: &Region<Shown>) -> MapRequest {
         sharing: mapping.sharing,
         flags: mapping.flags,
         with_descriptors: false,
+        with_claims: false,
     }
 }

@@ -101,7 +101,8 @@ pub enum Request {
         gid: Option<u32>,
     },
     /// Map part of a controlled object that the client has already mapped into its address space; the host
-    /// registers it for fault service. [userfaultfd and pagemap, where the client sends the kind's first]
+    /// registers it for fault service. [userfaultfd and pagemap, where the client sends the kind's first; the
+    /// claim words it has, where it repeats a mapping with in-thread service]
     Map(MapRequest),
     /// A client maps or unmaps part of a direct object: for counting alone; not answered.
     CountDirect {
@@ -223,6 +224,8 @@ pub struct MapRequest {
     pub flags: MapFlags,
     /// The userfaultfd and pagemap descriptors of this kind travel with the message.
     pub with_descriptors: bool,
+    /// Claim words travel with the message, after those.
+    pub with_claims: bool,
 }
 
 /// What an external pager answers.
@@ -287,6 +290,8 @@ pub enum Event {
 pub enum Reply {
     /// It is done.
     Done,
+    /// To a `Map` with in-thread service. [claim words, one byte a page]
+    Claims,
     /// To `Hello`. [/dev/userfaultfd, if the host can give it]
     Hello(HelloReply),
     /// To `Create` and `Open`. [frames of a controlled object, the file or memfd of a direct one]
