@@ -137,14 +137,17 @@ impl Host {
     fn drop_lost(self: &Arc<Self>) -> Result<()> {
         for object in self.all_objects() {
             let record = object.record().clone();
-            if record.options.pager != PagerKind::Anonymous {
-                continue;
-            }
             let present = object.descriptor().is_some() || object.cache().is_some();
             let hoped_for = {
                 let expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
                 expected.values().any(|c| c.objects.contains(&object.id))
             };
+            if record.options.pager != PagerKind::Anonymous {
+                if !hoped_for {
+                    self.redo_journal(&object);
+                }
+                continue;
+            }
             // A controlled one that nobody ever used has no frames yet, and loses nothing.
             let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
             if present || hoped_for || (unused && record.boot_id == self.machine.boot_id) {

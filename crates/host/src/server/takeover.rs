@@ -322,19 +322,20 @@ impl Host {
                 if let Err(error) = self.adopt_cache(&object, frames, Some(pipe)) {
                     self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
                 }
-            } else {
-                self.redo_journal(&object);
             }
         }
         self.remove_strays()
     }
 
-    /// Makes a stored object whole before anybody reads its file. Where clients may come back with newer frames that is
-    /// done when they do.
-    fn redo_journal(&self, object: &Arc<Object>) {
-        let has_journal = self.machine.journal_paths(object.id).iter().any(|path| path.exists());
-        let frames_elsewhere = Live::reopen(&self.machine.path("live", object.id), &self.machine.boot_id);
-        if !has_journal || !matches!(frames_elsewhere, Ok(None)) {
+    /// Makes a stored object whole before anybody reads its file, when nobody can bring newer frames of it. What was
+    /// known of frames that are gone is of no use any more.
+    pub(super) fn redo_journal(&self, object: &Arc<Object>) {
+        if object.cache().is_some() {
+            return;
+        }
+        let _ = std::fs::remove_file(self.machine.path("live", object.id));
+        let _ = std::fs::remove_file(self.machine.path("spill", object.id));
+        if !self.machine.journal_paths(object.id).iter().any(|path| path.exists()) {
             return;
         }
         if let Err(error) = self.cache_of(object) {
