@@ -9,9 +9,8 @@ use commonhold_sys::memory::FileWindow;
 use commonhold_sys::userfaultfd::Kind;
 use rustix::io::Errno;
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockReadGuard};
 
 /// Pages brought in between two looks at who waits: the thread runs on while the rest of its cluster comes.
 const PART_PAGES: u64 = 64;
@@ -194,9 +193,17 @@ impl Cache {
         book::remove(&mut inner.in_flight, run);
         inner.order.push_back(run);
         if let (Some(mapping), true) = (mapping, shown) {
-            inner.installed(mapping, run);
-            // Placing them woke this mapping's own threads.
-            inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && run.contains(w.page.into())));
+            if inner.shows(mapping, run) {
+                inner.installed(mapping, run);
+            } else if mapping.kind != Kind::Synchronous {
+                // It went before this was noted: its last look may have come too early.
+                self.record(&mut inner, &book::set_of(run));
+            }
+            // Placing them woke this mapping's own threads. Under synchronous protection one may have come back since,
+            // to write: it is answered below.
+            if mapping.kind != Kind::Synchronous {
+                inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && run.contains(w.page.into())));
+            }
         }
         self.machine.counters.installed.fetch_add(run.count, Ordering::Relaxed);
         self.settle(&mut inner, run);
@@ -215,7 +222,7 @@ impl Cache {
         if let (Source::Pager, Some(file), true) =
             (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages)
         {
-            if let Some(target) = mapping.filter(|m| m.writes_object()) {
+            if let Some((target, _gate)) = self.target(mapping, run) {
                 if let Ok(window) = FileWindow::open(file, run.offset_bytes(), length) {
                     // SAFETY: the window maps `length` bytes and lives until the call is over.
                     let progress = unsafe {
@@ -242,11 +249,23 @@ impl Cache {
         })
     }
 
+    /// The mapping through which pages can be placed, if it shows all of them, and goes on to for as long as the gate
+    /// is held: afterwards something else may be at its addresses.
+    fn target<'m>(
+        &self,
+        mapping: Option<&'m Arc<Mapping>>,
+        run: PageRange,
+    ) -> Option<(&'m Arc<Mapping>, RwLockReadGuard<'m, ()>)> {
+        let mapping = mapping.filter(|m| m.writes_object())?;
+        let gate = mapping.gate.read().unwrap_or_else(PoisonError::into_inner);
+        self.lock().shows(mapping, run).then_some((mapping, gate))
+    }
+
     /// Puts bytes into frames, through the mapping's page table if that can be. A frame that is there already is left
     /// alone: it can only be newer.
     fn place_bytes(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, bytes: &[u8]) -> Result<bool> {
         let mut done = 0;
-        if let Some(target) = mapping.filter(|m| m.writes_object()) {
+        if let Some((target, _gate)) = self.target(mapping, run) {
             let protect = !self.single_write(target, run);
             while done < bytes.len() {
                 let address = target.address_of(run.first) + done as u64;

@@ -92,6 +92,9 @@ impl Cache {
     pub(super) fn evict(&self, want: usize) -> Result<usize> {
         let pipe = lock(&self.machine.evictor.pipe);
         let mut inner = self.lock();
+        while inner.sync_waits {
+            inner = self.wait_settled(inner);
+        }
         let victims = self.choose(&mut inner, want.min(INTENT_PAGES));
         let victims = take_claims(&mut inner, victims);
         if victims.is_empty() {
@@ -101,14 +104,20 @@ impl Cache {
             self.collect(&mut inner, run);
         }
         inner.in_flight |= &victims;
+        inner.leaving = victims.clone();
         let unsaved = (&victims & inner.book.dirty()) - inner.book.spilled();
         self.protect_synchronous(&inner, &unsaved);
         drop(inner);
         let saved = self.save(&unsaved);
         let mut inner = self.lock();
+        inner.leaving.clear();
+        // Somebody else looked meanwhile, found these written after they were saved, and protected them: their
+        // entries say nothing about that any more.
+        let touched = std::mem::take(&mut inner.touched);
+        let (going, unsaved) = (&victims - &touched, unsaved - touched);
         let outcome = saved
             .and_then(|()| self.note_saved(&mut inner, &unsaved))
-            .and_then(|()| self.drop_frames(&mut inner, &victims, &pipe));
+            .and_then(|()| self.drop_frames(&mut inner, &going, &pipe));
         inner.views.iter().for_each(|view| view.release_claims(&victims));
         inner.in_flight -= &victims;
         for run in book::runs(&(&victims & &inner.resident)) {
@@ -191,6 +200,7 @@ impl Cache {
         pipe: &(Arc<OwnedFd>, Arc<OwnedFd>),
     ) -> Result<u64> {
         let order: Vec<u32> = victims.iter().collect();
+        drain(&pipe.0); // what an eviction that failed in the middle may have left
         inner.book.live().announce(&order)?;
         let mut referenced = 0;
         for run in book::runs(victims) {
@@ -201,6 +211,9 @@ impl Cache {
             if n < length {
                 break;
             }
+        }
+        if (referenced as usize) < order.len() {
+            inner.book.live().announce(&order[..referenced as usize])?;
         }
         let going: RoaringBitmap = order[..referenced as usize].iter().copied().collect();
         for run in book::runs(&going) {
@@ -246,25 +259,32 @@ impl Cache {
     pub fn finish_eviction(&self, pipe: &OwnedFd) -> Result<()> {
         let mut inner = self.lock();
         let victims = inner.book.live().intent()?;
+        // The host that died may have taken the first ones out again, and put back what had to be.
+        let left = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| bytes / PAGE_SIZE_BYTES) as usize;
+        let taken = victims.len().saturating_sub(left);
         let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
         let mut back = RoaringBitmap::new();
-        for page in victims {
+        for page in &victims[taken..] {
             if read_exact(pipe, &mut content).is_err() {
-                break; // it died while it filled the pipe: the rest was not punched
+                break;
             }
-            if !inner.resident.contains(page) {
-                write_frames(&self.frames, page.into(), &content).doing("putting a frame back")?;
-                back.insert(page);
+            // All are resident if it died while it filled the pipe.
+            if !inner.resident.contains(*page) {
+                write_frames(&self.frames, u64::from(*page), &content).doing("putting a frame back")?;
+                back.insert(*page);
             }
         }
+        drain(pipe);
         for run in book::runs(&back) {
             book::insert(&mut inner.resident, run);
             inner.order.push_back(run);
         }
         self.budget.take_anyway(back.len());
         self.machine.budget.take_anyway(back.len());
-        inner.book.add_dirty(&back)?;
-        inner.book.unspill(&back);
+        // Also those that it had put back, and had not come to note.
+        let stayed = victims.into_iter().collect::<RoaringBitmap>() & &inner.resident;
+        inner.book.add_dirty(&stayed)?;
+        inner.book.unspill(&stayed);
         inner.book.live().evicted()
     }
 }
@@ -283,6 +303,12 @@ fn take_claims(inner: &mut Inner, victims: RoaringBitmap) -> RoaringBitmap {
         inner.order.push_back(run);
     }
     victims - stay
+}
+
+/// Empties the pipe, which does not block.
+fn drain(pipe: &OwnedFd) {
+    let mut content = [0; PAGE_SIZE_BYTES as usize];
+    while rustix::io::read(pipe, &mut content).is_ok_and(|n| n > 0) {}
 }
 
 fn read_exact(pipe: &OwnedFd, mut buffer: &mut [u8]) -> std::io::Result<()> {

@@ -43,6 +43,10 @@ impl Cache {
             return None;
         };
         let within = inner.views[view].pages.intersect(inner.whole());
+        if !within.contains(page) {
+            inner.refuse(mapping, page); // the object was shrunk after the touch
+            return None;
+        }
         if fault.protected {
             self.protected_write(&mut inner, mapping, page);
             return None;
@@ -51,7 +55,7 @@ impl Cache {
             inner.wait(mapping, page, fault.write);
             return None;
         }
-        if !fault.missing && !inner.resident.contains(page as u32) {
+        if !fault.missing && !inner.resident.contains(page as u32) && self.has_frame(page) {
             self.adopt_frame(&mut inner, page);
         }
         if inner.resident.contains(page as u32) {
@@ -71,10 +75,20 @@ impl Cache {
         self.note_write(inner, page);
     }
 
+    /// Whether there is a frame now: one that the message speaks of may have been evicted since.
+    fn has_frame(&self, page: u64) -> bool {
+        let offset = page * PAGE_SIZE_BYTES;
+        rustix::fs::seek(&*self.frames, rustix::fs::SeekFrom::Data(offset)).is_ok_and(|found| found == offset)
+    }
+
     /// A write to a protected page of a mapping under synchronous protection.
     fn protected_write(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) {
         if inner.frozen || inner.in_flight.contains(page as u32) {
             inner.wait(mapping, page, true);
+            return;
+        }
+        if !inner.resident.contains(page as u32) {
+            wake(mapping, page); // evicted since the touch: it faults anew, on a missing page
             return;
         }
         self.note_write(inner, page);
@@ -135,10 +149,20 @@ impl Cache {
             // Mapped meanwhile, by the fault of another thread: this one need only look again.
             Some(Errno::EXIST) => wake(mapping, page),
             // Granted to a client that fills its own zeros, which it has not done yet.
-            Some(Errno::FAULT) => self.show_zeros(inner, mapping, page, protect),
+            Some(Errno::FAULT) if self.is_zero_until_written(inner, page) => {
+                self.show_zeros(inner, mapping, page, protect);
+            }
+            Some(Errno::FAULT) => {
+                self.machine.log(format_args!("object {}: the frame of page {page} is lost", self.id.0));
+                inner.refuse(mapping, page);
+            }
             // The mapping is gone, or its process: nobody waits there any more.
             Some(_) => wake(mapping, page),
         }
+    }
+
+    fn is_zero_until_written(&self, inner: &Inner, page: u64) -> bool {
+        self.pager.is_anonymous() && !inner.book.spilled().contains(page as u32)
     }
 
     fn show_zeros(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, protect: bool) {
@@ -232,6 +256,11 @@ impl Inner {
     /// Which view of the mapping shows the page.
     pub(super) fn view_of(&self, mapping: &Arc<Mapping>, page: u64) -> Option<usize> {
         self.views.iter().position(|v| v.pages.contains(page) && Arc::ptr_eq(&v.mapping, mapping))
+    }
+
+    /// Whether one view of the mapping shows all of the pages.
+    pub(super) fn shows(&self, mapping: &Arc<Mapping>, pages: PageRange) -> bool {
+        self.views.iter().any(|v| Arc::ptr_eq(&v.mapping, mapping) && v.pages.intersect(pages) == pages)
     }
 
     /// Remembers that pages stand in a mapping's page tables.

@@ -69,7 +69,7 @@ impl Cache {
         if self.traits.sync == SyncMode::Atomic || self.pager.is_anonymous() {
             return Ok(());
         }
-        self.sync(pages, false).map(|_| ())
+        self.sync_unheld(pages).map(|_| ())
     }
 
     /// Whether anything was released.

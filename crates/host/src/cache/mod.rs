@@ -12,7 +12,7 @@
 //! | `bring` | brings pages into memory |
 //! | `track` | asks page tables what was written |
 //! | `evict` | makes room |
-//! | `sync` | stores |
+//! | `sync`, `stored` | stores; the journal under it |
 //! | `hold` | page-holding locks |
 //! | `resize`, `recover` | what the names say |
 
@@ -23,6 +23,7 @@ mod fault;
 mod hold;
 mod recover;
 mod resize;
+pub mod stored;
 mod sync;
 mod track;
 pub mod view;
@@ -92,6 +93,12 @@ struct Inner {
     size_bytes: u64,
     resident: RoaringBitmap,
     in_flight: RoaringBitmap,
+    /// Pages that an eviction is saving at this moment, without the lock: a part of `in_flight`.
+    leaving: RoaringBitmap,
+    /// Those of them that were found written since: they stay.
+    touched: RoaringBitmap,
+    /// A sync waits for the end of an eviction: no other begins before it.
+    sync_waits: bool,
     book: Book,
     views: Vec<View>,
     holds: Vec<hold::Hold>,
@@ -171,6 +178,9 @@ impl Cache {
                 size_bytes,
                 resident: RoaringBitmap::new(),
                 in_flight: RoaringBitmap::new(),
+                leaving: RoaringBitmap::new(),
+                touched: RoaringBitmap::new(),
+                sync_waits: false,
                 book,
                 views: Vec::new(),
                 holds: Vec::new(),
@@ -194,6 +204,12 @@ impl Cache {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
+    }
+
+    /// Waits until some pages left `in_flight`, or for a short while.
+    fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Size of the object in bytes.
@@ -256,6 +272,9 @@ impl Cache {
         if inner.views.is_empty() {
             inner.stamp = self.pager.stamp();
         }
+        drop(inner);
+        // Nobody puts pages at these addresses any more.
+        drop(mapping.gate.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Takes out every view, lock and waiting fault of a session. Its page tables may be gone already:

@@ -7,14 +7,12 @@
 //! 4. *writing* cleared, the caller is told.
 //! 5. later, the checkpoint: stored object flushed, journal file reset.
 
+use super::stored::{self, of_journal};
 use super::{Cache, Inner, book, lock, read_frames};
-use commonhold_journal::{
-    Appended, CheckpointRefused, FileStorage, Journal, Options, RecordBuffer, Ticket, Uuid,
-};
+use commonhold_journal::{Appended, CheckpointRefused, FileStorage, Journal, RecordBuffer, Ticket};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use roaring::RoaringBitmap;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,11 +39,6 @@ impl Turn {
     }
 }
 
-fn of_journal(error: &commonhold_journal::Error) -> Error {
-    let kind = if error.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Io };
-    Error::new(kind, format!("journal: {error}; nothing was stored, everything is kept in memory: try again"))
-}
-
 impl Cache {
     /// Makes the dirty pages of `range` what is stored. Gives how many they were. On an error the stored object
     /// is as before, the pages are dirty still, and it can be tried again.
@@ -53,6 +46,16 @@ impl Cache {
         self.store(freeze, |inner| {
             self.collect(inner, range);
             book::within(inner.book.dirty(), range.intersect(inner.whole()))
+        })
+    }
+
+    /// As [`sync`](Self::sync), but of the pages that nobody holds.
+    pub(super) fn sync_unheld(self: &Arc<Self>, range: PageRange) -> Result<u64> {
+        self.store(false, |inner| {
+            self.collect(inner, range);
+            let mut free = book::within(inner.book.dirty(), range.intersect(inner.whole()));
+            inner.holds.iter().for_each(|hold| book::remove(&mut free, hold.pages));
+            free
         })
     }
 
@@ -80,6 +83,13 @@ impl Cache {
         let pages = {
             let mut inner = self.lock();
             self.pager.check(inner.size_bytes)?;
+            // What an eviction is saving is neither read nor written by two at once.
+            inner.sync_waits = true;
+            while !inner.leaving.is_empty() {
+                inner = self.wait_settled(inner);
+            }
+            inner.sync_waits = false;
+            self.settled.notify_all();
             let pages = choose(&mut inner);
             inner.book.start_writing(&pages)?;
             inner.frozen = freeze;
@@ -107,7 +117,8 @@ impl Cache {
         }
         inner.book.written(pages);
         // Spilled copies that were stored are no longer the newest there is.
-        let stale = pages - inner.book.dirty();
+        // (What is on its way from the spill file into memory is left there.)
+        let stale = pages - inner.book.dirty() - &inner.in_flight;
         for run in inner.book.unspill(&stale) {
             lock(&self.spill).forget(run.first, run.count);
         }
@@ -137,14 +148,36 @@ impl Cache {
         }
         for page in run.first..run.end() {
             let at = ((page - run.first) * PAGE_SIZE_BYTES) as usize;
-            let slot = &mut buffer[at..at + PAGE_SIZE_BYTES as usize];
-            if resident.contains(page as u32) {
-                read_frames(&self.frames, page, slot).doing("reading frames")?;
-            } else {
-                lock(&self.spill).read(page, slot)?;
-            }
+            self.copy_page(page, &mut buffer[at..at + PAGE_SIZE_BYTES as usize])?;
         }
         Ok(())
+    }
+
+    fn copy_page(&self, page: u64, slot: &mut [u8]) -> Result<()> {
+        let at = page as u32;
+        let mut inner = self.lock();
+        loop {
+            if inner.resident.contains(at) {
+                drop(inner);
+                return read_frames(&self.frames, page, slot).doing("reading frames");
+            }
+            if !inner.book.spilled().contains(at) {
+                if !inner.in_flight.contains(at) {
+                    let what = format!("page {page} is neither in memory nor in the spill file");
+                    return Err(Error::new(ErrorKind::Lost, what));
+                }
+                // Its frame is there, its writer was faster than the bookkeeping.
+                inner = self.wait_settled(inner);
+                continue;
+            }
+            drop(inner);
+            let read = lock(&self.spill).read(page, slot);
+            inner = self.lock();
+            // Brought in and written meanwhile: the spill file's copy no longer counts, and may be gone.
+            if inner.book.spilled().contains(at) {
+                return read;
+            }
+        }
     }
 
     fn store_in_place(&self, pages: &RoaringBitmap, freeze: bool) -> Result<()> {
@@ -251,68 +284,18 @@ impl Cache {
     fn apply_left_over(&self, turn: &mut Turn) -> Result<()> {
         let (Some(record), Some(journal)) = (&turn.unapplied, turn.journal.as_mut()) else { return Ok(()) };
         let size = self.size_bytes();
-        journal.replay_record(record, |page, bytes| self.redo(page, bytes, size)).map_err(|e| {
-            Error::new(ErrorKind::Io, format!("writing a journalled sync into the stored object: {e}"))
-        })?;
+        journal.replay_record(record, |page, bytes| stored::redo(&*self.pager, page, bytes, size)).map_err(
+            |e| Error::new(ErrorKind::Io, format!("writing a journalled sync into the stored object: {e}")),
+        )?;
         mark_applied(turn)
     }
 
-    /// Writes one run of a record into the stored object, as far as the object (which may have shrunk since)
-    /// reaches.
-    fn redo(&self, first: u32, bytes: &[u8], size_bytes: u64) -> Result<()> {
-        let offset = u64::from(first) * PAGE_SIZE_BYTES;
-        let end = commonhold_object::pages_of(size_bytes) * PAGE_SIZE_BYTES;
-        let length = end.saturating_sub(offset).min(bytes.len() as u64) as usize;
-        if length == 0 { Ok(()) } else { self.pager.page_out(offset, &bytes[..length]) }
-    }
-
     fn open_journal(&self, turn: &mut Turn) -> Result<()> {
-        if turn.journal.is_some() {
-            return Ok(());
-        }
-        let folder = self.machine.directory.join("journal");
-        let paths = self.machine.journal_paths(self.id);
-        let open = |path: &PathBuf| {
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)
-                .doing(format!("opening the journal {}", path.display()))
-        };
-        let fresh = !paths[0].exists() || !paths[1].exists();
-        let storages = [FileStorage::new(open(&paths[0])?), FileStorage::new(open(&paths[1])?)];
-        let options = journal_options(self.size_bytes());
-        let (mut journal, found) =
-            Journal::open(Uuid(self.uuid.to_be_bytes()), storages, options).map_err(|e| {
-                let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-                Error::new(kind, format!("journal of object {} in {}: {e}", self.id.0, folder.display()))
-            })?;
-        if fresh {
-            // The names must be as durable as what will be written under them.
-            File::open(&folder).and_then(|f| f.sync_all()).doing("flushing the journal's folder")?;
-        }
-        if let Some(torn) = found.torn {
-            self.machine.log(format_args!(
-                "object {}: dropped a sync that was never acknowledged ({torn:?})",
-                self.id.0
-            ));
-        }
-        if found.records > 0 {
+        if turn.journal.is_none() {
             let size = self.size_bytes();
-            journal
-                .replay_runs(|page, bytes| self.redo(page, bytes, size))
-                .map_err(|e| Error::new(ErrorKind::Io, format!("redoing the journal: {e}")))?;
-            self.pager.flush()?;
-            self.machine.log(format_args!(
-                "object {}: redid {} syncs ({} pages) from the journal",
-                self.id.0, found.records, found.pages
-            ));
+            turn.journal = Some(stored::open_journal(&self.machine, self.id, self.uuid, size, &*self.pager)?);
+            turn.paths = Some(self.machine.journal_paths(self.id));
         }
-        journal.finish_recovery().map_err(|e| of_journal(&e))?;
-        turn.journal = Some(journal);
-        turn.paths = Some(paths);
         Ok(())
     }
 
@@ -375,7 +358,7 @@ impl Cache {
         let mut turn = lock(&self.turn);
         let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
         journal
-            .replay_runs(|page, bytes| self.redo(page, bytes, size))
+            .replay_runs(|page, bytes| stored::redo(&*self.pager, page, bytes, size))
             .map_err(|e| Error::new(ErrorKind::Io, format!("redoing the journal: {e}")))?;
         self.pager.flush()
     }
@@ -418,13 +401,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-/// Space for several syncs of the whole object, or a few of a large one; overwriting space that is there already
-/// makes a flush cheaper than growing.
-fn journal_options(size_bytes: u64) -> Options {
-    let reserve_bytes = (size_bytes * 2).clamp(1 << 20, 32 << 20);
-    Options { reserve_bytes, grow_bytes: 8 << 20, checkpoint_bytes: reserve_bytes / 8 * 7, salt: None }
 }
 
 /// The journalled record is in the stored object too.

@@ -88,10 +88,11 @@ impl Cache {
         inner.book.forget(&equal);
     }
 
-    fn record(&self, inner: &mut Inner, dirty: &RoaringBitmap) {
+    pub(super) fn record(&self, inner: &mut Inner, dirty: &RoaringBitmap) {
         if dirty.is_empty() {
             return;
         }
+        inner.touched |= dirty & &inner.leaving;
         if let Err(error) = inner.book.add_dirty(dirty) {
             self.machine.log(format_args!(
                 "object {}: dirty pages are known to this process only: {error}",

@@ -8,7 +8,7 @@ use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use roaring::RoaringBitmap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// The descriptors through which one client's address space is served.
 #[derive(Default)]
@@ -51,6 +51,9 @@ pub struct Mapping {
     pub faults: AtomicU64,
     /// Its access pattern.
     pub stream: Mutex<Stream>,
+    /// Held for reading while pages are put at its addresses without the object's lock; who takes pages out of the
+    /// mapping waits for that, because other things may be mapped there afterwards.
+    pub gate: RwLock<()>,
 }
 
 impl Mapping {

@@ -6,18 +6,19 @@
 use super::Pager;
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, encode};
 use commonhold_object::{Error, ErrorKind, Result, limits};
+use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All pager processes that are connected, by the name they serve under.
-#[derive(Default)]
+/// All pager processes that are connected, by their user and the name they serve under: nobody can take a name
+/// away from another.
 pub struct PagerLines {
-    lines: Mutex<HashMap<String, Arc<Line>>>,
+    lines: Mutex<HashMap<(u32, String), Arc<Line>>>,
     changed: Condvar,
     next_call: AtomicU64,
 }
@@ -25,8 +26,34 @@ pub struct PagerLines {
 struct Line {
     socket: Arc<OwnedFd>,
     session: u64,
-    uid: u32,
     waiting: Mutex<HashMap<u64, SyncSender<PagerReply>>>,
+}
+
+/// Why a question to a line has no answer.
+enum Silence {
+    /// The time is over.
+    Late,
+    /// The process went away, or another one serves by now.
+    Gone,
+    /// It has not read what it was asked before: there is no room for this question yet.
+    Full,
+}
+
+/// How long to wait before a question that could not be asked is asked again.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How often a waiting call looks whether the process went away.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Default for PagerLines {
+    /// Calls are numbered from the clock: a pager may still answer what the host process before asked of it, and
+    /// that answer must not be taken for one to a question of this process.
+    fn default() -> Self {
+        PagerLines {
+            lines: Mutex::default(),
+            changed: Condvar::new(),
+            next_call: AtomicU64::new(process::boottime_ms() << 20),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -34,17 +61,19 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl PagerLines {
-    /// A process begins to serve. Refused while another process of somebody else serves under that name.
+    /// A process of user `uid` begins to serve; whoever of the same user served under that name is asked no more.
+    /// Refused on a connection that serves another name already.
     pub fn connect(&self, pager: &str, session: u64, uid: u32, socket: Arc<OwnedFd>) -> Result<()> {
         let mut lines = lock(&self.lines);
-        if let Some(other) = lines.get(pager).filter(|l| l.uid != uid && uid != 0) {
+        let other = lines.iter().find(|((_, name), line)| line.session == session && name != pager);
+        if let Some(((_, name), _)) = other {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!("user {} already serves the pager {pager}: choose another name", other.uid),
+                format!("this connection serves the pager {name} already: serve {pager} on another one"),
             ));
         }
-        let line = Line { socket, session, uid, waiting: Mutex::default() };
-        lines.insert(pager.to_owned(), Arc::new(line));
+        let line = Line { socket, session, waiting: Mutex::default() };
+        lines.insert((uid, pager.to_owned()), Arc::new(line));
         self.changed.notify_all();
         Ok(())
     }
@@ -71,12 +100,16 @@ impl PagerLines {
         }
     }
 
+    /// Who may supply the pages of an object of user `uid`: a process of that user or, failing that, of root.
+    fn line_of(lines: &HashMap<(u32, String), Arc<Line>>, pager: &str, uid: u32) -> Option<Arc<Line>> {
+        [uid, 0].into_iter().find_map(|user| lines.get(&(user, pager.to_owned())).cloned())
+    }
+
     fn find(&self, pager: &str, uid: u32, until: Instant) -> Result<Arc<Line>> {
         let mut lines = lock(&self.lines);
         loop {
-            // Only the object's owner, or root, may supply its pages.
-            if let Some(line) = lines.get(pager).filter(|l| l.uid == uid || l.uid == 0) {
-                return Ok(line.clone());
+            if let Some(line) = Self::line_of(&lines, pager, uid) {
+                return Ok(line);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -89,6 +122,7 @@ impl PagerLines {
         }
     }
 
+    /// Asks whoever serves, until there is an answer or the deadline is over.
     fn call(
         &self,
         pager: &str,
@@ -100,26 +134,21 @@ impl PagerLines {
         loop {
             let line = self.find(pager, uid, until)?;
             let call = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
-            let (sender, receiver) = sync_channel(1);
-            lock(&line.waiting).insert(call, sender);
             let mut message = Vec::new();
             encode(Header { number: 0, repeated: false }, &FromHost::Event(event(call)), &mut message)?;
-            let sent = socket::send(&*line.socket, &message, &[], Wait::No);
-            let answer = match sent {
-                Ok(()) => self.wait(&line, pager, &receiver, until),
-                Err(_) => Err(RecvTimeoutError::Disconnected),
+            let (sender, receiver) = sync_channel(1);
+            lock(&line.waiting).insert(call, sender);
+            let answer = match socket::send(&*line.socket, &message, &[], Wait::No) {
+                Ok(()) => self.wait(&line, pager, uid, &receiver, until),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Silence::Full),
+                Err(_) => Err(Silence::Gone),
             };
             lock(&line.waiting).remove(&call);
+            let late = Instant::now() >= until;
             match answer {
                 Ok(reply) => return Ok(reply),
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(Error::new(
-                        ErrorKind::Pager,
-                        format!("the pager {pager} did not answer within {} ms", deadline.as_millis()),
-                    ));
-                }
-                // It went away: ask whoever serves next, a little later.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(5)),
+                Err(Silence::Full | Silence::Gone) if !late => std::thread::sleep(PAUSE),
+                Err(why) => return Err(no_answer(pager, deadline, &why)),
             }
         }
     }
@@ -129,22 +158,39 @@ impl PagerLines {
         &self,
         line: &Arc<Line>,
         pager: &str,
-        receiver: &std::sync::mpsc::Receiver<PagerReply>,
+        uid: u32,
+        receiver: &Receiver<PagerReply>,
         until: Instant,
-    ) -> std::result::Result<PagerReply, RecvTimeoutError> {
+    ) -> std::result::Result<PagerReply, Silence> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match receiver.recv_timeout(left.min(Duration::from_millis(50))) {
-                Err(RecvTimeoutError::Timeout) if left > Duration::from_millis(50) => {
-                    let still = lock(&self.lines).get(pager).is_some_and(|now| Arc::ptr_eq(now, line));
-                    if !still {
-                        return Err(RecvTimeoutError::Disconnected);
-                    }
-                }
-                other => return other,
+            if let Ok(reply) = receiver.recv_timeout(left.min(LOOK)) {
+                return Ok(reply);
+            }
+            let now = Self::line_of(&lock(&self.lines), pager, uid);
+            if !now.is_some_and(|now| Arc::ptr_eq(&now, line)) {
+                return Err(Silence::Gone);
+            }
+            if left <= LOOK {
+                return Err(Silence::Late);
             }
         }
     }
+}
+
+fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {
+    let what = match why {
+        Silence::Late => "did not answer",
+        Silence::Gone => "went away, and no other process answered,",
+        Silence::Full => "did not even read what it was asked",
+    };
+    Error::new(
+        ErrorKind::Pager,
+        format!(
+            "the pager {pager} {what} within {} ms: see what it is doing, or start it again, then try again",
+            deadline.as_millis()
+        ),
+    )
 }
 
 /// The pager of one object that another process serves.

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 
 /// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
 ///
-/// A conformance suite (`tests/pager_conformance.rs`) runs on every implementation.
+/// A conformance suite (`tests/pager_conformance/`) runs on every implementation.
 pub trait Pager: Send + Sync {
     /// Fills `buffer` with what is stored from `offset` on. Bytes never stored read as zero.
     fn page_in(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;

@@ -26,7 +26,7 @@ impl Host {
             session.reply(header.number, Err(error), &[]);
             return;
         }
-        if is_quick(&request) {
+        if is_quick(&request) || self.opens_at_once(session, &request) {
             self.answer(session, header, request, fds);
             return;
         }
@@ -107,12 +107,21 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Whether the request opens what is ready to be opened. Else clients may have to come back first, or a journal be
+    /// redone; the control thread, through which they come, must not wait for that.
+    fn opens_at_once(&self, session: &Session, request: &Request) -> bool {
+        let Request::Open { name, access } = request else { return false };
+        let Ok(object) = self.lookup(session, name, *access) else { return true };
+        !object.is_controlled() || object.cache.try_lock().is_ok_and(|cache| cache.is_some())
+    }
+}
+
 /// Whether the control thread itself answers: no disk, no waiting, no long scan.
 fn is_quick(request: &Request) -> bool {
     matches!(
         request,
-        Request::Open { .. }
-            | Request::Close { .. }
+        Request::Close { .. }
             | Request::Stat { .. }
             | Request::StatObject { .. }
             | Request::Status

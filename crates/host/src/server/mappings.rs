@@ -155,6 +155,7 @@ impl Host {
             claims_first: map.offset / PAGE_SIZE_BYTES,
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
+            gate: Default::default(),
         }))
     }
 

@@ -56,7 +56,8 @@ impl Host {
             }
             commonhold_registry::Prepared::New(prepared) => prepared,
         };
-        let made = self.make_memory(prepared.record(), given);
+        let alone = self.refuse_second_object(prepared.record());
+        let made = alone.and_then(|()| self.make_memory(prepared.record(), given));
         let descriptor = match made {
             Ok(descriptor) => descriptor,
             Err(error) => {
@@ -109,10 +110,6 @@ impl Host {
                     options.size_bytes
                 )));
             }
-            options.check()?;
-            rustix::fs::ftruncate(fd, options.size_bytes)
-                .map_err(std::io::Error::from)
-                .doing("growing the backing file")?;
         }
         let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
         Ok(Some(BackingFile {
@@ -122,6 +119,26 @@ impl Host {
             owner_uid: stat.st_uid,
             read_only,
         }))
+    }
+
+    /// Two objects on one file would each believe to know what is in it, if the host has frames of either.
+    fn refuse_second_object(&self, record: &ObjectRecord) -> Result<()> {
+        let Some(file) = &record.file else { return Ok(()) };
+        for other in self.all_objects() {
+            let other = other.record().clone();
+            let same = other.file.as_ref().is_some_and(|f| (f.device, f.inode) == (file.device, file.inode));
+            if same && (other.options.is_controlled() || record.options.is_controlled()) {
+                let name = other
+                    .name
+                    .map_or_else(|| "one that was removed and is in use".to_owned(), |n| n.to_string());
+                let what = format!(
+                    "{} is the file of another object already, {name}: use that one, or remove it first",
+                    file.path.display()
+                );
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
+        }
+        Ok(())
     }
 
     fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {
@@ -149,10 +166,7 @@ impl Host {
         match &options.pager {
             PagerKind::File => {
                 let fd = given.ok_or_else(|| Error::invalid("no descriptor"))?;
-                if options.reserves() {
-                    frames::allocate(&fd, 0, options.size_bytes)
-                        .doing("reserving disk space for the backing file")?;
-                }
+                grow_file(&fd, options)?;
                 Ok(Some(Arc::new(fd)))
             }
             PagerKind::Anonymous if options.is_controlled() => {
@@ -408,6 +422,26 @@ impl Host {
             options: record.options,
         }
     }
+}
+
+/// Makes a backing file as long as its object, and takes its space; on an error it is as it was.
+fn grow_file(fd: &OwnedFd, options: &CreateOptions) -> Result<()> {
+    let stat = rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
+    let length = stat.st_size as u64;
+    let grown = if options.size_bytes > length {
+        rustix::fs::ftruncate(fd, options.size_bytes)
+            .map_err(std::io::Error::from)
+            .doing("growing the backing file")
+    } else {
+        Ok(())
+    };
+    let reserve =
+        || frames::allocate(fd, 0, options.size_bytes).doing("reserving disk space for the backing file");
+    let done = grown.and_then(|()| if options.reserves() { reserve() } else { Ok(()) });
+    if done.is_err() && options.size_bytes > length {
+        let _ = rustix::fs::ftruncate(fd, length);
+    }
+    done
 }
 
 /// Opens a backing file again after a reboot: only if it is the same file of the same owner.

@@ -5,6 +5,7 @@
 //! beside the first would be two truths. A process that lives but does not come (stopped, say) keeps its
 //! objects busy, with an error that names it, for as long as it lives.
 
+use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
@@ -39,6 +40,8 @@ impl Expected {
 pub struct Returning {
     expected: Mutex<HashMap<u64, Expected>>,
     changed: Condvar,
+    one_at_a_time: Mutex<()>,
+    noting: Mutex<()>,
 }
 
 impl Returning {
@@ -91,6 +94,8 @@ impl Returning {
 impl Host {
     /// Writes `live/clients`.
     pub(super) fn note_clients(&self) {
+        // The last word must be the newest: nobody looks and writes in between.
+        let _one_at_a_time = self.returning.noting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut clients = Vec::new();
         for session in self.sessions() {
             let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +149,7 @@ impl Host {
             };
             if record.options.pager != PagerKind::Anonymous {
                 if !hoped_for {
-                    self.redo_journal(&object);
+                    self.forget_frames(&object);
                 }
                 continue;
             }
@@ -190,16 +195,14 @@ impl Host {
         if !object.record().ownership.allows(&session.credentials, wanted) {
             return Err(Error::new(ErrorKind::Permission, "the object's mode does not allow this any more"));
         }
+        // Several clients may bring the same object at once.
+        let one_at_a_time = self.returning.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut frames = fds.into_iter().next();
-        if object.is_controlled() && object.cache().is_none() {
+        if object.is_controlled() {
             let frames = frames
                 .take()
                 .ok_or_else(|| Error::new(ErrorKind::Protocol, "no frames came with the object"))?;
-            let frames = Arc::new(own_frames(frames)?);
-            if object.cache().is_none() {
-                self.adopt_cache(&object, frames, None)?;
-                self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
-            }
+            self.reattach_frames(session, &object, own_frames(frames)?)?;
         }
         let memory_missing =
             object.record().options.pager == PagerKind::Anonymous && object.descriptor().is_none();
@@ -210,6 +213,7 @@ impl Host {
             self.keep_object(&object);
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
+        drop(one_at_a_time);
         let before = lock(&session.opened).insert(id, access);
         if before.is_none() {
             object.opens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -217,6 +221,24 @@ impl Host {
         self.keep_session(session);
         self.returning.brought(session.process.pid, id);
         Ok(())
+    }
+}
+
+impl Host {
+    /// Frames come back, or are the ones that another client brought before.
+    fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
+        let Some(cache) = object.cache() else {
+            self.adopt_cache(object, Arc::new(frames), None)?;
+            self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
+            return Ok(());
+        };
+        let inode =
+            |fd: &OwnedFd| rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at frames");
+        if inode(&cache.frames)?.st_ino == inode(&frames)?.st_ino {
+            return Ok(());
+        }
+        let what = "the object has other frames by now: what this process had mapped is lost";
+        Err(Error::new(ErrorKind::Lost, what))
     }
 }
 

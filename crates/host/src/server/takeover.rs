@@ -4,6 +4,7 @@ use super::object::Object;
 use super::session::{SavedSession, Session};
 use super::{Host, lock};
 use crate::cache::book::Book;
+use crate::cache::stored;
 use crate::cache::view::Mapping;
 use crate::cache::{Cache, Traits};
 use crate::faults::space::Shown;
@@ -12,6 +13,7 @@ use crate::live::Live;
 use crate::pagers::{AnonymousPager, ExternalPager, FilePager, Pager};
 use crate::spill::Spill;
 use commonhold_keeper::{Kept, Key};
+use commonhold_object::SyncMode;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Event, MapRequest};
 use commonhold_object::{
@@ -318,6 +320,9 @@ impl Host {
                 self.keep_object(&object);
             }
             self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
+            if kept("frames").is_none() {
+                self.redo_journal(&object);
+            }
             if let Some(frames) = kept("frames") {
                 if let Err(error) = self.adopt_cache(&object, frames, Some(pipe)) {
                     self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
@@ -327,19 +332,29 @@ impl Host {
         self.remove_strays()
     }
 
-    /// Makes a stored object whole before anybody reads its file, when nobody can bring newer frames of it. What was
-    /// known of frames that are gone is of no use any more.
-    pub(super) fn redo_journal(&self, object: &Arc<Object>) {
-        if object.cache().is_some() {
+    /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back
+    /// later are newer, or the same.
+    pub(super) fn redo_journal(&self, object: &Object) {
+        let record = object.record().clone();
+        if record.options.sync != SyncMode::Atomic
+            || !self.machine.journal_paths(object.id).iter().any(|p| p.exists())
+        {
             return;
         }
-        let _ = std::fs::remove_file(self.machine.path("live", object.id));
-        let _ = std::fs::remove_file(self.machine.path("spill", object.id));
-        if !self.machine.journal_paths(object.id).iter().any(|path| path.exists()) {
-            return;
-        }
-        if let Err(error) = self.cache_of(object) {
+        let redone = self.pager_of(object, &record).and_then(|pager| {
+            let size = record.options.size_bytes;
+            stored::open_journal(&self.machine, object.id, record.uuid, size, &*pager)
+        });
+        if let Err(error) = redone {
             self.repaired(format!("object {}: {error}", object.id.0));
+        }
+    }
+
+    /// What was known of frames that are gone is of no use any more.
+    pub(super) fn forget_frames(&self, object: &Object) {
+        if object.cache().is_none() {
+            let _ = std::fs::remove_file(self.machine.path("live", object.id));
+            let _ = std::fs::remove_file(self.machine.path("spill", object.id));
         }
     }
 
@@ -491,6 +506,7 @@ impl Host {
             claims_first: region.claims_first,
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
+            gate: Default::default(),
         });
         let pages = PageRange::new(region.offset / PAGE_SIZE_BYTES, region.length / PAGE_SIZE_BYTES);
         cache.adopt_view(mapping.clone(), pages);

@@ -1,0 +1,82 @@
+//! One of each pager, over a store of its own.
+
+use crate::player::{Player, Ram};
+use commonhold_host::pagers::{AnonymousPager, ExternalPager, FilePager, Pager, PagerLines};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A pager to be tested.
+pub struct Subject {
+    pub name: &'static str,
+    pub pager: Box<dyn Pager>,
+    pub size_bytes: u64,
+    /// Where a file pager's file is.
+    pub path: Option<PathBuf>,
+    _store: Store,
+}
+
+/// What must live as long as the pager.
+enum Store {
+    Nothing,
+    Directory { _directory: TempDir },
+    Process { _player: Player },
+}
+
+impl Subject {
+    /// Whether the pager keeps what it is given.
+    pub fn stores(&self) -> bool {
+        !self.pager.is_anonymous()
+    }
+
+    pub fn anonymous(size_bytes: u64) -> Subject {
+        Subject {
+            name: "anonymous",
+            pager: Box::new(AnonymousPager),
+            size_bytes,
+            path: None,
+            _store: Store::Nothing,
+        }
+    }
+
+    /// Over a file that is one hole.
+    pub fn file(size_bytes: u64) -> Subject {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("object");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(size_bytes).unwrap();
+        Subject {
+            name: "file",
+            pager: Box::new(FilePager::new(file, size_bytes)),
+            size_bytes,
+            path: Some(path),
+            _store: Store::Directory { _directory: directory },
+        }
+    }
+
+    pub fn external(size_bytes: u64) -> Subject {
+        let lines = Arc::new(PagerLines::default());
+        let player = Player::honest(&lines, "/pagers/ram", 1, 1000, &Ram::default());
+        let pager = ExternalPager::new(
+            lines,
+            "/pagers/ram".into(),
+            1000,
+            "/lab/object".into(),
+            Duration::from_secs(30),
+        );
+        Subject {
+            name: "external",
+            pager: Box::new(pager),
+            size_bytes,
+            path: None,
+            _store: Store::Process { _player: player },
+        }
+    }
+
+    /// One of each.
+    pub fn all(size_bytes: u64) -> Vec<Subject> {
+        vec![Subject::anonymous(size_bytes), Subject::file(size_bytes), Subject::external(size_bytes)]
+    }
+}
