@@ -13,6 +13,7 @@ impl Registry {
     }
 
     fn replace(&mut self, record: ObjectRecord) -> Result<ObjectRecord> {
+        self.ready()?;
         let mut change = self.store.change()?;
         change.put_record(&record)?;
         change.commit()?;
@@ -38,12 +39,10 @@ impl Registry {
     /// empty directory just goes. A repeated request whose name is gone already has succeeded.
     pub fn remove(&mut self, name: &Name, who: &Credentials, repeated: bool) -> Result<Option<ObjectRecord>> {
         Name::new(name.as_str())?;
+        self.tree.check_reach(name, who)?;
         match self.tree.get(name).cloned() {
             None if repeated => Ok(None),
-            None => {
-                self.tree.check_reach(name, who)?;
-                Err(unknown(name))
-            }
+            None => Err(unknown(name)),
             Some(Node::Directory(ownership)) => {
                 self.tree.check_take(name, ownership.uid, who)?;
                 if !self.tree.is_empty_directory(name) {
@@ -52,6 +51,7 @@ impl Registry {
                         format!("directory {name} is not empty: remove what is in it first"),
                     ));
                 }
+                self.ready()?;
                 let mut change = self.store.change()?;
                 change.remove_directory(name)?;
                 change.commit()?;
@@ -72,6 +72,7 @@ impl Registry {
     /// An object that nobody uses any more, and that has no name, is no more.
     pub fn forget(&mut self, id: ObjectId) -> Result<()> {
         let Some(record) = self.records.get(&id).cloned() else { return Ok(()) };
+        self.ready()?;
         let mut change = self.store.change()?;
         change.remove_record(id)?;
         change.commit()?;
@@ -86,11 +87,12 @@ impl Registry {
     pub fn rename(&mut self, from: &Name, to: &Name, who: &Credentials, repeated: bool) -> Result<()> {
         Name::new(from.as_str())?;
         Name::new(to.as_str())?;
+        self.tree.check_reach(from, who)?;
+        self.tree.check_reach(to, who)?;
         let Some(node) = self.tree.get(from).cloned() else {
             if repeated && self.tree.get(to).is_some() {
                 return Ok(());
             }
-            self.tree.check_reach(from, who)?;
             return Err(unknown(from));
         };
         let owner = match &node {
@@ -99,6 +101,9 @@ impl Registry {
         };
         self.tree.check_take(from, owner.uid, who)?;
         self.tree.check_add(to, who)?;
+        if from == to {
+            return Err(Error::invalid(format!("{from} has that name already: give another one")));
+        }
         if self.tree.get(to).is_some() {
             return Err(Error::new(ErrorKind::Exists, format!("{to} exists already: remove it first")));
         }
@@ -114,6 +119,7 @@ impl Registry {
     }
 
     fn carry_out(&mut self, to: &Name, who: &Credentials, moves: Vec<(Name, Name, Node)>) -> Result<()> {
+        self.ready()?;
         let new_directories: Vec<Name> =
             to.ancestors().into_iter().filter(|n| self.tree.get(n).is_none()).collect();
         let fresh = Ownership { uid: who.uid, gid: who.gid, mode: 0o755 };
@@ -206,6 +212,7 @@ impl Registry {
             }
             Some(Node::Directory(ownership)) => {
                 let new = decide(ownership)?;
+                self.ready()?;
                 let mut change = self.store.change()?;
                 change.put_directory(name, &new)?;
                 change.commit()?;

@@ -16,7 +16,9 @@ pub enum Prepared {
 
 /// An object that is allowed and paid for, but not there yet.
 pub struct NewObject {
-    record: ObjectRecord,
+    record: Box<ObjectRecord>,
+    /// Who asked: the directories may have changed by the time of the commit, so their rights are asked again.
+    who: Credentials,
 }
 
 impl NewObject {
@@ -60,9 +62,9 @@ impl Registry {
         }
         self.tree.check_add(name, who)?;
         self.check_quota(who.uid, 1, charged_bytes)?;
-        let id = self.store.next_object()?;
+        let id = self.store.next_object();
         let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
-        let record = ObjectRecord {
+        let record = Box::new(ObjectRecord {
             id,
             uuid: nonce ^ u128::from(id.0).rotate_left(64),
             name: Some(name.clone()),
@@ -73,9 +75,9 @@ impl Registry {
             charged_bytes,
             charged_uid: who.uid,
             boot_id: self.boot_id.clone(),
-        };
+        });
         self.pending.insert(id, (who.uid, charged_bytes));
-        Ok(Prepared::New(NewObject { record }))
+        Ok(Prepared::New(NewObject { record, who: who.clone() }))
     }
 
     /// The memory could not be had: as if nothing had been asked.
@@ -84,11 +86,14 @@ impl Registry {
     }
 
     /// Makes the object known, and the directories above it that did not exist (owned by its owner). The name may
-    /// have been taken since: then it is refused.
+    /// have been taken since, or a directory closed to its owner: then it is refused.
     pub fn commit_create(&mut self, object: NewObject) -> Result<ObjectRecord> {
-        let record = object.record;
+        let NewObject { record, who } = object;
         self.pending.remove(&record.id);
+        let record = *record;
         let Some(name) = record.name.clone() else { return Ok(record) };
+        self.ready()?;
+        self.tree.check_add(&name, &who)?;
         if self.tree.get(&name).is_some() {
             return Err(Error::new(
                 ErrorKind::Exists,
@@ -115,6 +120,7 @@ impl Registry {
             change.put_directory(above, &directory)?;
         }
         change.put_record(&record)?;
+        change.put_next_object()?;
         change.commit()?;
         new.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
         self.tree.insert(&name, Node::Object(record.id));

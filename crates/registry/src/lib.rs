@@ -7,7 +7,9 @@
 
 mod change;
 mod create;
+mod open;
 mod record;
+mod restore;
 mod store;
 mod tree;
 
@@ -33,20 +35,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens `directory/meta.redb`, or begins it. Refused, and the file left alone, when it is of a newer version.
+    /// Opens `directory/meta.redb`, or begins it. Refused, and the file left alone, when it is of a newer version, or damaged.
     pub fn open(directory: &Path, quota_bytes: u64, max_objects: u64) -> Result<Registry> {
-        let store = Store::open(&directory.join("meta.redb"))?;
-        let mut tree = Tree::default();
-        for (name, ownership) in store.directories()? {
-            tree.insert(&name, Node::Directory(ownership));
-        }
-        let mut records = HashMap::new();
-        for record in store.records()? {
-            if let Some(name) = &record.name {
-                tree.insert(name, Node::Object(record.id));
-            }
-            records.insert(record.id, record);
-        }
+        let (store, contents) = Store::open(&directory.join("meta.redb"))?;
+        let (tree, records) = restore::build(&store, contents)?;
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
         Ok(Registry { store, tree, records, pending: HashMap::new(), quota_bytes, max_objects, boot_id })
@@ -103,7 +95,7 @@ impl Registry {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<(Vec<Entry>, bool)> {
-        let mut names = self.tree.children(directory, who, after, limit + 1)?;
+        let mut names = self.tree.children(directory, who, after, limit.saturating_add(1))?;
         let more = names.len() > limit;
         names.truncate(limit);
         Ok((names.iter().filter_map(|name| self.entry(name)).collect(), more))
@@ -122,9 +114,10 @@ impl Registry {
         pending.fold((objects, bytes), |(n, b), (_, more)| (n + 1, b + more))
     }
 
+    /// Refuses growth alone: who is past a quota that was lowered may still shrink, and create what reserves nothing.
     fn check_quota(&self, uid: u32, more_objects: u64, more_bytes: u64) -> Result<()> {
         let (objects, bytes) = self.usage(uid);
-        if objects + more_objects > self.max_objects {
+        if more_objects > 0 && objects + more_objects > self.max_objects {
             return Err(Error::new(
                 ErrorKind::Quota,
                 format!(
@@ -132,7 +125,7 @@ impl Registry {
                 ),
             ));
         }
-        if bytes.saturating_add(more_bytes) > self.quota_bytes {
+        if more_bytes > 0 && bytes.saturating_add(more_bytes) > self.quota_bytes {
             return Err(Error::new(
                 ErrorKind::Quota,
                 format!(

@@ -115,7 +115,8 @@ impl Tree {
         }
         let prefix = prefix_of(directory);
         let mut found = Vec::new();
-        let mut from = Bound::Excluded(after.map_or(prefix.clone(), |a| a.as_str().to_owned()));
+        let after = after.map_or("", Name::as_str);
+        let mut from = Bound::Excluded(after.max(&prefix).to_owned());
         while found.len() < limit {
             let Some((path, _)) = self.nodes.range((from.clone(), Bound::Unbounded)).next() else { break };
             let Some(rest) = path.strip_prefix(&prefix) else { break };
@@ -136,6 +137,26 @@ impl Tree {
         let prefix = prefix_of(directory);
         let next = self.nodes.range((Bound::Excluded(prefix.clone()), Bound::Unbounded)).next();
         !next.is_some_and(|(path, _)| path.starts_with(&prefix))
+    }
+
+    /// All directories.
+    pub fn directories(&self) -> impl Iterator<Item = (Name, Ownership)> {
+        self.nodes.iter().filter_map(|(path, node)| match node {
+            Node::Directory(ownership) => Some((Name::directory(path).ok()?, *ownership)),
+            Node::Object(_) => None,
+        })
+    }
+
+    /// A name whose directory is not there, if there is one (of a whole tree there is none).
+    pub fn without_directory(&self) -> Option<&str> {
+        let lies_well = |path: &str| {
+            Name::directory(path)
+                .is_ok_and(|name| matches!(self.get(&name.parent()), Some(Node::Directory(_))))
+        };
+        if self.nodes.is_empty() {
+            return Some("/");
+        }
+        self.nodes.keys().map(String::as_str).find(|path| !lies_well(path))
     }
 
     /// Everything below a directory.

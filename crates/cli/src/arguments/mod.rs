@@ -1,0 +1,99 @@
+//! The command line: one definition, from which help, completions and the man pages are made too.
+
+pub mod entry;
+pub mod host;
+pub mod objects;
+pub mod place;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Named memory that programs share and change durably.
+///
+/// A memory object is a named run of bytes that any number of programs map into their memory. Its name is a path
+/// such as /lab/weights, in a name space of the host's own. Commands find their host through --host or
+/// COMMONHOLD_HOST, else they use the one that root started, else the user's own, which is started when needed.
+#[derive(Debug, Parser)]
+#[command(name = "commonhold", version, propagate_version = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+pub struct CommandLine {
+    /// State directory of the host to speak with; it is never started then
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Global options")]
+    pub host: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create an object
+    Create(objects::Create),
+    /// Change the size of an object
+    Resize(objects::Resize),
+    /// List the objects and directories of a directory
+    Ls(objects::List),
+    /// Tell all there is to know of objects or directories
+    Stat(objects::Names),
+    /// Write the bytes of an object to standard output
+    Cat(objects::Cat),
+    /// Copy bytes into an object, out of one, or from one to another
+    Cp(objects::Copy),
+    /// Remove objects; never a backing file
+    Rm(objects::Remove),
+    /// Give an object another name
+    Mv(objects::Rename),
+    /// Change the mode bits of objects or directories
+    Chmod(objects::SetMode),
+    /// Change the owner or group of objects or directories
+    Chown(objects::SetOwner),
+    /// Tell who maps an object, where, and how
+    MapInfo(objects::OneName),
+    /// Make what is stored equal to what is in memory
+    Sync(objects::Sync),
+    /// Drop what was not synced
+    Revert(objects::OneName),
+    /// Tell which pages of an object are in memory, and which are newer than what is stored
+    Incore(objects::Incore),
+    /// Start, stop, replace or look at the host
+    #[command(subcommand)]
+    Host(host::HostCommand),
+    /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
+    Doctor(Form),
+    /// Write a completion script for a shell to standard output
+    #[command(after_help = "For example: commonhold completions bash > \
+                            /usr/share/bash-completion/completions/commonhold")]
+    Completions(Completions),
+    /// Write the man page to standard output, or all man pages into a directory
+    Man(Man),
+    /// The host process; started by its keeper alone
+    #[command(hide = true)]
+    Serve(entry::Serve),
+    /// The keeper process; started by `host start` and by clients alone
+    #[command(hide = true)]
+    Keeper(entry::Keeper),
+}
+
+/// How to say what came of a command.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Form {
+    /// Answer with one JSON document, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write commonhold.1 and a page for each command there; the directory is made if need be
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}

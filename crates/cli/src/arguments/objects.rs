@@ -1,0 +1,268 @@
+//! Arguments of the commands on objects.
+
+use super::Form;
+use super::place::Place;
+use crate::people::{NewOwner, parse_owner};
+use crate::units::{parse_milliseconds, parse_mode, parse_size};
+use clap::{ArgAction, Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `create`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    commonhold create /lab/scratch --size 64MiB\n  \
+    commonhold create /lab/counts --size 1GiB --file ./counts.bin --create-file --sync atomic")]
+pub struct Create {
+    /// Its name, such as /lab/counts; directories appear when first used
+    pub name: String,
+    /// Size, such as 4096, 512M or 1GiB; with --file, the size of the file unless given
+    #[arg(long, value_parser = parse_size, required_unless_present = "file")]
+    pub size: Option<u64>,
+    /// The file whose bytes the object is, in place
+    #[arg(long, value_name = "PATH", conflicts_with = "pager")]
+    pub file: Option<PathBuf>,
+    /// Make the file if it is not there, of the object's size
+    #[arg(long, requires_all = ["file", "size"])]
+    pub create_file: bool,
+    /// Name under which a program of yours serves the object's pages
+    #[arg(long, value_name = "NAME")]
+    pub pager: Option<String>,
+    /// What sync promises
+    #[arg(long, value_enum, default_value_t = SyncMode::Plain)]
+    pub sync: SyncMode,
+    /// Mode bits, octal
+    #[arg(long, value_parser = parse_mode, default_value = "0600")]
+    pub mode: u32,
+    /// Whether to take memory (with --budget, space in the host's spill file) now: yes unless --file or --pager
+    #[arg(long, value_name = "yes|no", action = ArgAction::Set, value_parser = yes_or_no)]
+    pub reserve: Option<bool>,
+    /// Most memory for its pages, the least is 1MiB; the rest waits in its pager or the host's spill file
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub budget: Option<u64>,
+    /// What becomes of unsynced pages when the last process that mapped it was killed
+    #[arg(long, value_enum, default_value_t = OnLastDeath::Keep)]
+    pub on_last_death: OnLastDeath,
+    /// Allow `sync --freeze`; the first write to each page then costs ten times as much
+    #[arg(long)]
+    pub freezable: bool,
+    /// Let the host serve its faults even with --sync plain: for locks that hold pages
+    #[arg(long)]
+    pub controlled: bool,
+    /// SIGBUS after so long in a fault, such as 5s; unless given a fault waits for as long as the keeper lives
+    #[arg(long, value_name = "TIME", value_parser = parse_milliseconds)]
+    pub fault_deadline: Option<u32>,
+    /// How long its pager may take to answer, such as 5s; 30s unless given
+    #[arg(long, value_name = "TIME", value_parser = parse_milliseconds, requires = "pager")]
+    pub pager_deadline: Option<u32>,
+    /// Data type of its elements, for programs that check it when they open: for example NumPy's <u4
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub tag: String,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `--sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SyncMode {
+    /// msync and fsync; the kernel may also write at any time before
+    Plain,
+    /// Pages reach the pager only by sync, unlock, eviction or the last unmap
+    Ordered,
+    /// What is stored changes only by sync, and by each sync wholly or not at all
+    Atomic,
+}
+
+/// `--on-last-death`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnLastDeath {
+    /// They stay in memory for the next process, which may keep them or revert
+    Keep,
+    /// They are dropped at once
+    Revert,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
+    }
+}
+
+/// `resize`.
+#[derive(Debug, Args)]
+pub struct Resize {
+    /// Name of the object
+    pub name: String,
+    /// New size, such as 4096, 512M or 1GiB
+    #[arg(value_parser = parse_size)]
+    pub size: u64,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `ls`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The directory, or one object
+    #[arg(default_value = "/")]
+    pub directory: String,
+    /// Mode, owner, group, size, pager, coherence, sync and number of mappings too
+    #[arg(short, long)]
+    pub long: bool,
+    /// Directories below it as well
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// A command on several names.
+#[derive(Debug, Args)]
+pub struct Names {
+    /// Names of objects or directories
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// A command on one object.
+#[derive(Debug, Args)]
+pub struct OneName {
+    /// Name of the object
+    pub name: String,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// A part of an object; all of it unless given.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Part {
+    /// First byte, such as 4096 or 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    pub offset: u64,
+    /// Number of bytes; to the end unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub length: Option<u64>,
+}
+
+/// `cat`.
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Name of the object
+    pub name: String,
+    /// Which part.
+    #[command(flatten)]
+    pub part: Part,
+}
+
+/// `cp`.
+#[derive(Debug, Args)]
+#[command(after_help = "An object is written with a colon before its name, a file as always:\n  \
+    commonhold cp ./weights.bin :/lab/weights    into an object\n  \
+    commonhold cp :/lab/weights ./weights.bin    out of one\n  \
+    commonhold cp :/lab/weights :/lab/copy       from one to another\n\n\
+    An object that is not there is created, anonymous and of the source's size. One that is there keeps its size:\n\
+    what is too large for it is refused, what is smaller leaves the rest as it is. An object with a file or a\n\
+    pager is synced at the end. A file that is there is overwritten; stretches of zeros become holes.")]
+pub struct Copy {
+    /// A file, or an object written as :/lab/weights
+    pub from: Place,
+    /// A file, or an object written as :/lab/weights
+    pub to: Place,
+    /// Leave the object that was written unsynced
+    #[arg(long)]
+    pub no_sync: bool,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `rm`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// Names of objects or directories
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Directories too, with all that is in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `mv`.
+#[derive(Debug, Args)]
+pub struct Rename {
+    /// Present name
+    pub from: String,
+    /// New name; must be free
+    pub to: String,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `chmod`.
+#[derive(Debug, Args)]
+pub struct SetMode {
+    /// New mode bits, octal, such as 0640
+    #[arg(value_parser = parse_mode)]
+    pub mode: u32,
+    /// Names of objects or directories
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `chown`.
+#[derive(Debug, Args)]
+pub struct SetOwner {
+    /// New owner, group or both: names or numbers
+    #[arg(value_name = "USER[:GROUP]", value_parser = parse_owner)]
+    pub owner: NewOwner,
+    /// Names of objects or directories
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `sync`.
+#[derive(Debug, Args)]
+pub struct Sync {
+    /// Name of the object
+    pub name: String,
+    /// Which part.
+    #[command(flatten)]
+    pub part: Part,
+    /// Hold every writer for one instant: objects created with --freezable
+    #[arg(long)]
+    pub freeze: bool,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `incore`.
+#[derive(Debug, Args)]
+pub struct Incore {
+    /// Name of the object
+    pub name: String,
+    /// Which part.
+    #[command(flatten)]
+    pub part: Part,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}

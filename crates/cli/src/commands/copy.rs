@@ -1,0 +1,162 @@
+//! `cp`: which files and objects, and what is left behind when it fails. The bytes move in `transfer`.
+
+use super::transfer::{Sink, Source, transfer};
+use crate::arguments::objects::Copy;
+use crate::arguments::place::Place;
+use crate::failure::Done;
+use crate::output::answer;
+use crate::units::format_size;
+use commonhold::{Access, CreateOptions, Error, ErrorKind, Host, Object, PagerKind, Result};
+use commonhold_object::error::Doing;
+use serde_json::json;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Copies.
+pub fn copy(host: &Host, arguments: &Copy) -> Done {
+    let source = open_source(host, &arguments.from)?;
+    let size_bytes = source.size_bytes()?;
+    let target = Target::open(host, &arguments.to, &source, size_bytes)?;
+    let copied = transfer(&source, &target.sink, size_bytes).and_then(|copied| {
+        target.finish(arguments.no_sync, size_bytes)?;
+        Ok(copied)
+    });
+    let copied = copied.inspect_err(|_| target.undo(host))?;
+    let said = json!({
+        "from": arguments.from.to_string(),
+        "to": arguments.to.to_string(),
+        "size_bytes": size_bytes,
+        "written_bytes": copied,
+        "created": target.created,
+    });
+    answer(arguments.form.json, &said, |_| {
+        let made = if target.created { " (created)" } else { "" };
+        format!("{} -> {}{made}: {}", arguments.from, arguments.to, format_size(size_bytes))
+    })
+}
+
+fn open_source(host: &Host, place: &Place) -> Result<Source> {
+    match place {
+        Place::Object(name) => Ok(Source::Object(host.open(name, Access::Read)?)),
+        Place::File(path) => {
+            let file = File::open(path).map_err(|error| file_error(path, "read", &error))?;
+            if !file.metadata().doing(format!("cannot read {path:?}"))?.is_file() {
+                return Err(Error::invalid(format!(
+                    "{path:?} is not a regular file: only those can be copied"
+                )));
+            }
+            Ok(Source::File(file, path.clone()))
+        }
+    }
+}
+
+fn file_error(path: &Path, verb: &str, error: &std::io::Error) -> Error {
+    let mut said = Error::io(format!("cannot {verb} {path:?}"), error);
+    if error.kind() == std::io::ErrorKind::NotFound {
+        said.kind = ErrorKind::NotFound;
+        said.message += ": an object is written with a colon, as :/lab/weights";
+    }
+    said
+}
+
+/// Where bytes go, and how to take it back.
+struct Target<'a> {
+    sink: Sink,
+    place: &'a Place,
+    created: bool,
+}
+
+impl<'a> Target<'a> {
+    fn open(host: &Host, place: &'a Place, source: &Source, size_bytes: u64) -> Result<Self> {
+        let (sink, created) = match place {
+            Place::Object(name) => Self::open_object(host, name, source, size_bytes)?,
+            Place::File(path) => Self::open_file(path, source, size_bytes)?,
+        };
+        Ok(Target { sink, place, created })
+    }
+
+    fn open_object(host: &Host, name: &str, source: &Source, size_bytes: u64) -> Result<(Sink, bool)> {
+        let object = match host.open(name, Access::ReadWrite) {
+            Ok(object) => object,
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                let object = host.create(name, &CreateOptions { size_bytes, ..Default::default() }, None)?;
+                return Ok((Sink::Object { object, zeroed: true }, true));
+            }
+            Err(error) => return Err(error),
+        };
+        if object.size_bytes() < size_bytes {
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                format!(
+                    "object {name} of {} bytes is too small for {size_bytes}: first `commonhold resize {name} {size_bytes}`",
+                    object.size_bytes()
+                ),
+            ));
+        }
+        match source {
+            Source::Object(other) if other.id() == object.id() => Err(same(name)),
+            Source::File(file, _) if is_backing_file(&object, file)? => Err(same(name)),
+            _ => Ok((Sink::Object { object, zeroed: false }, false)),
+        }
+    }
+
+    fn open_file(path: &Path, source: &Source, size_bytes: u64) -> Result<(Sink, bool)> {
+        let Source::Object(object) = source else {
+            return Err(Error::invalid(
+                "neither of the two is an object: write an object with a colon, as :/lab/weights",
+            ));
+        };
+        let created = !path.exists();
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| file_error(path, "write", &error))?;
+        if is_backing_file(object, &file)? {
+            return Err(same(&path.display().to_string()));
+        }
+        // What is left of an older content must not show through the holes.
+        file.set_len(0).and_then(|()| file.set_len(size_bytes)).doing(format!("cannot write {path:?}"))?;
+        Ok((Sink::File(file, path.to_owned()), created))
+    }
+
+    fn finish(&self, no_sync: bool, size_bytes: u64) -> Result<()> {
+        match &self.sink {
+            Sink::Object { object, .. } if !no_sync && size_bytes > 0 => {
+                if object.options().pager != PagerKind::Anonymous {
+                    object.sync(0, size_bytes)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing half-made is left behind; what was there before stays, half-written as it may be.
+    fn undo(&self, host: &Host) {
+        if self.created {
+            match self.place {
+                Place::Object(name) => drop(host.remove(name)),
+                Place::File(path) => drop(std::fs::remove_file(path)),
+            }
+        }
+    }
+}
+
+fn same(what: &str) -> Error {
+    Error::invalid(format!("{what} is both source and target: there is nothing to copy"))
+}
+
+/// Whether the object's bytes are that very file.
+fn is_backing_file(object: &Object, file: &File) -> Result<bool> {
+    let info = object.info()?;
+    if info.options.pager != PagerKind::File {
+        return Ok(false);
+    }
+    // Without a look at the backing file nothing can be said: the copy is then at the user's own risk.
+    let Ok(backing) = std::fs::metadata(&info.file_path) else { return Ok(false) };
+    let other = file.metadata().doing("cannot look at the file")?;
+    Ok((backing.dev(), backing.ino()) == (other.dev(), other.ino()))
+}

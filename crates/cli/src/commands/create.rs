@@ -1,0 +1,104 @@
+//! `create`.
+
+use crate::arguments::objects::{Create, OnLastDeath, SyncMode};
+use crate::failure::Done;
+use crate::output::answer;
+use crate::people::People;
+use crate::units::format_size;
+use crate::view::{ObjectView, pager_word};
+use commonhold::{CreateOptions, Error, ErrorKind, Host, PagerKind, Result};
+use commonhold_object::error::Doing;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Creates an object.
+pub fn create(host: &Host, arguments: Create) -> Done {
+    let options = options(&arguments);
+    options.check()?;
+    commonhold::Name::new(&arguments.name)?;
+    let backing = arguments.file.as_deref().map(|path| Backing::open(path, &arguments)).transpose()?;
+    let object = host
+        .create(&arguments.name, &options, backing.as_ref().map(|b| b.file.as_fd()))
+        .inspect_err(|_| backing.as_ref().into_iter().for_each(Backing::undo))?;
+    let info = object.info()?;
+    let view = ObjectView::new(&info, &mut People::default());
+    answer(arguments.form.json, &view, |_| {
+        let risk = if info.options.reserves() || info.options.pager != PagerKind::Anonymous {
+            ""
+        } else {
+            "; its memory is not reserved and can run out later, which ends the program that touches it (SIGBUS)"
+        };
+        let pager = pager_word(&info.options.pager);
+        format!("{}: {}, {pager}{risk}", arguments.name, format_size(info.options.size_bytes))
+    })
+}
+
+fn options(arguments: &Create) -> CreateOptions {
+    CreateOptions {
+        size_bytes: arguments.size.unwrap_or(0),
+        pager: match (&arguments.file, &arguments.pager) {
+            (Some(_), _) => PagerKind::File,
+            (None, Some(pager)) => PagerKind::External { pager: pager.clone() },
+            (None, None) => PagerKind::Anonymous,
+        },
+        sync: match arguments.sync {
+            SyncMode::Plain => commonhold::SyncMode::Plain,
+            SyncMode::Ordered => commonhold::SyncMode::Ordered,
+            SyncMode::Atomic => commonhold::SyncMode::Atomic,
+        },
+        controlled: arguments.controlled,
+        freezable: arguments.freezable,
+        reserve: arguments.reserve,
+        on_last_death: match arguments.on_last_death {
+            OnLastDeath::Keep => commonhold::OnLastDeath::Keep,
+            OnLastDeath::Revert => commonhold::OnLastDeath::Revert,
+        },
+        budget_bytes: arguments.budget,
+        fault_deadline_ms: arguments.fault_deadline,
+        pager_deadline_ms: arguments.pager_deadline,
+        mode: arguments.mode,
+        tag: arguments.tag.clone(),
+    }
+}
+
+/// The backing file, and whether this command made it.
+struct Backing<'a> {
+    path: &'a Path,
+    file: File,
+    made: bool,
+}
+
+impl<'a> Backing<'a> {
+    fn open(path: &'a Path, arguments: &Create) -> Result<Self> {
+        match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => Ok(Backing { path, file, made: false }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && arguments.create_file => {
+                Self::make(path, arguments.size.unwrap_or(0))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no file {path:?}: name one, or add --create-file and --size to make it"),
+            )),
+            Err(error) => Err(Error::io(format!("cannot open {path:?} for reading and writing"), &error)),
+        }
+    }
+
+    fn make(path: &'a Path, size_bytes: u64) -> Result<Self> {
+        let what = || format!("cannot make {path:?}");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).doing(what())?;
+        let backing = Backing { path, file, made: true };
+        if let Err(error) = backing.file.set_len(size_bytes) {
+            backing.undo();
+            return Err(Error::io(what(), &error));
+        }
+        Ok(backing)
+    }
+
+    /// Nothing is left behind of an object that was not created; a file that was there before is not touched.
+    fn undo(&self) {
+        if self.made {
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
+}

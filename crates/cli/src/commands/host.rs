@@ -1,0 +1,224 @@
+//! `host start|stop|restart|upgrade|status`.
+
+use super::HostPlace;
+use crate::arguments::entry::Limits;
+use crate::arguments::host::{HostCommand, Restart, Start, Stop, Upgrade};
+use crate::failure::{Done, error};
+use crate::host_process::{self, StartOptions};
+use crate::output::{answer, columns, count, say_json};
+use crate::people::People;
+use crate::units::{format_milliseconds, format_size};
+use crate::view::HostView;
+use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
+use commonhold_object::error::Doing;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a host may take to end, or to be replaced.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the command.
+pub fn run(place: &HostPlace, command: HostCommand) -> Done {
+    match command {
+        HostCommand::Start(arguments) => start(place, arguments),
+        HostCommand::Stop(arguments) => stop(place, &arguments),
+        HostCommand::Restart(arguments) => restart(place, &arguments),
+        HostCommand::Upgrade(arguments) => upgrade(place, &arguments),
+        HostCommand::Status(form) => status(place, form.json),
+    }
+}
+
+fn start(place: &HostPlace, arguments: Start) -> Done {
+    let (json, quiet) = (arguments.form.json, arguments.quiet);
+    let options = StartOptions {
+        state_directory: place.to_start(arguments.state)?,
+        limits: Limits {
+            budget: arguments.budget,
+            quota: arguments.quota,
+            max_objects: arguments.max_objects,
+            max_clients: arguments.max_clients,
+        },
+        any: quiet,
+    };
+    // One that runs already is good enough for who asks quietly: clients do, several at once.
+    let running = Host::connect_to(&options.state_directory).and_then(|host| host.status()).ok();
+    let status = match running {
+        Some(status) if !quiet => {
+            return Err(error(
+                ErrorKind::Exists,
+                format!(
+                    "a host (process {}) is running in {} already: `commonhold host restart` replaces it",
+                    status.host_pid, status.state_directory
+                ),
+            ));
+        }
+        Some(status) => status,
+        None => host_process::start(&options)?,
+    };
+    if !quiet {
+        say_started(json, "started", status.clone())?;
+    }
+    if arguments.foreground {
+        host_process::watch(&options.state_directory, status)?;
+    }
+    Ok(())
+}
+
+fn say_started(json: bool, verb: &str, status: HostStatus) -> Done {
+    let view =
+        HostView { running: true, state_directory: status.state_directory.clone(), status: Some(status) };
+    answer(json, &view, |view| {
+        let status = view.status.as_ref();
+        let (version, pid) = status.map_or((String::new(), 0), |s| (s.version.clone(), s.host_pid));
+        format!("{verb} host {version} (process {pid}) in {}", view.state_directory)
+    })
+}
+
+/// The host that is meant, which must run.
+fn running(place: &HostPlace) -> Result<(PathBuf, Host)> {
+    let (directory, host) = place.running()?;
+    Ok((directory, host?))
+}
+
+fn stop(place: &HostPlace, arguments: &Stop) -> Done {
+    let (directory, host) = running(place)?;
+    let status = host.status()?;
+    let processes: Vec<_> = [status.host_pid, status.keeper_pid]
+        .into_iter()
+        .filter_map(|pid| commonhold_sys::process::identity(pid).ok())
+        .collect();
+    host.stop(arguments.force)?;
+    drop(host);
+    wait_until(
+        || !processes.iter().any(|who| commonhold_sys::process::is_alive(*who)),
+        || {
+            format!(
+                "the host in {} was told to stop but has not ended: see {}/log",
+                directory.display(),
+                directory.display()
+            )
+        },
+    )?;
+    let view = HostView { running: false, state_directory: directory.display().to_string(), status: None };
+    answer(arguments.form.json, &view, |view| format!("stopped the host in {}", view.state_directory))
+}
+
+fn wait_until(mut done: impl FnMut() -> bool, too_late: impl FnOnce() -> String) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        if Instant::now() > deadline {
+            return Err(Error::new(ErrorKind::TimedOut, too_late()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn restart(place: &HostPlace, arguments: &Restart) -> Done {
+    let (directory, host) = running(place)?;
+    replace(&directory, &host, None, arguments.keeper, arguments.form.json, "restarted")
+}
+
+fn upgrade(place: &HostPlace, arguments: &Upgrade) -> Done {
+    let program = match &arguments.program {
+        Some(program) => program.canonicalize().doing(format!("cannot find the program {program:?}"))?,
+        None => {
+            std::env::current_exe().doing("cannot tell the path of this program: name one with --program")?
+        }
+    };
+    check_program(&program)?;
+    let (directory, host) = running(place)?;
+    replace(&directory, &host, Some(&program), true, arguments.form.json, "upgraded")
+}
+
+/// A program that cannot even tell its version must not replace a host that works.
+fn check_program(program: &Path) -> Result<()> {
+    let output = std::process::Command::new(program).arg("--version").output();
+    let output = output.doing(format!("cannot run {program:?}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && said.starts_with("commonhold ") {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{program:?} is not a commonhold program: `--version` says {:?}",
+        said.trim()
+    )))
+}
+
+fn replace(
+    directory: &Path,
+    host: &Host,
+    program: Option<&Path>,
+    keeper: bool,
+    json: bool,
+    verb: &str,
+) -> Done {
+    let before = host.status()?;
+    host.replace(program, keeper)?;
+    let mut now = before.clone();
+    let is_new = || {
+        // Asked anew each time: while the processes change hands an old connection may or may not answer.
+        match Host::connect_to(directory).and_then(|host| host.status()) {
+            Ok(status) => now = status,
+            Err(_) => return false,
+        }
+        now.host_pid != before.host_pid && (!keeper || now.keeper_pid != before.keeper_pid)
+    };
+    wait_until(is_new, || {
+        format!("the host in {} was not replaced: see {}/log", directory.display(), directory.display())
+    })?;
+    say_started(json, verb, now)
+}
+
+fn status(place: &HostPlace, json: bool) -> Done {
+    let (directory, host) = place.running()?;
+    let state_directory = directory.display().to_string();
+    match host.and_then(|host| host.status()) {
+        Ok(status) => {
+            let view = HostView { running: true, state_directory, status: Some(status) };
+            answer(json, &view, |view| view.status.as_ref().map_or(String::new(), status_table))
+        }
+        Err(reason) => {
+            if json {
+                say_json(&HostView { running: false, state_directory, status: None })?;
+            }
+            Err(reason.into())
+        }
+    }
+}
+
+fn status_table(status: &HostStatus) -> String {
+    let user = People::default().user(status.uid);
+    let serves = if status.uid == 0 { "everybody" } else { "this user alone" };
+    let kernel = if status.kernel_faults {
+        "served"
+    } else {
+        "not served: read() into a page that is not in memory fails with EFAULT (see `commonhold doctor`)"
+    };
+    let mut rows = vec![
+        ("host", format!("{}, process {}, run by {user}, serves {serves}", status.version, status.host_pid)),
+        (
+            "keeper",
+            format!("process {}, has started {}", status.keeper_pid, count(status.generation, "host")),
+        ),
+        ("state", status.state_directory.clone()),
+        ("up for", format_milliseconds(status.uptime_ms)),
+        ("objects", status.objects.to_string()),
+        (
+            "clients",
+            format!("{}, {} of controlled objects", status.clients, count(status.mappings, "mapping")),
+        ),
+        ("memory", format!("{} of {}", format_size(status.resident_bytes), format_size(status.budget_bytes))),
+        ("quota", quota(status.quota_bytes)),
+        ("faults", format!("{}, {} brought in", status.faults, count(status.pages_installed, "page"))),
+        ("evicted", count(status.pages_evicted, "page")),
+        ("syncs", status.syncs.to_string()),
+        ("kernel access", kernel.to_owned()),
+    ];
+    rows.extend(status.repairs.iter().map(|repair| ("repaired", repair.clone())));
+    columns(None, rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect(), &[])
+}
+
+fn quota(bytes: u64) -> String {
+    if bytes == u64::MAX { "none".to_owned() } else { format!("{} for each user", format_size(bytes)) }
+}

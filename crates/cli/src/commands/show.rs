@@ -1,0 +1,139 @@
+//! `stat` and `map-info`.
+
+use super::list::name_of;
+use crate::arguments::objects::{Names, OneName};
+use crate::failure::{Done, all_done};
+use crate::output::{answer, columns, count, say, say_json};
+use crate::people::People;
+use crate::units::{format_milliseconds, format_mode, format_size};
+use crate::view::{COHERENCE, EntryView, MappingView, last_death_word, sync_word};
+use commonhold::{EntryInfo, Host, ObjectInfo, Ownership, PagerKind};
+
+/// Tells all there is to know of each name.
+pub fn stat(host: &Host, arguments: &Names) -> Done {
+    let mut people = People::default();
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    for name in &arguments.names {
+        match host.stat(name) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => errors.push(error),
+        }
+    }
+    if arguments.form.json {
+        say_json(&entries.iter().map(|entry| EntryView::new(entry, &mut people)).collect::<Vec<_>>())?;
+    } else if !entries.is_empty() {
+        let blocks: Vec<_> = entries.iter().map(|entry| block(entry, &mut people)).collect();
+        say(blocks.join("\n\n"))?;
+    }
+    all_done(errors)
+}
+
+fn block(entry: &EntryInfo, people: &mut People) -> String {
+    let lines = match entry {
+        EntryInfo::Directory { name, ownership } => {
+            vec![
+                ("name", format!("{name}/")),
+                ("kind", "directory".to_owned()),
+                ("access", access(ownership, people)),
+            ]
+        }
+        EntryInfo::Object(info) => object_lines(info, people),
+    };
+    columns(None, lines.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect(), &[])
+}
+
+fn access(ownership: &Ownership, people: &mut People) -> String {
+    let (user, group) = (people.user(ownership.uid), people.group(ownership.gid));
+    format!("{} ({:04o}), owner {user}, group {group}", format_mode(ownership.mode), ownership.mode)
+}
+
+fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, String)> {
+    let options = &info.options;
+    let mut lines = vec![
+        ("name", name_of(info)),
+        ("kind", format!("object {}, {}", info.id.0, if info.controlled { "controlled" } else { "direct" })),
+        ("access", access(&info.ownership, people)),
+        ("size", format!("{} ({} bytes)", format_size(options.size_bytes), options.size_bytes)),
+        ("pager", pager(info)),
+        (
+            "sync",
+            format!(
+                "{COHERENCE}, {}{}",
+                sync_word(options.sync),
+                if options.freezable { ", freezable" } else { "" }
+            ),
+        ),
+        ("reserved", if options.reserves() { "yes" } else { "no" }.to_owned()),
+    ];
+    if info.controlled {
+        lines.push(("on last death", last_death_word(options.on_last_death).to_owned()));
+    }
+    let optional = [
+        ("budget", options.budget_bytes.map(format_size)),
+        ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
+        ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
+        ("tag", (!options.tag.is_empty()).then(|| options.tag.clone())),
+    ];
+    lines.extend(optional.into_iter().filter_map(|(key, value)| Some((key, value?))));
+    lines.push(("memory", memory(info)));
+    lines.push((
+        "use",
+        format!("{}, opened by {}", count(info.mappings, "mapping"), count(info.opens, "session")),
+    ));
+    if !info.charged_to.is_empty() {
+        lines.push(("charged to", info.charged_to.clone()));
+    }
+    if !info.warning.is_empty() {
+        lines.push(("warning", info.warning.clone()));
+    }
+    lines
+}
+
+fn pager(info: &ObjectInfo) -> String {
+    match &info.options.pager {
+        PagerKind::Anonymous => "anonymous".to_owned(),
+        PagerKind::File => format!("file {}", info.file_path),
+        PagerKind::External { pager } => format!("external, served as {pager}"),
+    }
+}
+
+fn memory(info: &ObjectInfo) -> String {
+    let resident = format!("{} resident", format_size(info.resident_bytes));
+    if !info.controlled {
+        return resident;
+    }
+    format!(
+        "{resident}, {} unsynced, {} spilled",
+        format_size(info.dirty_bytes),
+        format_size(info.spilled_bytes)
+    )
+}
+
+/// Tells who maps an object.
+pub fn map_info(host: &Host, arguments: &OneName) -> Done {
+    let mut people = People::default();
+    let mappings = host.map_info(&arguments.name)?;
+    let views: Vec<_> = mappings.iter().map(|mapping| MappingView::new(mapping, &mut people)).collect();
+    answer(arguments.form.json, &views, |views| {
+        if views.is_empty() {
+            return format!("{}: nobody maps it", arguments.name);
+        }
+        let rows = views.iter().map(mapping_row).collect();
+        let header = ["PID", "PROGRAM", "USER", "ADDRESS", "LENGTH", "OFFSET", "ACCESS", "SHARING", "FAULTS"];
+        columns(Some(&header), rows, &[0, 3, 4, 5, 8])
+    })
+}
+
+fn mapping_row(view: &MappingView) -> Vec<String> {
+    vec![
+        view.pid.to_string(),
+        view.program.clone().unwrap_or_else(|| "?".to_owned()),
+        view.user.clone(),
+        view.address.clone(),
+        format_size(view.length_bytes),
+        format_size(view.offset_bytes),
+        view.protection.to_owned(),
+        view.sharing.to_owned(),
+        view.faults.to_string(),
+    ]
+}

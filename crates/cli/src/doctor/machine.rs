@@ -1,0 +1,137 @@
+//! The machine around: memory, swap, control group, container, huge pages, systemd, FUSE.
+
+use super::report::Check;
+use crate::units::format_size;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A line of /proc/meminfo in bytes, or pages where the kernel counts those.
+fn meminfo(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let mut words = line.split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    Some(if words.next() == Some("kB") { number * 1024 } else { number })
+}
+
+/// Memory of the machine; a quarter is the budget of a host unless told otherwise.
+pub fn memory() -> Check {
+    let text = read("/proc/meminfo");
+    match (meminfo(&text, "MemTotal"), meminfo(&text, "MemAvailable")) {
+        (Some(total), Some(available)) => {
+            Check::info("memory", format!("{}, {} available", format_size(total), format_size(available)))
+        }
+        _ => Check::warn("memory", "/proc/meminfo cannot be read", "mount /proc"),
+    }
+}
+
+/// Swap: where plain anonymous objects go when memory is short.
+pub fn swap() -> Check {
+    match meminfo(&read("/proc/meminfo"), "SwapTotal") {
+        Some(0) | None => Check::info("swap", "none: direct anonymous objects stay in memory"),
+        Some(bytes) => Check::info("swap", format_size(bytes)),
+    }
+}
+
+/// The memory limit of this process's control group: it pays for the frames that the host takes.
+pub fn control_group() -> Check {
+    let found = read("/proc/self/cgroup").lines().find_map(memory_limit);
+    match found {
+        Some((path, bytes)) => Check::info("control group", format!("{} for {path}", format_size(bytes))),
+        None => Check::info("control group", "no memory limit"),
+    }
+}
+
+/// The limit that a line of /proc/self/cgroup leads to: version 2 (`0::/path`) or the memory controller of 1.
+fn memory_limit(line: &str) -> Option<(String, u64)> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let file = match controllers {
+        "" => format!("/sys/fs/cgroup{path}/memory.max"),
+        "memory" => format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"),
+        _ => return None,
+    };
+    // "max", or in version 1 a number close to the largest one, mean no limit.
+    let bytes: u64 = read(&file).trim().parse().ok()?;
+    (bytes < 1 << 60).then(|| (path.to_owned(), bytes))
+}
+
+/// Whether this is a container, and what that means.
+pub fn container() -> Check {
+    let status = read("/proc/self/status");
+    let mut signs = Vec::new();
+    let namespaces = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    if namespaces.split_whitespace().count() > 1 {
+        signs.push("a pid namespace of its own");
+    }
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        signs.push("a container's marker file");
+    }
+    if !read("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]) {
+        signs.push("a user namespace");
+    }
+    if status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"])) {
+        signs.push("a seccomp filter");
+    }
+    if signs.is_empty() {
+        return Check::info("container", "no sign of one");
+    }
+    Check::info(
+        "container",
+        format!(
+            "{}: a host serves clients of other containers if they share its state directory; map-info then shows \
+             process 0 for those it cannot see",
+            signs.join(", ")
+        ),
+    )
+}
+
+/// Huge pages, of both sorts. Nothing in this version needs them.
+pub fn huge_pages() -> Check {
+    let text = read("/proc/meminfo");
+    let (total, free) = (meminfo(&text, "HugePages_Total"), meminfo(&text, "HugePages_Free"));
+    let size = meminfo(&text, "Hugepagesize")
+        .map_or_else(String::new, |bytes| format!(" of {}", format_size(bytes)));
+    match (total, free) {
+        (Some(total), Some(free)) if total > 0 => Check::info(
+            "huge pages",
+            format!("{total}{size} reserved, {free} free; nothing in this version uses them"),
+        ),
+        _ => Check::info("huge pages", "none reserved; nothing in this version needs them"),
+    }
+}
+
+/// Whether systemd can run the host.
+pub fn systemd() -> Check {
+    if Path::new("/run/systemd/system").exists() {
+        Check::info("systemd", "runs here: packaging/commonhold.service starts a host for everybody")
+    } else {
+        Check::info(
+            "systemd",
+            "does not run here: `commonhold host start` as root starts a host for everybody",
+        )
+    }
+}
+
+/// FUSE, which a later version mounts objects with.
+pub fn fuse() -> Check {
+    let found = if Path::new("/dev/fuse").exists() { "/dev/fuse is there" } else { "no /dev/fuse" };
+    Check::info("FUSE", format!("{found}; nothing in this version uses it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_bytes_and_numbers() {
+        let text = "MemTotal:       24576 kB\nHugePages_Total:       3\n";
+        assert_eq!(meminfo(text, "MemTotal"), Some(24576 * 1024));
+        assert_eq!(meminfo(text, "HugePages_Total"), Some(3));
+        assert_eq!(meminfo(text, "Mem"), None);
+        assert_eq!(memory_limit("3:cpu:/x"), None);
+        assert_eq!(memory_limit("nonsense"), None);
+    }
+}

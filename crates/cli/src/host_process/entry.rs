@@ -1,0 +1,58 @@
+//! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
+
+use crate::arguments::entry::{Keeper, Serve};
+use commonhold::Result;
+use commonhold_host::ServeOptions;
+use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
+use commonhold_object::error::Doing;
+use rustix::fs::Mode;
+use std::path::PathBuf;
+
+/// Runs a host until it is told to end.
+pub fn serve(arguments: Serve) -> Result<()> {
+    keep_files_private();
+    let log = StateLog::new(&arguments.state, "host");
+    let keeper = adopt_descriptor(arguments.keeper_fd).doing("cannot take the socket to the keeper")?;
+    let options = ServeOptions {
+        directory: arguments.state,
+        keeper,
+        budget_bytes: arguments.limits.budget,
+        quota_bytes: arguments.limits.quota,
+        max_objects: arguments.limits.max_objects,
+        max_clients: arguments.limits.max_clients,
+        program: own_program()?,
+        arguments: arguments.limits.words(),
+    };
+    commonhold_host::serve(options).inspect_err(|error| log.say(&format!("ended by an error: {error}")))
+}
+
+/// Runs a keeper until its host ends in order.
+pub fn keeper(arguments: Keeper) -> Result<()> {
+    keep_files_private();
+    let adopt = |number| adopt_descriptor(number).doing("cannot take a descriptor of a keeper");
+    let lock = adopt(arguments.lock_fd)?;
+    let inherited = arguments.keeper_fd.map(adopt).transpose()?;
+    let config = KeeperConfig {
+        state_directory: arguments.state,
+        program: own_program()?,
+        host_arguments: arguments.host_arguments,
+        restart: RestartPolicy::default(),
+    };
+    commonhold_keeper::run_keeper(config, inherited, arguments.host_pid, lock)
+        .doing("the keeper cannot go on")
+}
+
+/// What a host writes to its state directory holds bytes of objects: nobody else reads it. The socket, which everybody
+/// may use, has its mode set.
+fn keep_files_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
+/// The path under which this program was started. Not /proc/self/exe: of a program that was replaced on disk that
+/// names a file which is gone, and the next host could not be started.
+pub fn own_program() -> Result<PathBuf> {
+    match std::env::args_os().next().map(PathBuf::from) {
+        Some(path) if path.is_absolute() => Ok(path),
+        _ => std::env::current_exe().doing("cannot tell the path of this program"),
+    }
+}

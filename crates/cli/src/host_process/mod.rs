@@ -1,0 +1,9 @@
+//! Host and keeper as processes: the one place where the command meets the crates `keeper` and `host`.
+
+mod entry;
+mod start;
+mod watch;
+
+pub use entry::{keeper, serve};
+pub use start::{StartOptions, start};
+pub use watch::watch;

@@ -1,0 +1,67 @@
+//! Answers: tables and sentences for people, one JSON document for programs.
+
+use crate::failure::{Done, Failure};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::io::Write;
+
+/// Writes lines to standard output. Never `println!`: that panics when nobody reads (`commonhold ls | head`).
+pub fn say(text: impl std::fmt::Display) -> Done {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").map_err(Failure::writing)
+}
+
+/// Writes a JSON document.
+pub fn say_json(value: &impl Serialize) -> Done {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Failure::writing(e.into()))?;
+    say(text)
+}
+
+/// Writes the answer in the form that was asked for.
+pub fn answer<T: Serialize>(json: bool, value: &T, for_people: impl FnOnce(&T) -> String) -> Done {
+    if json {
+        return say_json(value);
+    }
+    let text = for_people(value);
+    if text.is_empty() { Ok(()) } else { say(text) }
+}
+
+/// Columns, two spaces apart, without lines; the columns of the numbers in `right` are flush right.
+pub fn columns(header: Option<&[&str]>, rows: Vec<Vec<String>>, right: &[usize]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if let Some(header) = header {
+        table.set_header(header);
+    }
+    table.add_rows(rows);
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if right.contains(&number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// `1 page`, `2 pages`.
+pub fn count(number: u64, of_what: &str) -> String {
+    if number == 1 { format!("1 {of_what}") } else { format!("{number} {of_what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows =
+            vec![vec!["a".into(), "10".into(), "x".into()], vec!["long".into(), "5".into(), "yy".into()]];
+        assert_eq!(columns(None, rows.clone(), &[1]), "a     10  x\nlong   5  yy");
+        assert_eq!(columns(Some(&["A", "B", "C"]), rows, &[1]), "A      B  C\na     10  x\nlong   5  yy");
+        assert_eq!(columns(None, vec![], &[]), "");
+        assert_eq!((count(1, "page"), count(0, "page")), ("1 page".into(), "0 pages".into()));
+    }
+}

@@ -1,0 +1,224 @@
+//! Objects, mappings and hosts as JSON documents. The fields are a promise to programs, so they are written out
+//! here and do not follow the types inside.
+
+use crate::people::People;
+use commonhold::{
+    EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PagerKind, Protection,
+};
+use commonhold::{Sharing, SyncMode};
+use serde::Serialize;
+
+/// Who an entry belongs to.
+#[derive(Debug, Serialize)]
+pub struct OwnerView {
+    uid: u32,
+    gid: u32,
+    /// Name of the user; the number where it has none.
+    pub user: String,
+    /// Name of the group.
+    pub group: String,
+    /// Octal, four digits.
+    mode: String,
+}
+
+impl OwnerView {
+    fn new(ownership: Ownership, people: &mut People) -> Self {
+        OwnerView {
+            uid: ownership.uid,
+            gid: ownership.gid,
+            user: people.user(ownership.uid),
+            group: people.group(ownership.gid),
+            mode: format!("{:04o}", ownership.mode),
+        }
+    }
+}
+
+/// An object or a directory.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum EntryView {
+    /// A directory.
+    Directory {
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        #[serde(flatten)]
+        owner: OwnerView,
+    },
+    /// An object.
+    Object(Box<ObjectView>),
+}
+
+/// An object.
+#[derive(Debug, Serialize)]
+pub struct ObjectView {
+    name: Option<String>,
+    id: u64,
+    #[serde(flatten)]
+    owner: OwnerView,
+    size_bytes: u64,
+    pager: &'static str,
+    file: Option<String>,
+    pager_name: Option<String>,
+    coherence: &'static str,
+    sync: &'static str,
+    controlled: bool,
+    freezable: bool,
+    reserve: bool,
+    on_last_death: &'static str,
+    budget_bytes: Option<u64>,
+    fault_deadline_ms: Option<u32>,
+    pager_deadline_ms: Option<u32>,
+    tag: String,
+    resident_bytes: u64,
+    dirty_bytes: u64,
+    spilled_bytes: u64,
+    mappings: u64,
+    opens: u64,
+    charged_to: String,
+    warning: Option<String>,
+}
+
+/// The word for a sync mode.
+pub fn sync_word(mode: SyncMode) -> &'static str {
+    match mode {
+        SyncMode::Plain => "plain",
+        SyncMode::Ordered => "ordered",
+        SyncMode::Atomic => "atomic",
+    }
+}
+
+/// The word for what happens after a killed last mapper.
+pub fn last_death_word(choice: OnLastDeath) -> &'static str {
+    match choice {
+        OnLastDeath::Keep => "keep",
+        OnLastDeath::Revert => "revert",
+    }
+}
+
+/// The word for where pages come from.
+pub fn pager_word(pager: &PagerKind) -> &'static str {
+    match pager {
+        PagerKind::Anonymous => "anonymous",
+        PagerKind::File => "file",
+        PagerKind::External { .. } => "external",
+    }
+}
+
+/// The word for who sees a write, and when: on one machine there is one answer.
+pub const COHERENCE: &str = "local";
+
+fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+impl ObjectView {
+    /// The view of an object.
+    pub fn new(info: &ObjectInfo, people: &mut People) -> Self {
+        let options = &info.options;
+        ObjectView {
+            name: info.name.as_ref().map(|n| n.as_str().to_owned()),
+            id: info.id.0,
+            owner: OwnerView::new(info.ownership, people),
+            size_bytes: options.size_bytes,
+            pager: pager_word(&options.pager),
+            file: given(&info.file_path),
+            pager_name: match &options.pager {
+                PagerKind::External { pager } => Some(pager.clone()),
+                _ => None,
+            },
+            coherence: COHERENCE,
+            sync: sync_word(options.sync),
+            controlled: info.controlled,
+            freezable: options.freezable,
+            reserve: options.reserves(),
+            on_last_death: last_death_word(options.on_last_death),
+            budget_bytes: options.budget_bytes,
+            fault_deadline_ms: options.fault_deadline_ms,
+            pager_deadline_ms: options.pager_deadline_ms,
+            tag: options.tag.clone(),
+            resident_bytes: info.resident_bytes,
+            dirty_bytes: info.dirty_bytes,
+            spilled_bytes: info.spilled_bytes,
+            mappings: info.mappings,
+            opens: info.opens,
+            charged_to: info.charged_to.clone(),
+            warning: given(&info.warning),
+        }
+    }
+}
+
+impl EntryView {
+    /// The view of an entry.
+    pub fn new(entry: &EntryInfo, people: &mut People) -> Self {
+        match entry {
+            EntryInfo::Object(info) => EntryView::Object(Box::new(ObjectView::new(info, people))),
+            EntryInfo::Directory { name, ownership } => EntryView::Directory {
+                name: name.as_str().to_owned(),
+                owner: OwnerView::new(*ownership, people),
+            },
+        }
+    }
+}
+
+/// A mapping.
+#[derive(Debug, Serialize)]
+pub struct MappingView {
+    /// Process.
+    pub pid: u32,
+    /// Its program, where it can be seen.
+    pub program: Option<String>,
+    /// User, by number.
+    pub uid: u32,
+    /// User, by name.
+    pub user: String,
+    /// Address in that process.
+    pub address: String,
+    /// Bytes.
+    pub length_bytes: u64,
+    /// First byte of the object.
+    pub offset_bytes: u64,
+    /// `read` or `read-write`.
+    pub protection: &'static str,
+    /// `shared` or `private`.
+    pub sharing: &'static str,
+    /// Faults served for it.
+    pub faults: u64,
+}
+
+impl MappingView {
+    /// The view of a mapping.
+    pub fn new(info: &MappingInfo, people: &mut People) -> Self {
+        let program = std::fs::read_to_string(format!("/proc/{}/comm", info.pid)).ok();
+        MappingView {
+            pid: info.pid,
+            program: program.map(|name| name.trim_end().to_owned()),
+            uid: info.uid,
+            user: people.user(info.uid),
+            address: format!("{:#x}", info.address),
+            length_bytes: info.length_bytes,
+            offset_bytes: info.offset_bytes,
+            protection: match info.protection {
+                Protection::Read => "read",
+                Protection::ReadWrite => "read-write",
+            },
+            sharing: match info.sharing {
+                Sharing::Shared => "shared",
+                Sharing::Private => "private",
+            },
+            faults: info.faults,
+        }
+    }
+}
+
+/// A host. Its status is a document already; only whether there is one is added.
+#[derive(Debug, Serialize)]
+pub struct HostView {
+    /// Whether a host answers.
+    pub running: bool,
+    /// Where it was looked for, or is.
+    pub state_directory: String,
+    /// What it says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<HostStatus>,
+}

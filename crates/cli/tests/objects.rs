@@ -1,0 +1,153 @@
+//! The commands on objects, on a real host.
+
+mod common;
+
+use common::{TestHost, pattern};
+use commonhold::{Access, Host, MapOptions};
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn an_object_lives_through_all_its_commands() {
+    let host = TestHost::start();
+    let made = host.run(&["create", "/lab/a", "--size", "64KiB", "--mode", "0640"]).text();
+    assert_eq!(made, "/lab/a: 64.0 KiB, anonymous\n");
+    assert_eq!(host.run(&["ls"]).text(), "/lab/\n");
+    assert_eq!(host.run(&["ls", "/lab"]).text(), "/lab/a\n");
+    let line = host.run(&["ls", "-l", "/lab"]).text();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words[0], "rw-r-----", "{line}");
+    assert_eq!(
+        words[3..],
+        ["64.0", "KiB", "anonymous", "local,", "plain", "0", "mappings", "/lab/a"],
+        "{line}"
+    );
+
+    let resized = host.run(&["resize", "/lab/a", "128KiB", "--json"]).json();
+    assert_eq!(resized["size_bytes"], 131_072);
+    host.run(&["chmod", "0600", "/lab/a"]).text();
+    host.run(&["mv", "/lab/a", "/elsewhere/b"]).text();
+    let stat = host.run(&["stat", "/elsewhere/b", "--json"]).json();
+    assert_eq!((&stat[0]["mode"], &stat[0]["size_bytes"]), (&"0600".into(), &131_072.into()));
+    assert_eq!((&stat[0]["pager"], &stat[0]["sync"]), (&"anonymous".into(), &"plain".into()));
+    assert!(host.run(&["stat", "/elsewhere/b"]).text().contains("128.0 KiB (131072 bytes)"));
+
+    assert!(host.run(&["stat", "/lab/a"]).complaint().contains("/lab/a"));
+    assert!(host.run(&["rm", "/elsewhere"]).complaint().contains("not empty"));
+    let removed = host.run(&["rm", "-r", "/", "--json"]).json();
+    assert!(removed["removed"].as_array().unwrap().contains(&"/elsewhere/b".into()), "{removed}");
+    assert_eq!(host.run(&["ls", "-R"]).text(), "");
+}
+
+#[test]
+fn one_bad_name_does_not_stop_the_others() {
+    let host = TestHost::start();
+    host.run(&["create", "/a", "--size", "4096"]).text();
+    host.run(&["create", "/c", "--size", "4096"]).text();
+    let said = host.run(&["stat", "/a", "/b", "/c", "--json"]);
+    assert_eq!((said.code, said.err.lines().count()), (Some(1), 1));
+    let entries: serde_json::Value = serde_json::from_slice(&said.out).unwrap();
+    assert_eq!(entries.as_array().unwrap().len(), 2);
+    assert!(host.run(&["rm", "/a", "/b", "/c"]).complaint().contains("/b"));
+    assert_eq!(host.run(&["ls"]).text(), "");
+}
+
+#[test]
+fn bytes_go_in_and_come_out() {
+    let host = TestHost::start();
+    let bytes = pattern(3 * 1024 * 1024 + 17);
+    std::fs::write(host.file("in"), &bytes).unwrap();
+    let said = host.run(&["cp", "in", ":/a", "--json"]).json();
+    assert_eq!((&said["created"], &said["size_bytes"]), (&true.into(), &bytes.len().into()));
+    assert!(host.run(&["cat", "/a"]).bytes() == bytes);
+    assert_eq!(host.run(&["cat", "/a", "--offset", "4095", "--length", "3"]).bytes(), bytes[4095..4098]);
+    host.run(&["cp", ":/a", ":/b"]).text();
+    host.run(&["cp", ":/b", "out"]).text();
+    assert!(std::fs::read(host.file("out")).unwrap() == bytes);
+    assert!(host.run(&["cat", "/a", "--offset", "4M"]).complaint().contains("past"));
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused_and_nothing_changes() {
+    let host = TestHost::start();
+    std::fs::write(host.file("backing"), pattern(8192)).unwrap();
+    std::fs::write(host.file("large"), pattern(8193)).unwrap();
+    host.run(&["create", "/a", "--file", "backing"]).text();
+    assert!(host.run(&["cp", "large", ":/a"]).complaint().contains("too small"));
+    assert!(host.run(&["cp", ":/a", "backing"]).complaint().contains("both source and target"));
+    assert!(host.run(&["cp", "backing", ":/a"]).complaint().contains("both source and target"));
+    assert!(host.run(&["cp", ":/a", ":/a"]).complaint().contains("both source and target"));
+    assert!(host.run(&["cp", "backing", "copy"]).complaint().contains(":/lab/weights"));
+    assert!(host.run(&["cp", "missing", ":/b"]).complaint().contains(":/lab/weights"));
+    assert!(host.run(&["cp", "/proc", ":/b"]).complaint().contains("regular file"));
+    assert!(std::fs::read(host.file("backing")).unwrap() == pattern(8192));
+    assert!(!host.file("copy").exists());
+    assert_eq!(host.run(&["ls"]).text(), "/a\n");
+}
+
+#[test]
+fn stretches_of_zeros_become_holes() {
+    let host = TestHost::start();
+    host.run(&["create", "/sparse", "--size", "64MiB", "--reserve", "no"]).text();
+    std::fs::write(host.file("page"), pattern(4096)).unwrap();
+    host.run(&["cp", "page", ":/sparse"]).text();
+    let said = host.run(&["cp", ":/sparse", "out", "--json"]).json();
+    assert_eq!((&said["size_bytes"], &said["written_bytes"]), (&(64 << 20).into(), &4096.into()));
+    let out = std::fs::metadata(host.file("out")).unwrap();
+    assert_eq!(out.len(), 64 << 20);
+    assert!(out.blocks() * 512 < 1 << 20, "{} blocks", out.blocks());
+}
+
+#[test]
+fn a_copy_into_an_atomic_file_object_is_stored() {
+    let host = TestHost::start();
+    let bytes = pattern(40_960);
+    std::fs::write(host.file("in"), &bytes).unwrap();
+    host.run(&["create", "/a", "--size", "40960", "--file", "store", "--create-file", "--sync", "atomic"])
+        .text();
+    host.run(&["cp", "in", ":/a"]).text();
+    assert!(std::fs::read(host.file("store")).unwrap() == bytes);
+    let said = host.run(&["incore", "/a", "--json"]).json();
+    assert_eq!((&said["pages"], &said["dirty"]), (&10.into(), &0.into()));
+    assert_eq!(host.run(&["sync", "/a", "--json"]).json()["stored_pages"], 0);
+    assert_eq!(host.run(&["revert", "/a", "--json"]).json()["dropped_pages"], 0);
+    host.run(&["rm", "/a"]).text();
+    assert!(host.file("store").exists(), "rm must not delete a backing file");
+}
+
+#[test]
+fn a_file_that_was_made_for_nothing_is_taken_away_again() {
+    let host = TestHost::start();
+    host.run(&["create", "/a", "--size", "4096"]).text();
+    host.run(&["create", "/a", "--size", "4096", "--file", "new", "--create-file"]).complaint();
+    assert!(!host.file("new").exists());
+    std::fs::write(host.file("old"), pattern(4096)).unwrap();
+    host.run(&["create", "/a", "--size", "4096", "--file", "old", "--create-file"]).complaint();
+    assert!(std::fs::read(host.file("old")).unwrap() == pattern(4096));
+    assert!(host.run(&["create", "/b", "--file", "missing"]).complaint().contains("--create-file"));
+    assert!(host.run(&["create", "b", "--size", "4096"]).complaint().contains("slash"));
+}
+
+#[test]
+fn who_maps_an_object_is_told() {
+    let host = TestHost::start();
+    host.run(&["create", "/a", "--size", "64KiB", "--controlled"]).text();
+    assert!(host.run(&["map-info", "/a"]).text().contains("nobody"));
+    let client = Host::connect_to(&host.state()).unwrap();
+    let object = client.open("/a", Access::ReadWrite).unwrap();
+    let mapping = object.map(&MapOptions { offset: 4096, length: Some(8192), ..Default::default() }).unwrap();
+    let said = host.run(&["map-info", "/a", "--json"]).json();
+    assert_eq!(said.as_array().unwrap().len(), 1, "{said}");
+    assert_eq!(said[0]["pid"], std::process::id());
+    assert_eq!(said[0]["address"], format!("{:#x}", mapping.as_ptr() as usize));
+    assert_eq!((&said[0]["length_bytes"], &said[0]["offset_bytes"]), (&8192.into(), &4096.into()));
+    assert_eq!((&said[0]["protection"], &said[0]["sharing"]), (&"read-write".into(), &"shared".into()));
+    object.write_at(&[7; 100], 4096).unwrap();
+    let said = host.run(&["incore", "/a", "--json"]).json();
+    assert_eq!(
+        said["runs"].as_array().unwrap().iter().map(|run| run["pages"].as_u64().unwrap()).sum::<u64>(),
+        16
+    );
+    assert!(host.run(&["ls", "-l", "/a"]).text().contains("mapping"));
+    drop(mapping);
+    assert!(host.run(&["map-info", "/a"]).text().contains("nobody"));
+}

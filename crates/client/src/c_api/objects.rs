@@ -1,0 +1,171 @@
+//! Objects: create, open, close, read and write.
+
+use super::outcome::{guard, guard_code, text};
+use super::structs::{ch_info, ch_options};
+use super::{host, null};
+use crate::{Access, EntryInfo, Error, Object, Result};
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::BorrowedFd;
+use std::ptr::null_mut;
+
+/// `ch_object`: an open object.
+#[allow(non_camel_case_types)] // the name of the header
+pub struct ch_object(pub(super) Object);
+
+/// The object behind a handle.
+///
+/// # Safety
+/// `object` is null, or a handle that was not closed.
+pub(super) unsafe fn object<'a>(object: *const ch_object) -> Result<&'a Object> {
+    // SAFETY: the caller's promise.
+    unsafe { object.as_ref() }.map(|object| &object.0).ok_or_else(|| null("object"))
+}
+
+fn handle(object: Object) -> *mut ch_object {
+    Box::into_raw(Box::new(ch_object(object)))
+}
+
+/// What an argument with `CH_READ` and `CH_WRITE` asks for.
+fn access_of(access: c_int) -> Result<Access> {
+    match access {
+        1 => Ok(Access::Read),
+        2 | 3 => Ok(Access::ReadWrite),
+        other => Err(Error::invalid(format!("access {other} is neither CH_READ nor CH_READ | CH_WRITE"))),
+    }
+}
+
+/// Creates an object without a backing file.
+///
+/// # Safety
+/// `name` is null or a C string; `options` as [`ch_options`] says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_create(name: *const c_char, options: *const ch_options) -> *mut ch_object {
+    guard(null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (name, options) = unsafe { (text("name", name)?, ch_options::read(options)?) };
+        host()?.create(name, &options, None).map(handle)
+    })
+}
+
+/// Creates an object on an open file.
+///
+/// # Safety
+/// As [`ch_create`]; `fd` is an open descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_create_file(
+    name: *const c_char,
+    options: *const ch_options,
+    fd: c_int,
+) -> *mut ch_object {
+    guard(null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (name, mut options) = unsafe { (text("name", name)?, ch_options::read(options)?) };
+        if fd < 0 {
+            return Err(Error::invalid(format!("{fd} is no open file descriptor")));
+        }
+        options.pager = crate::PagerKind::File;
+        // SAFETY: the caller promises that it is open; it is only borrowed for the call.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
+        host()?.create(name, &options, Some(file)).map(handle)
+    })
+}
+
+/// Opens an object.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_open(name: *const c_char, access: c_int) -> *mut ch_object {
+    guard(null_mut(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text("name", name) }?;
+        host()?.open(name, access_of(access)?).map(handle)
+    })
+}
+
+/// Closes a handle; mappings stay.
+///
+/// # Safety
+/// `object` is null, or a handle that was not closed and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_close(object: *mut ch_object) -> c_int {
+    guard_code(|| {
+        if object.is_null() {
+            return Err(null("object"));
+        }
+        // SAFETY: handles come from `handle`, and the caller gives this one up.
+        drop(unsafe { Box::from_raw(object) });
+        Ok(())
+    })
+}
+
+/// What is known of an open object.
+///
+/// # Safety
+/// `object` is null or a handle; `info` as [`ch_info`] says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_object_info(object: *const ch_object, info: *mut ch_info) -> c_int {
+    guard_code(|| {
+        // SAFETY: the caller's promise.
+        let known = unsafe { self::object(object) }?.info()?;
+        // SAFETY: the caller's promise.
+        unsafe { ch_info::of(&EntryInfo::Object(Box::new(known))).give(info) }
+    })
+}
+
+/// Copies bytes out.
+///
+/// # Safety
+/// `object` is null or a handle; `buffer` is null or has `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_read(
+    object: *const ch_object,
+    buffer: *mut c_void,
+    length: usize,
+    offset: u64,
+) -> c_int {
+    guard_code(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::object(object) }?;
+        if buffer.is_null() {
+            return Err(null("buffer"));
+        }
+        check_length(length)?;
+        // SAFETY: the caller's promise; bytes that were never set are only written here.
+        let buffer = unsafe {
+            std::ptr::write_bytes(buffer.cast::<u8>(), 0, length);
+            std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length)
+        };
+        object.read_at(buffer, offset)
+    })
+}
+
+/// Copies bytes in.
+///
+/// # Safety
+/// `object` is null or a handle; `data` is null or has `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_write(
+    object: *const ch_object,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+) -> c_int {
+    guard_code(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::object(object) }?;
+        if data.is_null() {
+            return Err(null("data"));
+        }
+        check_length(length)?;
+        // SAFETY: the caller's promise.
+        object.write_at(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }, offset)
+    })
+}
+
+fn check_length(length: usize) -> Result<()> {
+    if length > isize::MAX as usize {
+        return Err(Error::invalid(format!("no buffer has {length} bytes")));
+    }
+    Ok(())
+}

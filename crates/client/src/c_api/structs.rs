@@ -1,0 +1,261 @@
+//! The structures of the header. Each begins with its size as the caller knows it, so that later versions of
+//! the library can add fields at the end.
+
+use super::null;
+use crate::{
+    CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, Ownership, PagerKind, Result, SyncMode,
+};
+use std::ffi::{c_char, c_int};
+
+/// `ch_options`: how to create an object.
+#[allow(non_camel_case_types, missing_docs)] // the names of the header, documented there
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ch_options {
+    pub struct_bytes: usize,
+    pub size_bytes: u64,
+    pub budget_bytes: u64,
+    pub pager_name: *const c_char,
+    pub tag: *const c_char,
+    pub pager: c_int,
+    pub sync: c_int,
+    pub on_last_death: c_int,
+    pub reserve: c_int,
+    pub controlled: c_int,
+    pub freezable: c_int,
+    pub fault_deadline_ms: u32,
+    pub pager_deadline_ms: u32,
+    pub mode: u32,
+    pub unused: u32,
+}
+
+const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
+
+/// `ch_info`: what is known of an object or directory.
+#[allow(non_camel_case_types, missing_docs)] // as above
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ch_info {
+    pub struct_bytes: usize,
+    pub id: u64,
+    pub size_bytes: u64,
+    pub resident_bytes: u64,
+    pub dirty_bytes: u64,
+    pub spilled_bytes: u64,
+    pub budget_bytes: u64,
+    pub mappings: u64,
+    pub opens: u64,
+    pub is_directory: c_int,
+    pub pager: c_int,
+    pub sync: c_int,
+    pub on_last_death: c_int,
+    pub controlled: c_int,
+    pub freezable: c_int,
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+    pub unused: u32,
+    pub name: [c_char; 1032],
+    pub tag: [c_char; 264],
+    pub file_path: [c_char; 4096],
+    pub warning: [c_char; 512],
+}
+
+const OLDEST_INFO_BYTES: usize = size_of::<ch_info>();
+
+impl ch_options {
+    const DEFAULT: ch_options = ch_options {
+        struct_bytes: size_of::<ch_options>(),
+        size_bytes: 0,
+        budget_bytes: 0,
+        pager_name: std::ptr::null(),
+        tag: std::ptr::null(),
+        pager: 0,
+        sync: 0,
+        on_last_death: 0,
+        reserve: 0,
+        controlled: 0,
+        freezable: 0,
+        fault_deadline_ms: 0,
+        pager_deadline_ms: 0,
+        mode: 0o600,
+        unused: 0,
+    };
+
+    /// The Rust form.
+    ///
+    /// # Safety
+    /// `options` is null, or has as many bytes as its first field says, and its strings are null or C strings.
+    pub(super) unsafe fn read(options: *const ch_options) -> Result<CreateOptions> {
+        if options.is_null() {
+            return Err(null("options"));
+        }
+        let mut known = ch_options::DEFAULT;
+        // SAFETY: the caller's promise; the size is the first field.
+        let bytes = unsafe { (&raw const (*options).struct_bytes).read_unaligned() };
+        check_size("ch_options", bytes, OLDEST_OPTIONS_BYTES)?;
+        // SAFETY: both have at least `bytes.min(size_of::<ch_options>())` bytes.
+        unsafe {
+            let common = bytes.min(size_of::<ch_options>());
+            std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), common);
+        }
+        // SAFETY: the strings are as the caller promised.
+        unsafe { known.to_rust() }
+    }
+
+    unsafe fn to_rust(self) -> Result<CreateOptions> {
+        use super::outcome::{optional_text, text};
+        let pager = match self.pager {
+            0 => PagerKind::Anonymous,
+            1 => PagerKind::File,
+            // SAFETY: the caller's promise.
+            2 => PagerKind::External { pager: unsafe { text("pager_name", self.pager_name) }?.to_owned() },
+            other => return Err(Error::invalid(format!("pager {other} is none of the CH_PAGER_ constants"))),
+        };
+        let sync = match self.sync {
+            0 => SyncMode::Plain,
+            1 => SyncMode::Ordered,
+            2 => SyncMode::Atomic,
+            other => return Err(Error::invalid(format!("sync {other} is none of the CH_SYNC_ constants"))),
+        };
+        let on_last_death = match self.on_last_death {
+            0 => OnLastDeath::Keep,
+            1 => OnLastDeath::Revert,
+            other => {
+                return Err(Error::invalid(format!(
+                    "on_last_death {other} is neither CH_KEEP nor CH_REVERT"
+                )));
+            }
+        };
+        let reserve = match self.reserve {
+            0 => None,
+            1 => Some(true),
+            2 => Some(false),
+            other => {
+                return Err(Error::invalid(format!("reserve {other} is none of the CH_RESERVE_ constants")));
+            }
+        };
+        // SAFETY: the caller's promise.
+        let tag = unsafe { optional_text("tag", self.tag) }?.unwrap_or("").to_owned();
+        let given = |ms: u32| (ms != 0).then_some(ms);
+        Ok(CreateOptions {
+            size_bytes: self.size_bytes,
+            pager,
+            sync,
+            controlled: self.controlled != 0,
+            freezable: self.freezable != 0,
+            reserve,
+            on_last_death,
+            budget_bytes: (self.budget_bytes != 0).then_some(self.budget_bytes),
+            fault_deadline_ms: given(self.fault_deadline_ms),
+            pager_deadline_ms: given(self.pager_deadline_ms),
+            mode: self.mode,
+            tag,
+        })
+    }
+}
+
+fn check_size(what: &str, bytes: usize, oldest: usize) -> Result<()> {
+    if bytes < oldest {
+        return Err(Error::invalid(format!(
+            "struct_bytes of {what} is {bytes}, less than the {oldest} of the oldest version: initialise the \
+             structure as commonhold.h says"
+        )));
+    }
+    Ok(())
+}
+
+/// Fills the structure with defaults.
+///
+/// # Safety
+/// `options` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_options_init(options: *mut ch_options) {
+    if !options.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { options.write(ch_options::DEFAULT) };
+    }
+}
+
+impl ch_info {
+    /// The C form of what is known.
+    pub(super) fn of(entry: &EntryInfo) -> Box<ch_info> {
+        // SAFETY: integers and arrays of them, for which all zeroes are valid.
+        let mut info: Box<ch_info> = unsafe { Box::new_zeroed().assume_init() };
+        info.struct_bytes = size_of::<ch_info>();
+        match entry {
+            EntryInfo::Directory { name, ownership } => {
+                info.is_directory = 1;
+                fill(&mut info.name, name.as_str());
+                info.own(*ownership);
+            }
+            EntryInfo::Object(object) => info.describe(object),
+        }
+        info
+    }
+
+    fn own(&mut self, ownership: Ownership) {
+        (self.uid, self.gid, self.mode) = (ownership.uid, ownership.gid, ownership.mode);
+    }
+
+    fn describe(&mut self, object: &ObjectInfo) {
+        let options = &object.options;
+        self.id = object.id.0;
+        self.size_bytes = options.size_bytes;
+        self.resident_bytes = object.resident_bytes;
+        self.dirty_bytes = object.dirty_bytes;
+        self.spilled_bytes = object.spilled_bytes;
+        self.budget_bytes = options.budget_bytes.unwrap_or(0);
+        self.mappings = object.mappings;
+        self.opens = object.opens;
+        self.pager = match options.pager {
+            PagerKind::Anonymous => 0,
+            PagerKind::File => 1,
+            PagerKind::External { .. } => 2,
+        };
+        self.sync = match options.sync {
+            SyncMode::Plain => 0,
+            SyncMode::Ordered => 1,
+            SyncMode::Atomic => 2,
+        };
+        self.on_last_death = c_int::from(options.on_last_death == OnLastDeath::Revert);
+        self.controlled = c_int::from(object.controlled);
+        self.freezable = c_int::from(options.freezable);
+        self.own(object.ownership);
+        fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));
+        fill(&mut self.tag, &options.tag);
+        fill(&mut self.file_path, &object.file_path);
+        fill(&mut self.warning, &object.warning);
+    }
+
+    /// Gives it to a caller, who may know a shorter version.
+    ///
+    /// # Safety
+    /// `target` is null, or has as many bytes as its first field says.
+    pub(super) unsafe fn give(&self, target: *mut ch_info) -> Result<()> {
+        if target.is_null() {
+            return Err(null("info"));
+        }
+        // SAFETY: the caller's promise; the size is the first field.
+        let bytes = unsafe { (&raw const (*target).struct_bytes).read_unaligned() };
+        check_size("ch_info", bytes, OLDEST_INFO_BYTES)?;
+        let common = bytes.min(size_of::<ch_info>());
+        // SAFETY: both have at least `common` bytes, and the target is the caller's alone.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const *self).cast::<u8>(), target.cast::<u8>(), common);
+            (&raw mut (*target).struct_bytes).write_unaligned(bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Writes text as a C string, cut at a character where it is too long.
+fn fill(target: &mut [c_char], text: &str) {
+    let mut end = text.len().min(target.len() - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    for (slot, byte) in target.iter_mut().zip(text.as_bytes()[..end].iter().filter(|byte| **byte != 0)) {
+        *slot = *byte as c_char;
+    }
+}

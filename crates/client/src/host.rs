@@ -1,0 +1,229 @@
+//! A host, as its client sees it: names, and everything done by name.
+
+use crate::link::{Answer, Call, Lease, OnLoss, wrong_reply};
+use crate::object::Core;
+use crate::{
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object, Pager,
+    PagerKind, Result, locate, pager,
+};
+use commonhold_object::limits;
+use commonhold_object::wire::{Reply, Request};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a request may take that no fault can be behind.
+const STOP_DEADLINE: Duration = Duration::from_secs(120);
+
+/// A connection to a host. Clones share it, as do all connections of the process to the same host. It is closed
+/// when the last of them, and the last object opened and mapping made through them, is gone.
+#[derive(Clone, Debug)]
+pub struct Host {
+    lease: Lease,
+}
+
+impl Host {
+    /// Finds a host: the one whose state directory `COMMONHOLD_HOST` names, else the system's, else the user's
+    /// own, which is started if need be.
+    pub fn connect() -> Result<Host> {
+        let mut last = Error::new(ErrorKind::Disconnected, "no host is known");
+        for place in locate::places()? {
+            match Lease::connect(&place.directory, place.may_start) {
+                Ok(lease) => return Ok(Host { lease }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The host of that state directory; never starts one.
+    pub fn connect_to(state_directory: &Path) -> Result<Host> {
+        Ok(Host { lease: Lease::connect(state_directory, false)? })
+    }
+
+    fn ask(&self, request: &Request) -> Result<Reply> {
+        match self.lease.shared().call(Call::new(request))? {
+            Answer::Reply(reply, _, _) => Ok(reply),
+            Answer::AskAnew => Err(wrong_reply()),
+        }
+    }
+
+    fn do_it(&self, request: &Request) -> Result<()> {
+        self.ask(request).map(drop)
+    }
+
+    fn opened(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Object> {
+        let (reply, fd, generation) = self.lease.shared().open(request, fds)?;
+        Ok(Object { core: Core::new(&self.lease, reply, fd, generation)? })
+    }
+
+    /// Creates an object and opens it for reading and writing. `file` is the backing file of a file pager,
+    /// opened for reading and writing; no other pager takes one.
+    pub fn create(
+        &self,
+        name: &str,
+        options: &CreateOptions,
+        file: Option<BorrowedFd<'_>>,
+    ) -> Result<Object> {
+        let name = Name::new(name)?;
+        options.check()?;
+        match (&options.pager, file) {
+            (PagerKind::File, None) => {
+                return Err(Error::invalid(
+                    "an object with a file pager needs the descriptor of its backing file",
+                ));
+            }
+            (PagerKind::File, Some(_)) | (_, None) => {}
+            (_, Some(_)) => {
+                return Err(Error::invalid(
+                    "a backing file was given, and the pager is another: choose the file pager",
+                ));
+            }
+        }
+        let request = Request::Create { name, options: options.clone(), nonce: nonce()? };
+        self.opened(&request, file.as_slice())
+    }
+
+    /// Opens an object.
+    pub fn open(&self, name: &str, access: Access) -> Result<Object> {
+        self.opened(&Request::Open { name: Name::new(name)?, access }, &[])
+    }
+
+    /// What is known of a name: an object or a directory.
+    pub fn stat(&self, name: &str) -> Result<EntryInfo> {
+        match self.ask(&Request::Stat { name: Name::directory(name)? })? {
+            Reply::Entry(entry) => Ok(*entry),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// The entries of a directory, in order.
+    pub fn list(&self, directory: &str) -> Result<Vec<EntryInfo>> {
+        let directory = Name::directory(directory)?;
+        let mut all: Vec<EntryInfo> = Vec::new();
+        let mut after = None;
+        loop {
+            let Reply::Entries { entries, more } =
+                self.ask(&Request::List { directory: directory.clone(), after: after.take() })?
+            else {
+                return Err(wrong_reply());
+            };
+            if more && entries.is_empty() || entries.len() > limits::MESSAGE_BYTES {
+                return Err(wrong_reply());
+            }
+            all.extend(entries);
+            if !more {
+                return Ok(all);
+            }
+            after = all.last().and_then(|entry| entry.name().cloned());
+        }
+    }
+
+    /// Changes the size of an object.
+    pub fn resize(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let name = Name::new(name)?;
+        if size_bytes == 0 || size_bytes > limits::OBJECT_BYTES {
+            let limit = limits::OBJECT_BYTES;
+            return Err(Error::invalid(format!(
+                "size {size_bytes} is not between 1 and the limit of {limit} bytes"
+            )));
+        }
+        self.do_it(&Request::Resize { name, size_bytes })
+    }
+
+    /// Frees the name now, and the memory when the last mapping goes. A backing file is never deleted.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.do_it(&Request::Remove { name: Name::new(name)? })
+    }
+
+    /// Gives an object another name.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)? })
+    }
+
+    /// Changes the mode bits of an object or a directory.
+    pub fn set_mode(&self, name: &str, mode: u32) -> Result<()> {
+        if mode & !0o777 != 0 {
+            return Err(Error::invalid(format!("mode {mode:o} has bits beyond rwxrwxrwx")));
+        }
+        self.do_it(&Request::SetMode { name: Name::directory(name)?, mode })
+    }
+
+    /// Changes owner or group of an object or a directory.
+    pub fn set_owner(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.do_it(&Request::SetOwner { name: Name::directory(name)?, uid, gid })
+    }
+
+    /// Drops what was not synced; gives the number of pages dropped.
+    pub fn revert(&self, name: &str) -> Result<u64> {
+        match self.ask(&Request::Revert { name: Name::new(name)? })? {
+            Reply::Pages(pages) => Ok(pages),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// The mappings of an object, of all clients.
+    pub fn map_info(&self, name: &str) -> Result<Vec<MappingInfo>> {
+        match self.ask(&Request::MapInfo { name: Name::new(name)? })? {
+            Reply::Mappings(mappings) => Ok(mappings),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// State of the host.
+    pub fn status(&self) -> Result<HostStatus> {
+        match self.ask(&Request::Status)? {
+            Reply::Status(status) => Ok(*status),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Ends host and keeper; refused while there are clients or anonymous objects, unless `force`.
+    pub fn stop(&self, force: bool) -> Result<()> {
+        let request = Request::Stop { force };
+        let deadline = Some(Instant::now() + STOP_DEADLINE);
+        self.lease.shared().call(Call { deadline, on_loss: OnLoss::Finish, ..Call::new(&request) }).map(drop)
+    }
+
+    /// Replaces the host process (by another program, if given), and the keeper too when `keeper`. Everything
+    /// is kept.
+    pub fn replace(&self, program: Option<&Path>, keeper: bool) -> Result<()> {
+        let text = |path: &Path| {
+            let not_text = || Error::invalid(format!("the program's path {} is not UTF-8", path.display()));
+            path.to_str().map(str::to_owned).ok_or_else(not_text)
+        };
+        let program = program.map(text).transpose()?;
+        self.do_it(&Request::Replace { program, keeper })
+    }
+
+    /// Serves as the pager of that name, on a connection of its own, until the host closes it.
+    pub fn serve_pager(&self, name: &str, pager: impl Pager) -> Result<()> {
+        pager::serve(self.lease.shared(), Name::new(name)?, pager)
+    }
+
+    /// Whether the host serves the kernel's own accesses to missing pages: `read()` straight into a mapping of
+    /// a controlled object. Where it does not (a host without privilege), they fail with EFAULT; touch the
+    /// pages first.
+    pub fn kernel_faults(&self) -> Result<bool> {
+        Ok(self.lease.shared().greeting()?.reply.kernel_faults)
+    }
+
+    /// The state directory of this host.
+    pub fn state_directory(&self) -> &Path {
+        &self.lease.shared().directory
+    }
+}
+
+/// A number that no other request has.
+fn nonce() -> Result<u128> {
+    let mut bytes = [0; 16];
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::io("asking the kernel for random bytes", &errno.into())),
+        }
+    }
+    Ok(u128::from_ne_bytes(bytes))
+}

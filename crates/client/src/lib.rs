@@ -1,0 +1,40 @@
+//! Commonhold's client: what a process links to create, open and map named memory objects.
+//!
+//! Memory that other processes share is never handed out as `&[u8]` or `&mut [u8]`: a mapping gives a raw
+//! pointer, and what it points to may change at any time. Use atomics or volatile access, or
+//! [`Object::read_at`] and [`Object::write_at`], which copy.
+
+mod addresses;
+pub mod c_api;
+pub mod classical;
+mod controlled;
+mod copying;
+mod direct;
+mod exit;
+mod fork;
+mod host;
+mod in_thread;
+mod link;
+mod locate;
+mod mapping;
+mod object;
+mod pager;
+mod start;
+
+pub use commonhold_object::{
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags, MappingId, MappingInfo, Name,
+    ObjectId, ObjectInfo, OnLastDeath, Ownership, PAGE_SIZE_BYTES, PageState, PagerKind, Protection, Result,
+    Sharing, SyncMode,
+};
+pub use host::Host;
+pub use locate::default_state_directory;
+pub use mapping::{MapOptions, Mapping};
+
+pub use object::Object;
+pub use pager::Pager;
+
+/// Says on standard error what no call can return: one line, in one write, without any lock.
+fn complain(text: &str) {
+    let line = format!("commonhold: {}\n", text.replace('\n', " "));
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}

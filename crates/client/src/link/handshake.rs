@@ -1,0 +1,117 @@
+//! A conversation by one thread alone: before a connection is shared, in a fork child, and for pagers.
+
+use super::Greeting;
+use super::dispatch::{set_timeouts, wrong_reply};
+use crate::{Error, ErrorKind, Result};
+use commonhold_object::error::Doing;
+use commonhold_object::limits;
+use commonhold_object::wire::{Event, FromHost, Header, Reply, Request, decode, encode};
+use commonhold_sys::socket::{self, Wait};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a host may take for one answer before it counts as gone.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+
+/// One end of such a conversation.
+pub(crate) struct Handshake {
+    pub(crate) socket: OwnedFd,
+    buffer: Vec<u8>,
+    next: u64,
+}
+
+/// The request that opens a connection.
+pub(crate) fn hello() -> Request {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let name = std::env::args_os().next().unwrap_or_else(|| OsString::from("?"));
+        name.to_string_lossy().chars().take(200).collect()
+    });
+    Request::Hello { program: program.clone() }
+}
+
+impl Handshake {
+    /// Numbers requests from `next` on.
+    pub(crate) fn new(socket: OwnedFd, next: u64) -> Result<Self> {
+        set_timeouts(&socket)?;
+        Ok(Handshake { socket, buffer: vec![0; limits::MESSAGE_BYTES], next })
+    }
+
+    /// Says hello.
+    pub(crate) fn greet(&mut self) -> Result<Greeting> {
+        match self.ask(&hello(), &[], false)?? {
+            (Reply::Hello(reply), fds) => {
+                Ok(Greeting { reply, device: fds.into_iter().next().map(Arc::new) })
+            }
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Asks. The outer error: the connection failed; the inner: the host refused.
+    #[allow(clippy::type_complexity)] // an answer with its descriptors, twice fallible
+    pub(crate) fn ask(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        repeated: bool,
+    ) -> Result<Result<(Reply, Vec<OwnedFd>)>> {
+        let number = self.next;
+        self.next += 1;
+        let deadline = Instant::now() + ANSWER_DEADLINE;
+        self.send(Header { number, repeated }, request, fds)?;
+        loop {
+            let Some((header, message, received)) = self.receive(Some(deadline))? else {
+                return Err(Error::new(ErrorKind::TimedOut, "the host did not answer in 20 s"));
+            };
+            match message {
+                FromHost::Reply(result) if header.number == number => {
+                    return Ok(result.map(|reply| (reply, received)));
+                }
+                FromHost::Event(Event::HostReplaced) => {
+                    self.send(Header { number, repeated: true }, request, fds)?;
+                }
+                // An answer to what was repeated; a range to heal, which is not mapped yet.
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&self, header: Header, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        let mut bytes = Vec::with_capacity(128);
+        encode(header, request, &mut bytes)?;
+        let deadline = Instant::now() + ANSWER_DEADLINE;
+        loop {
+            match socket::send(&self.socket, &bytes, fds, Wait::Yes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {}
+                other => return other.doing("sending to the host"),
+            }
+        }
+    }
+
+    /// Receives a message. `None`: the deadline passed.
+    pub(crate) fn receive(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<(Header, FromHost, Vec<OwnedFd>)>> {
+        let mut fds = Vec::new();
+        loop {
+            match socket::receive(&self.socket, &mut self.buffer, &mut fds, Wait::Yes) {
+                Ok(0) => return Err(Error::new(ErrorKind::Disconnected, "the host closed the connection")),
+                Ok(length) => {
+                    let (header, message) = decode(&self.buffer[..length])?;
+                    return Ok(Some((header, message, fds)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error).doing("receiving from the host"),
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Where hosts are found: the state directory that `COMMONHOLD_HOST` names, the system's, the user's own.
+
+use crate::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+/// Names a state directory; its host is used and never started.
+pub(crate) const HOST_VARIABLE: &str = "COMMONHOLD_HOST";
+
+/// State directory of the host that serves the whole machine.
+pub(crate) const SYSTEM_DIRECTORY: &str = "/var/lib/commonhold";
+
+/// The socket of a host in its state directory.
+pub(crate) const SOCKET_NAME: &str = "host.sock";
+
+/// A state directory, and whether a client may start a host there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) directory: PathBuf,
+    pub(crate) may_start: bool,
+}
+
+/// The places to look for a host, in order. Only the last may be one where a host is started.
+pub(crate) fn places() -> Result<Vec<Place>> {
+    if let Some(directory) = named() {
+        return Ok(vec![Place { directory, may_start: false }]);
+    }
+    let system = PathBuf::from(SYSTEM_DIRECTORY);
+    if rustix::process::geteuid().is_root() {
+        return Ok(vec![Place { directory: system, may_start: true }]);
+    }
+    Ok(vec![Place { directory: system, may_start: false }, Place { directory: of_user()?, may_start: true }])
+}
+
+/// The state directory of the host that this user would start: the one `COMMONHOLD_HOST` names if it is set,
+/// else `/var/lib/commonhold` for root, else `commonhold` in `$XDG_STATE_HOME` or `~/.local/state`.
+pub fn default_state_directory() -> Result<PathBuf> {
+    let places = places()?;
+    let last = places.into_iter().next_back().map(|place| place.directory);
+    last.ok_or_else(|| Error::new(ErrorKind::NotFound, "no state directory for a host is known"))
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os(HOST_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn of_user() -> Result<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    base.map(|base| base.join("commonhold")).ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            "neither HOME nor XDG_STATE_HOME is an absolute path: set one, or COMMONHOLD_HOST to a state directory",
+        )
+    })
+}
+
+/// Connects to the host of a state directory.
+pub(crate) fn connect(directory: &Path) -> std::io::Result<std::os::fd::OwnedFd> {
+    commonhold_sys::socket::connect(directory, SOCKET_NAME)
+}
+
+/// Says of a failed connection what it means and what to do.
+pub(crate) fn no_host(directory: &Path, error: &std::io::Error) -> Error {
+    let (kind, advice) = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            (ErrorKind::Permission, "its permissions do not let this user in")
+        }
+        _ => (ErrorKind::Disconnected, "start one with `commonhold host start --state DIRECTORY`"),
+    };
+    Error::new(kind, format!("no host answers in {}: {error}: {advice}", directory.display()))
+}

@@ -1,0 +1,363 @@
+//! An open object: what can be done with it by offset.
+
+use crate::link::{Answer, Call, Lease, Shared, lock, wrong_reply};
+use crate::mapping::{self, Prepared};
+use crate::{
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
+    PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
+};
+use commonhold_object::wire::{OpenReply, Reply, Request};
+use commonhold_object::{PageRange, limits, pages_of};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An open object. Clones share it; its mappings outlive it.
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub(crate) core: Arc<Core>,
+}
+
+/// What clones and mappings share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    lease: Lease,
+    id: ObjectId,
+    access: Access,
+    controlled: bool,
+    options: CreateOptions,
+    /// As it was opened: by now the object may have another.
+    name: Option<Name>,
+    size_bytes: AtomicU64,
+    /// Frames of a controlled object, file or memfd of a direct one.
+    fd: OwnedFd,
+    /// Connection on which the object is open.
+    opened_at: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn new(
+        lease: &Lease,
+        reply: OpenReply,
+        fd: Option<OwnedFd>,
+        generation: u64,
+    ) -> Result<Arc<Core>> {
+        let info = reply.info;
+        let Some(fd) = fd else {
+            lease.shared().close(info.id, generation);
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the host opened an object and sent no descriptor of it",
+            ));
+        };
+        let core = Arc::new(Core {
+            lease: lease.clone(),
+            id: info.id,
+            access: reply.access,
+            controlled: info.controlled,
+            size_bytes: AtomicU64::new(info.options.size_bytes),
+            options: info.options,
+            name: info.name,
+            fd,
+            opened_at: AtomicU64::new(generation),
+        });
+        if core.controlled || core.options.pager == PagerKind::Anonymous {
+            lock(&lease.shared().opens).remember(&core);
+        }
+        Ok(core)
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.lease.shared()
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.controlled
+    }
+
+    pub(crate) fn options(&self) -> &CreateOptions {
+        &self.options
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Connection on which it was opened.
+    pub(crate) fn opened_at(&self) -> u64 {
+        self.opened_at.load(Ordering::Relaxed)
+    }
+
+    /// Another host has it open, on the connection of that generation.
+    pub(crate) fn is_open_at(&self, generation: u64) {
+        self.opened_at.store(generation, Ordering::Relaxed);
+    }
+
+    /// Its name for people.
+    pub(crate) fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| format!("number {}", self.id.0), Name::to_string)
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Asks the host; remembers the size.
+    pub(crate) fn info(&self) -> Result<ObjectInfo> {
+        self.open_again_if_needed()?;
+        match self.ask(&Request::StatObject { object: self.id })? {
+            Reply::Entry(entry) => match *entry {
+                EntryInfo::Object(info) => {
+                    self.size_bytes.store(info.options.size_bytes, Ordering::Relaxed);
+                    Ok(*info)
+                }
+                EntryInfo::Directory { .. } => Err(wrong_reply()),
+            },
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// A direct object is not brought along to another host (its mappings need none): it is opened again, by
+    /// name, when the host is asked of it for the first time.
+    fn open_again_if_needed(&self) -> Result<()> {
+        let shared = self.shared();
+        if self.opened_at() == shared.connected_generation()? {
+            return Ok(());
+        }
+        let gone =
+            || Error::new(ErrorKind::NotFound, format!("object {} has no name any more", self.label()));
+        let request = Request::Open { name: self.name.clone().ok_or_else(gone)?, access: self.access };
+        let (reply, _, generation) = shared.open(&request, &[])?;
+        if reply.info.id != self.id {
+            shared.close(reply.info.id, generation);
+            let what = format!("object {} was replaced by another of that name: open it anew", self.label());
+            return Err(Error::new(ErrorKind::Lost, what));
+        }
+        // One handle, counted twice now.
+        self.is_open_at(generation);
+        shared.close(self.id, generation);
+        Ok(())
+    }
+
+    /// A request whose answer carries no descriptor.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Reply> {
+        match self.shared().call(Call::new(request))? {
+            Answer::Reply(reply, _, _) => Ok(reply),
+            Answer::AskAnew => Err(wrong_reply()),
+        }
+    }
+
+    /// Runs `check` with the size as known, and again with the size as it is if that was refused.
+    pub(crate) fn with_size<T>(&self, check: impl Fn(u64) -> Result<T>) -> Result<T> {
+        check(self.size_bytes()).or_else(|error| {
+            // What the largest object would not allow needs no question to the host.
+            check(limits::OBJECT_BYTES)?;
+            let known = self.size_bytes();
+            self.info()?;
+            if self.size_bytes() == known { Err(error) } else { check(self.size_bytes()) }
+        })
+    }
+
+    fn check_range(&self, offset: u64, length: u64) -> Result<()> {
+        self.with_size(|size| PageRange::covering(offset, length, size)).map(drop)
+    }
+
+    pub(crate) fn sync(&self, offset: u64, length: u64, freeze: bool) -> Result<u64> {
+        if freeze && !self.options.freezable {
+            let what = format!("object {} was not created freezable: sync without freeze", self.label());
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        self.check_range(offset, length)?;
+        if !self.controlled {
+            return direct::sync(self, offset, length);
+        }
+        match self.ask(&Request::Sync { object: self.id, offset, length, freeze })? {
+            Reply::Pages(pages) => Ok(pages),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    pub(crate) fn lock(&self, offset: u64, length: u64) -> Result<bool> {
+        self.refuse_lock_if_direct()?;
+        self.check_range(offset, length)?;
+        match self.ask(&Request::Lock { object: self.id, offset, length })? {
+            Reply::Locked { pinned } => Ok(pinned),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    pub(crate) fn refuse_lock_if_direct(&self) -> Result<()> {
+        if self.controlled {
+            return Ok(());
+        }
+        let what = format!(
+            "pages of object {} cannot be held: the kernel writes back a direct object whenever it likes (mlock \
+             never held back write-back); create it with sync ordered or atomic, or controlled",
+            self.label()
+        );
+        Err(Error::new(ErrorKind::Unsupported, what))
+    }
+
+    pub(crate) fn unlock(&self, offset: u64, length: u64) -> Result<()> {
+        self.refuse_lock_if_direct()?;
+        self.check_range(offset, length)?;
+        self.ask(&Request::Unlock { object: self.id, offset, length }).map(drop)
+    }
+
+    pub(crate) fn prefetch(&self, offset: u64, length: u64) -> Result<()> {
+        self.check_range(offset, length)?;
+        if !self.controlled {
+            return direct::prefetch(self, offset, length);
+        }
+        self.ask(&Request::Prefetch { object: self.id, offset, length }).map(drop)
+    }
+
+    /// Pages past the end are [`PageState::Invalid`], not an error.
+    pub(crate) fn incore(&self, offset: u64, length: u64) -> Result<Vec<(PageState, bool)>> {
+        let pages = PageRange::covering(offset, length, u64::MAX - PAGE_SIZE_BYTES)?;
+        if pages.end() > limits::OBJECT_PAGES {
+            let what = format!("pages up to {} are past the limit of {}", pages.end(), limits::OBJECT_PAGES);
+            return Err(Error::invalid(what));
+        }
+        if !self.controlled {
+            return direct::incore(self, pages);
+        }
+        let mut states = Vec::new();
+        let mut first_page = pages.first;
+        while first_page < pages.end() {
+            let count = (pages.end() - first_page).min(limits::INCORE_PAGES);
+            match self.ask(&Request::Incore { object: self.id, first_page, pages: count })? {
+                Reply::PageStates(bytes) if bytes.len() as u64 == count => {
+                    let decoded: Option<Vec<_>> = bytes.into_iter().map(PageState::decode).collect();
+                    states.extend(decoded.ok_or_else(wrong_reply)?);
+                }
+                _ => return Err(wrong_reply()),
+            }
+            first_page += count;
+        }
+        Ok(states)
+    }
+
+    /// The range, cut at the end of the object: a mapping may reach past it after a resize.
+    pub(crate) fn clip(&self, offset: u64, length: u64) -> Result<(u64, u64)> {
+        let end = (offset + length).min(pages_of(self.size_bytes()) * PAGE_SIZE_BYTES);
+        if end <= offset {
+            let what =
+                format!("object {} was resized: nothing is left of the range at {offset}", self.label());
+            return Err(Error::invalid(what));
+        }
+        Ok((offset, end - offset))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared().close(self.id, self.opened_at());
+    }
+}
+
+impl Object {
+    /// All there is to know of it now.
+    pub fn info(&self) -> Result<ObjectInfo> {
+        self.core.info()
+    }
+
+    /// Size as known since it was opened, resized through this object, or asked for by [`Object::info`].
+    pub fn size_bytes(&self) -> u64 {
+        self.core.size_bytes()
+    }
+
+    /// How it was opened.
+    pub fn access(&self) -> Access {
+        self.core.access
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> ObjectId {
+        self.core.id
+    }
+
+    /// What it was created with; its size there is that at opening.
+    pub fn options(&self) -> &CreateOptions {
+        &self.core.options
+    }
+
+    /// Whether the host serves its faults.
+    pub fn is_controlled(&self) -> bool {
+        self.core.controlled
+    }
+
+    /// Maps part or all of it.
+    ///
+    /// Touching a page may fail with SIGBUS: when the object was shrunk below it, when its pager fails, or when
+    /// its stored bytes are lost. A private writable mapping of a controlled object is not inherited over fork.
+    pub fn map(&self, options: &MapOptions) -> Result<Mapping> {
+        Prepared::new(self, options)?.make()
+    }
+
+    /// Maps several parts: all or none.
+    pub fn map_many(&self, options: &[MapOptions]) -> Result<Vec<Mapping>> {
+        mapping::make_all(options.iter().map(|one| (self, one)))
+    }
+
+    /// Makes the range what is stored, by the mode chosen at creation; gives the number of pages written. Of an
+    /// anonymous object it succeeds and promises nothing past the host.
+    pub fn sync(&self, offset: u64, length: u64) -> Result<u64> {
+        self.core.sync(offset, length, false)
+    }
+
+    /// As [`sync`](Self::sync), at a true instant: all writers are held (freezable objects).
+    pub fn sync_frozen(&self, offset: u64, length: u64) -> Result<u64> {
+        self.core.sync(offset, length, true)
+    }
+
+    /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too.
+    /// Refused for direct objects, which the kernel writes back whenever it likes.
+    pub fn lock(&self, offset: u64, length: u64) -> Result<bool> {
+        self.core.lock(offset, length)
+    }
+
+    /// Lets them go.
+    pub fn unlock(&self, offset: u64, length: u64) -> Result<()> {
+        self.core.unlock(offset, length)
+    }
+
+    /// Begins to bring the pages in, without waiting.
+    pub fn prefetch(&self, offset: u64, length: u64) -> Result<()> {
+        self.core.prefetch(offset, length)
+    }
+
+    /// State of each page, and whether it is locked. Pages past the end are invalid.
+    pub fn incore(&self, offset: u64, length: u64) -> Result<Vec<(PageState, bool)>> {
+        self.core.incore(offset, length)
+    }
+
+    /// Copies bytes out. Where the host serves the kernel's accesses, a page that cannot be had is an error;
+    /// with an unprivileged host it is SIGBUS, as for a touch.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        copying::read(self, buffer, offset)
+    }
+
+    /// Copies bytes in.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        copying::write(self, data, offset)
+    }
+
+    /// Changes its size. Mappings past a smaller size stay, and touching them raises SIGBUS.
+    pub fn resize(&self, size_bytes: u64) -> Result<()> {
+        let removed = || Error::new(ErrorKind::NotFound, format!("object {} was removed", self.core.label()));
+        // By the name it has now: another object may have the one it was opened by.
+        let name = self.info()?.name.ok_or_else(removed)?;
+        self.core.ask(&Request::Resize { name, size_bytes })?;
+        self.core.size_bytes.store(size_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}

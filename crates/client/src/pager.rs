@@ -1,0 +1,156 @@
+//! A pager of the user's: a process that supplies and stores the pages of some objects.
+//!
+//! It has a connection of its own, on which the host asks and the pager answers. When a new host process took
+//! over, the host asks again what was not answered; an answer to what is no longer asked is ignored there.
+
+use crate::link::{Handshake, Shared, lock};
+use crate::{ErrorKind, Name, Result, locate};
+use commonhold_object::limits;
+use commonhold_object::wire::{Event, FromHost, Header, PagerReply, Request};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Supplies and stores the pages of the objects that were created with its name.
+///
+/// The host asks one thing at a time of each connection, gives up after the object's `pager_deadline`, and
+/// passes an error (or a panic) to whoever waits for the page.
+pub trait Pager {
+    /// Fills `buffer` with the object's bytes from `offset` on.
+    fn page_in(&mut self, object: &str, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Stores `data`; returning `Ok` means that it is durable.
+    fn page_out(&mut self, object: &str, offset: u64, data: &[u8]) -> io::Result<()>;
+}
+
+impl<P: Pager + ?Sized> Pager for &mut P {
+    fn page_in(&mut self, object: &str, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).page_in(object, offset, buffer)
+    }
+
+    fn page_out(&mut self, object: &str, offset: u64, data: &[u8]) -> io::Result<()> {
+        (**self).page_out(object, offset, data)
+    }
+}
+
+/// Serves until the host closes the connection.
+pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) -> Result<()> {
+    let socket =
+        locate::connect(&shared.directory).map_err(|error| locate::no_host(&shared.directory, &error))?;
+    let mut talk = Handshake::new(socket, 1)?;
+    let _guard = Guard::new(shared, talk.socket.as_raw_fd());
+    talk.greet()?;
+    talk.ask(&Request::ServePager { pager: name }, &[], false)??;
+    loop {
+        let message = match talk.receive(None) {
+            Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
+            other => other?,
+        };
+        let Some((_, FromHost::Event(event), _)) = message else { continue };
+        let Some((call, result)) = answer(&mut pager, event) else { continue };
+        let header = Header { number: 0, repeated: false };
+        match talk.send(header, &Request::PagerAnswer { call, result }, &[]) {
+            Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
+            other => other?,
+        }
+    }
+}
+
+/// What the pager says to a question of the host's; nothing to what is no question.
+fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
+    match event {
+        Event::PageIn { call, object, offset, length } => {
+            let result = page_in(pager, &object, offset, length);
+            Some((call, result.map_or_else(PagerReply::Failed, PagerReply::Data)))
+        }
+        Event::PageOut { call, object, offset, data } => {
+            let result = guarded("page_out", || pager.page_out(&object, offset, &data));
+            Some((call, result.map_or_else(PagerReply::Failed, |()| PagerReply::Stored)))
+        }
+        Event::HostReplaced | Event::Heal { .. } => None,
+    }
+}
+
+fn page_in(
+    pager: &mut impl Pager,
+    object: &str,
+    offset: u64,
+    length: u64,
+) -> std::result::Result<Vec<u8>, String> {
+    if length > limits::PAGER_BYTES {
+        return Err(format!(
+            "the host asked for {length} bytes at once: the limit is {}",
+            limits::PAGER_BYTES
+        ));
+    }
+    let mut buffer = vec![0; length as usize];
+    guarded("page_in", || pager.page_in(object, offset, &mut buffer))?;
+    Ok(buffer)
+}
+
+/// Runs the user's code; an error or a panic of it becomes one line of text.
+fn guarded(what: &str, run: impl FnOnce() -> io::Result<()>) -> std::result::Result<(), String> {
+    const LONGEST: usize = 1000;
+    let shorten = |text: String| text.chars().take(LONGEST).collect::<String>().replace('\n', " ");
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(shorten(format!("{what}: {error}"))),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(shorten(format!("{what} panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))))
+        }
+    }
+}
+
+/// While it lives, a fork child will not keep the pager's socket open.
+struct Guard {
+    shared: &'static Shared,
+    socket: RawFd,
+}
+
+impl Guard {
+    fn new(shared: &'static Shared, socket: RawFd) -> Self {
+        lock(&shared.state).pager_sockets.push(socket);
+        Guard { shared, socket }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        lock(&self.shared.state).pager_sockets.retain(|socket| *socket != self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Odd;
+
+    impl Pager for Odd {
+        fn page_in(&mut self, _: &str, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            assert!(offset != 4096, "a page\nthat panics");
+            buffer.fill(7);
+            Ok(())
+        }
+
+        fn page_out(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
+            Err(io::Error::other("full"))
+        }
+    }
+
+    fn ask(event: Event) -> PagerReply {
+        answer(&mut Odd, event).expect("an answer").1
+    }
+
+    #[test]
+    fn errors_and_panics_of_the_users_code_are_answers() {
+        let page_in = |offset, length| Event::PageIn { call: 1, object: "/x".into(), offset, length };
+        assert_eq!(ask(page_in(0, 4)), PagerReply::Data(vec![7; 4]));
+        assert_eq!(ask(page_in(4096, 4)), PagerReply::Failed("page_in panicked: a page that panics".into()));
+        assert!(matches!(ask(page_in(0, u64::MAX)), PagerReply::Failed(why) if why.contains("the limit is")));
+        let page_out = Event::PageOut { call: 2, object: "/x".into(), offset: 0, data: vec![1] };
+        assert_eq!(ask(page_out), PagerReply::Failed("page_out: full".into()));
+        assert_eq!(answer(&mut Odd, Event::HostReplaced), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! The C ABI: the header against the Rust side, and a C program under AddressSanitizer.
+
+mod common;
+
+use common::FakeHost;
+use commonhold::c_api::{ch_info, ch_options, ch_pager, ch_region};
+use commonhold_object::PageState;
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where cargo puts the library that it builds with the tests: beside them.
+fn library_directory() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let directory = test.parent().unwrap().to_path_buf();
+    assert!(directory.join("libcommonhold.so").exists(), "cargo builds the library with its tests");
+    directory
+}
+
+/// Compiles a C program against header and library.
+fn compile(source: &str, flags: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = library_directory();
+    let program =
+        std::env::temp_dir().join(format!("commonhold-{source}-{}-{}", std::process::id(), flags.len()));
+    let output = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-g"])
+        .args(flags)
+        .arg("-I")
+        .arg(root.join("../../include"))
+        .arg(root.join("tests/c").join(source))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&library)
+        .arg("-lcommonhold")
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .output()
+        .expect("cc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+macro_rules! describe {
+    ($out:expr, $type:ident: $($field:ident)*) => {
+        writeln!($out, concat!("sizeof ", stringify!($type), " {}"), size_of::<$type>()).unwrap();
+        $({
+            fn size<T, F>(_: impl Fn(&T) -> &F) -> usize {
+                size_of::<F>()
+            }
+            let bytes = size(|whole: &$type| &whole.$field);
+            let at = offset_of!($type, $field);
+            writeln!($out, concat!(stringify!($type), ".", stringify!($field), " {} {}"), at, bytes).unwrap();
+        })*
+    };
+}
+
+#[test]
+fn the_header_says_what_the_library_does() {
+    let mut expected = String::new();
+    describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name tag pager sync on_last_death
+        reserve controlled freezable fault_deadline_ms pager_deadline_ms mode unused);
+    describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
+        mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
+        file_path warning);
+    describe!(expected, ch_region: address length protection sharing object offset);
+    describe!(expected, ch_pager: struct_bytes page_in page_out user);
+    let states = [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty];
+    let states: Vec<String> = states.iter().map(|state| state.encode(false).to_string()).collect();
+    writeln!(expected, "states {} {}", states.join(" "), PageState::Invalid.encode(true)).unwrap();
+    writeln!(expected, "defaults equal 1").unwrap();
+    let program = compile("layout.c", &["-std=c11"]);
+    let output = Command::new(&program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn every_function_of_the_header_is_in_the_library() {
+    let header =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/commonhold.h"));
+    let header = header.unwrap();
+    let library = library_directory().join("libcommonhold.so");
+    let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm").stdout;
+    let symbols = String::from_utf8(symbols).unwrap();
+    let exported: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .filter(|name| name.starts_with("ch_"))
+        .collect();
+    let code: Vec<&str> = header.lines().filter(|line| !line.starts_with([' ', '#', '/', '}'])).collect();
+    let declared: Vec<&str> = code
+        .iter()
+        .filter(|line| !line.starts_with("typedef"))
+        .filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("ch_"))
+        .collect();
+    assert!(declared.len() > 25, "{declared:?}");
+    for name in &declared {
+        assert!(exported.contains(name), "{name} is declared and not exported");
+    }
+    for name in &exported {
+        assert!(declared.contains(name), "{name} is exported and not declared");
+    }
+}
+
+#[test]
+fn the_header_is_c_plus_plus_too() {
+    let program = compile("layout.c", &["-x", "c++", "-std=c++11", "-fsyntax-only"]);
+    assert!(!program.exists(), "only the syntax was checked");
+}
+
+#[test]
+fn a_c_program_works_under_address_sanitizer() {
+    let fake = FakeHost::start();
+    let program = compile("roundtrip.c", &["-std=c11", "-fsanitize=address", "-fno-omit-frame-pointer"]);
+    let output =
+        Command::new(&program).arg("plain").env("COMMONHOLD_HOST", &fake.directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+/// Set by whoever runs the tests with a real host at hand: its state directory.
+const REAL_HOST: &str = "COMMONHOLD_TEST_HOST";
+
+#[test]
+fn a_c_program_works_with_a_real_host() {
+    let Some(directory) = std::env::var_os(REAL_HOST) else {
+        eprintln!("skipped: {REAL_HOST} names no state directory of a running host");
+        return;
+    };
+    let program = compile("roundtrip.c", &["-std=c11", "-fsanitize=address", "-O1"]);
+    let file = program.with_extension("bin");
+    let output =
+        Command::new(&program).arg("full").arg(&file).env("COMMONHOLD_HOST", directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    std::fs::remove_file(program).unwrap();
+    std::fs::remove_file(file).unwrap();
+}

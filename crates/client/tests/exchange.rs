@@ -1,0 +1,222 @@
+//! Requests and answers against a pretended host: repeats, garbage, death, many threads.
+
+mod common;
+
+use common::{Do, FakeHost, ordered, plain};
+use commonhold::{Access, ErrorKind, Host, Pager};
+use commonhold_object::wire::{Event, FromHost, Header, PagerReply, Reply, Request, encode};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Does something the first `times` times a request fits, and the usual afterwards.
+fn first(
+    times: usize,
+    fits: impl Fn(&Request) -> bool + Send + 'static,
+    what: impl Fn() -> Do + Send + 'static,
+) -> impl FnMut(&Header, &Request) -> Do + Send + 'static {
+    let mut left = times;
+    move |_, request| {
+        if left > 0 && fits(request) {
+            left -= 1;
+            return what();
+        }
+        Do::Usual
+    }
+}
+
+fn is_open(request: &Request) -> bool {
+    matches!(request, Request::Open { .. })
+}
+
+fn fake_with_object() -> (FakeHost, Host) {
+    let fake = FakeHost::start();
+    let host = Host::connect_to(&fake.directory).unwrap();
+    host.create("/a", &plain(4096), None).unwrap();
+    (fake, host)
+}
+
+#[test]
+fn what_was_not_answered_is_repeated_when_a_new_host_takes_over() {
+    let (fake, host) = fake_with_object();
+    fake.rule(first(2, is_open, || Do::SayReplaced));
+    host.open("/a", Access::Read).unwrap();
+    let opens: Vec<(u64, bool)> =
+        fake.seen().iter().filter(|(_, r)| is_open(r)).map(|(h, _)| (h.number, h.repeated)).collect();
+    let number = opens[0].0;
+    assert_eq!(opens, [(number, false), (number, true), (number, true)]);
+    assert_eq!(fake.connections(), 1);
+}
+
+#[test]
+fn a_refusal_is_told_as_it_is() {
+    let (fake, host) = fake_with_object();
+    let error = host.open("/none", Access::Read).unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::NotFound, "no object /none"));
+    fake.rule(first(1, is_open, || Do::Answer(Ok(Reply::Pages(3)))));
+    assert_eq!(host.open("/a", Access::Read).unwrap_err().kind, ErrorKind::Protocol);
+    host.open("/a", Access::Read).unwrap();
+}
+
+#[test]
+fn garbage_is_an_error_and_the_next_call_begins_anew() {
+    for garbage in
+        [vec![0xff; 100], b"CmHd".to_vec(), vec![0; 16], b"CmHd\x01\0\0\0\0\0\0\0\0\0\0\0\xff".to_vec()]
+    {
+        let (fake, host) = fake_with_object();
+        fake.rule(first(1, is_open, move || Do::Raw(garbage.clone())));
+        assert_eq!(host.open("/a", Access::Read).unwrap_err().kind, ErrorKind::Protocol);
+        host.open("/a", Access::Read).unwrap();
+        assert_eq!(fake.connections(), 2);
+    }
+}
+
+#[test]
+fn another_version_is_named_and_nothing_hangs() {
+    let fake = FakeHost::start();
+    fake.rule(|_, _| {
+        let mut bytes = Vec::new();
+        let header = Header { number: 1, repeated: false };
+        encode(header, &FromHost::Reply(Ok(Reply::Done)), &mut bytes).unwrap();
+        bytes[4] = 99;
+        Do::Raw(bytes)
+    });
+    let host = Host::connect_to(&fake.directory).unwrap();
+    let error = host.open("/a", Access::Read).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Version);
+    assert!(error.message.contains("version 99"), "{error}");
+}
+
+#[test]
+fn a_slow_request_holds_nobody_else() {
+    let fake = FakeHost::start();
+    let host = Host::connect_to(&fake.directory).unwrap();
+    let object = host.create("/a", &ordered(4096), None).unwrap();
+    let is_sync = |r: &Request| matches!(r, Request::Sync { .. });
+    fake.rule(first(1, is_sync, || Do::Ignore));
+    std::thread::scope(|threads| {
+        let slow = threads.spawn(|| object.sync(0, 4096));
+        fake.wait_for(1, is_sync);
+        let begun = Instant::now();
+        let others: Vec<_> = (0..8)
+            .map(|_| {
+                threads.spawn(|| {
+                    for _ in 0..50 {
+                        host.open("/a", Access::Read).unwrap();
+                    }
+                })
+            })
+            .collect();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(!slow.is_finished());
+        fake.tell(Event::HostReplaced);
+        assert_eq!(slow.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!(fake.connections(), 1);
+}
+
+#[test]
+fn when_host_and_keeper_died_the_next_host_is_asked() {
+    let (mut fake, host) = fake_with_object();
+    let object = host.open("/a", Access::ReadWrite).unwrap();
+    fake.rule(first(1, is_open, || Do::HangUp));
+    host.open("/a", Access::Read).unwrap();
+    assert_eq!(fake.connections(), 2);
+    fake.die();
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| host.open("/a", Access::Read).map(drop));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waiting.is_finished(), "it waits for a host");
+        fake.listen();
+        waiting.join().unwrap().unwrap();
+    });
+    // The memory of an anonymous object was brought along, before anything else was asked.
+    let after: Vec<Request> = fake.seen().into_iter().map(|(_, r)| r).collect();
+    let last = after.iter().rposition(|r| matches!(r, Request::Hello { .. })).unwrap();
+    assert!(matches!(after[last + 1], Request::Return { .. }), "{:?}", &after[last..]);
+    assert!(
+        after[last..].iter().any(|r| matches!(r, Request::Reattach { object: id, .. } if *id == object.id()))
+    );
+    object.info().unwrap();
+}
+
+#[test]
+fn without_any_host_a_request_fails_after_half_a_minute() {
+    let (mut fake, host) = fake_with_object();
+    fake.die();
+    let begun = Instant::now();
+    let error = host.open("/a", Access::Read).unwrap_err();
+    let took = begun.elapsed();
+    assert_eq!(error.kind, ErrorKind::Disconnected);
+    assert!(error.message.contains("no host answers in"), "{error}");
+    assert!((Duration::from_secs(29)..Duration::from_secs(40)).contains(&took), "{took:?}");
+}
+
+#[test]
+fn a_named_host_must_be_there() {
+    let nowhere = std::env::temp_dir().join(format!("commonhold-nowhere-{}", std::process::id()));
+    let error = Host::connect_to(&nowhere).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Disconnected);
+    assert!(!nowhere.exists());
+    let mut fake = FakeHost::start();
+    fake.die();
+    // A stale socket: the file is there, and nobody listens.
+    drop(commonhold_sys::socket::listen(&fake.directory, "host.sock", 1).unwrap());
+    assert_eq!(Host::connect_to(&fake.directory).unwrap_err().kind, ErrorKind::Disconnected);
+}
+
+#[test]
+fn stopping_a_host_is_done_when_it_is_gone() {
+    let (fake, host) = fake_with_object();
+    fake.rule(first(1, |r| matches!(r, Request::Stop { .. }), || Do::HangUp));
+    host.stop(true).unwrap();
+    assert_eq!(fake.connections(), 1, "nobody asked for another host");
+}
+
+struct Echo;
+
+impl Pager for Echo {
+    fn page_in(&mut self, object: &str, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        assert_eq!(object, "/a");
+        buffer.fill(offset as u8);
+        Ok(())
+    }
+
+    fn page_out(&mut self, _: &str, _: u64, data: &[u8]) -> io::Result<()> {
+        if data.len() == 3 { Ok(()) } else { Err(io::Error::other("not three")) }
+    }
+}
+
+#[test]
+fn a_pager_answers_until_its_connection_ends() {
+    let (mut fake, host) = fake_with_object();
+    std::thread::scope(|threads| {
+        let serving = threads.spawn(|| host.serve_pager("/pagers/echo", Echo));
+        fake.wait_for(1, |r| matches!(r, Request::ServePager { .. }));
+        let object = || "/a".to_owned();
+        fake.tell_last(Event::PageIn { call: 5, object: object(), offset: 7, length: 4 });
+        fake.tell_last(Event::HostReplaced);
+        fake.tell_last(Event::PageOut { call: 6, object: object(), offset: 0, data: vec![1, 2, 3] });
+        fake.tell_last(Event::PageOut { call: 7, object: object(), offset: 0, data: vec![] });
+        fake.wait_for(3, |r| matches!(r, Request::PagerAnswer { .. }));
+        let answers: Vec<(u64, PagerReply)> = fake
+            .seen()
+            .into_iter()
+            .filter_map(|(_, r)| match r {
+                Request::PagerAnswer { call, result } => Some((call, result)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            answers,
+            [
+                (5, PagerReply::Data(vec![7; 4])),
+                (6, PagerReply::Stored),
+                (7, PagerReply::Failed("page_out: not three".into()))
+            ]
+        );
+        assert!(!serving.is_finished());
+        fake.die();
+        serving.join().unwrap().unwrap();
+    });
+}

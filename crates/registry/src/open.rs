@@ -1,0 +1,192 @@
+//! Opening `meta.redb`: looked at in a copy first, so that a file of a newer version, or a damaged one, is refused
+//! without a byte of it changed; and begun under another name, so that it is never half there.
+
+use crate::record::ObjectRecord;
+use crate::store::{DIRECTORIES, FORMAT, OBJECTS, VERSION};
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Name, Ownership, Result};
+use redb::backends::InMemoryBackend;
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind as IoKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Which program brought the tables to their version: for the message of an older one.
+const WRITER: TableDefinition<'_, &str, &str> = TableDefinition::new("writer");
+
+/// All that the file holds.
+#[derive(Default)]
+pub struct Contents {
+    pub directories: Vec<(Name, Ownership)>,
+    pub records: Vec<ObjectRecord>,
+    /// The number of the next object.
+    pub next_object: u64,
+}
+
+/// Opens the file, or begins it. The caller keeps other hosts away while it does not exist.
+pub fn open(path: &Path) -> Result<(Database, Contents)> {
+    let looking = || format!("opening {}", path.display());
+    match std::fs::metadata(path) {
+        Ok(found) if found.len() > 0 => {}
+        Err(error) if error.kind() != IoKind::NotFound => return Err(Error::io(looking(), &error)),
+        _ => begin(path)?,
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path).doing(looking())?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(busy(path)),
+        Err(TryLockError::Error(error)) => return Err(Error::io(looking(), &error)),
+    }
+    let contents = examine(path, &file)?;
+    let database = Builder::new().create_file(file).map_err(|e| failed(path, e))?;
+    Ok((database, contents))
+}
+
+/// Reads everything from a copy in memory. redb repairs what was not closed in order as soon as it opens, and trusts
+/// a file that was: here it does the one to the copy, and is made to check the other.
+fn examine(path: &Path, mut file: &File) -> Result<Contents> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).doing(format!("reading {}", path.display()))?;
+    let copy = InMemoryBackend::new();
+    copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes)).doing("copying the registry")?;
+    drop(bytes);
+    // Structures that contradict each other can make redb panic.
+    let read = catch_unwind(AssertUnwindSafe(|| read(path, copy)));
+    read.unwrap_or_else(|_| Err(damaged(path, "its structures contradict each other")))
+}
+
+fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {
+    let mut database = Builder::new().create_with_backend(copy).map_err(|e| failed(path, e))?;
+    check_version(path, &database)?;
+    if !database.check_integrity().map_err(|e| failed(path, e))? {
+        return Err(damaged(path, "a checksum is wrong"));
+    }
+    let transaction = database.begin_read().map_err(|e| failed(path, e))?;
+    let mut contents = Contents::default();
+    for row in transaction
+        .open_table(DIRECTORIES)
+        .map_err(|e| failed(path, e))?
+        .iter()
+        .map_err(|e| failed(path, e))?
+    {
+        let (name, bytes) = row.map_err(|e| failed(path, e))?;
+        let ownership = postcard::from_bytes(bytes.value())
+            .map_err(|e| damaged(path, format!("{}: {e}", name.value())))?;
+        contents.directories.push((Name::directory(name.value()).map_err(|e| damaged(path, e))?, ownership));
+    }
+    for row in
+        transaction.open_table(OBJECTS).map_err(|e| failed(path, e))?.iter().map_err(|e| failed(path, e))?
+    {
+        let (id, bytes) = row.map_err(|e| failed(path, e))?;
+        let record = postcard::from_bytes(bytes.value());
+        contents.records.push(record.map_err(|e| damaged(path, format!("object {}: {e}", id.value())))?);
+    }
+    let format = transaction.open_table(FORMAT).map_err(|e| failed(path, e))?;
+    let stored = format.get("next_object").map_err(|e| failed(path, e))?.map_or(1, |next| next.value());
+    contents.next_object = contents.records.iter().map(|record| record.id.0 + 1).fold(stored, u64::max);
+    Ok(contents)
+}
+
+fn check_version(path: &Path, database: &Database) -> Result<()> {
+    let transaction = database.begin_read().map_err(|e| failed(path, e))?;
+    let format = match transaction.open_table(FORMAT) {
+        Ok(table) => table.get("version").map_err(|e| failed(path, e))?.map(|version| version.value()),
+        Err(redb::TableError::TableDoesNotExist(_)) => None,
+        Err(error) => return Err(failed(path, error)),
+    };
+    let Some(found) = format else {
+        return Err(damaged(path, "it is a database, but not one of Commonhold"));
+    };
+    if found == VERSION {
+        return Ok(());
+    }
+    let writer = transaction.open_table(WRITER).ok().and_then(|table| table.get("program").ok().flatten());
+    let writer = writer.map_or_else(|| "another version".to_owned(), |program| program.value().to_owned());
+    Err(Error::new(
+        ErrorKind::Version,
+        format!(
+            "{} was written by Commonhold {writer} (version {found} of the state; this is {}, which knows {VERSION}): \
+             upgrade this program; nothing was changed",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        ),
+    ))
+}
+
+/// An empty state: a root directory that everybody may use, as /tmp. It gets its name when it is whole and on disk.
+fn begin(path: &Path) -> Result<()> {
+    let new = path.with_extension("redb.new");
+    let beginning = || format!("beginning {}", path.display());
+    if let Err(error) =
+        std::fs::remove_file(&new).or_else(|e| if e.kind() == IoKind::NotFound { Ok(()) } else { Err(e) })
+    {
+        return Err(Error::io(beginning(), &error));
+    }
+    let database = Database::create(&new).map_err(|e| failed(path, e))?;
+    let owner = std::fs::metadata(&new).doing(beginning())?;
+    let root = Ownership { uid: owner.uid(), gid: owner.gid(), mode: 0o777 };
+    let root = postcard::to_stdvec(&root).map_err(|e| damaged(path, e))?;
+    let transaction = database.begin_write().map_err(|e| failed(path, e))?;
+    {
+        let mut directories = transaction.open_table(DIRECTORIES).map_err(|e| failed(path, e))?;
+        directories.insert("/", root.as_slice()).map_err(|e| failed(path, e))?;
+        let mut format = transaction.open_table(FORMAT).map_err(|e| failed(path, e))?;
+        format.insert("version", VERSION).map_err(|e| failed(path, e))?;
+        format.insert("next_object", 1).map_err(|e| failed(path, e))?;
+        let mut writer = transaction.open_table(WRITER).map_err(|e| failed(path, e))?;
+        writer.insert("program", env!("CARGO_PKG_VERSION")).map_err(|e| failed(path, e))?;
+        transaction.open_table(OBJECTS).map_err(|e| failed(path, e))?;
+    }
+    transaction.commit().map_err(|e| failed(path, e))?;
+    drop(database);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    std::fs::rename(&new, path).and_then(|()| File::open(directory)?.sync_all()).doing(beginning())
+}
+
+fn busy(path: &Path) -> Error {
+    Error::new(ErrorKind::Busy, format!("{} is in use by another host: stop that one first", path.display()))
+}
+
+/// What an error of redb means to us.
+pub fn failed(path: &Path, error: impl Into<redb::Error>) -> Error {
+    let at = path.display();
+    match error.into() {
+        redb::Error::DatabaseAlreadyOpen => busy(path),
+        redb::Error::UpgradeRequired(format) => Error::new(
+            ErrorKind::Version,
+            format!(
+                "{at} has file format {format}, which this program does not read: use the one that wrote it"
+            ),
+        ),
+        redb::Error::Io(error)
+            if matches!(error.kind(), IoKind::InvalidData | IoKind::InvalidInput | IoKind::UnexpectedEof) =>
+        {
+            damaged(path, error)
+        }
+        redb::Error::Io(error) => {
+            let mut failure = Error::io(at, &error);
+            if failure.kind == ErrorKind::NoSpace {
+                failure.message += "; nothing was changed: free disk space, then try again";
+            }
+            failure
+        }
+        redb::Error::PreviousIo => Error::new(
+            ErrorKind::Io,
+            format!("{at}: an earlier write failed; nothing was changed: try again"),
+        ),
+        other => damaged(path, other),
+    }
+}
+
+pub fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{} is damaged ({what}): move it elsewhere and start again; the files of objects are untouched, but \
+             their names are gone",
+            path.display()
+        ),
+    )
+}
