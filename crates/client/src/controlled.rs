@@ -1,8 +1,8 @@
 //! Mappings of controlled objects: the userfaultfds of this process, and how the host learns of a mapping.
 
 use crate::addresses::{self, Origin, Piece, PieceState};
-use crate::link::{Answer, Call, OnLoss, Shared, State, lock};
 use crate::in_thread::Service;
+use crate::link::{Answer, Call, OnLoss, Shared, State, lock};
 use crate::{Error, MapFlags, Result};
 use commonhold_object::Region;
 use commonhold_object::error::Doing;

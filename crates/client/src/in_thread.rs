@@ -88,14 +88,19 @@ impl Service {
 /// Begins to serve a mapping that the host knows. `hidden` is the ordinary mapping of the same pages.
 pub(crate) fn begin(origin: &Origin, mapping: &Mapping, uffd: &Userfaultfd, hidden: Mapping) -> Result<()> {
     let service = origin.service.get().ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "the host does not offer in-thread service: upgrade it, or map without it")
+        Error::new(
+            ErrorKind::Unsupported,
+            "the host does not offer in-thread service: upgrade it, or map without it",
+        )
     })?;
     install_handler()?;
     let _changes = lock(&CHANGES);
     let Some(index) = TABLE.iter().position(|slot| slot.length.load(Ordering::Acquire) == 0) else {
         return Err(Error::new(
             ErrorKind::TooMany,
-            format!("{SLOTS} mappings of this process have in-thread service, the limit: map this one without it"),
+            format!(
+                "{SLOTS} mappings of this process have in-thread service, the limit: map this one without it"
+            ),
         ));
     };
     let slot = &TABLE[index];
@@ -147,7 +152,8 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let served = TABLE.iter().find_map(|slot| {
         let length = slot.length.load(Ordering::Acquire);
         let start = slot.address.load(Ordering::Relaxed);
-        (length != 0 && address >= start && address - start < length).then(|| serve(slot, address - start, context))
+        (length != 0 && address >= start && address - start < length)
+            .then(|| serve(slot, address - start, context))
     });
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };

@@ -139,7 +139,8 @@ impl Prepared {
     /// In-thread service is for what the host would serve, and only where a fault says nothing but "not there".
     fn serves_itself(&self) -> bool {
         let (core, options) = (&self.object.core, &self.options);
-        let shared_writable = options.protection == Protection::ReadWrite && options.sharing == Sharing::Shared;
+        let shared_writable =
+            options.protection == Protection::ReadWrite && options.sharing == Sharing::Shared;
         options.flags.in_thread && core.is_controlled() && shared_writable && !core.options().freezable
     }
 

@@ -105,10 +105,13 @@ impl Machine {
         caches.push(Arc::downgrade(cache));
     }
 
-    /// The cache with the most frames.
-    pub fn largest(&self) -> Option<Arc<Cache>> {
+    /// The caches that have frames, those with most first.
+    pub fn by_size(&self) -> Vec<Arc<Cache>> {
         let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.iter().filter_map(Weak::upgrade).max_by_key(|c| c.used_pages())
+        let mut caches: Vec<_> =
+            caches.iter().filter_map(Weak::upgrade).filter(|c| c.used_pages() > 0).collect();
+        caches.sort_by_key(|c| std::cmp::Reverse(c.used_pages()));
+        caches
     }
 
     /// Where a file of an object lies.

@@ -36,6 +36,36 @@ pub trait Storage {
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 }
 
+impl<S: Storage + ?Sized> Storage for Box<S> {
+    fn len(&self) -> io::Result<u64> {
+        (**self).len()
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        (**self).is_empty()
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, bytes)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        (**self).write_at(offset, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (**self).flush()
+    }
+
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        (**self).reserve(len)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        (**self).truncate(len)
+    }
+}
+
 /// A journal file in a file system.
 ///
 /// `reserve` writes zeros once instead of only asking for blocks. `fallocate` alone leaves *unwritten*

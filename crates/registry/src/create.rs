@@ -68,6 +68,7 @@ impl Registry {
             id,
             uuid: nonce ^ u128::from(id.0).rotate_left(64),
             name: Some(name.clone()),
+            first_name: name.clone(),
             ownership,
             options,
             file,

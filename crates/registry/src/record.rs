@@ -13,6 +13,8 @@ pub struct ObjectRecord {
     pub uuid: u128,
     /// Name; `None` once it was removed while in use.
     pub name: Option<Name>,
+    /// Name when it was created: what its external pager knows it by, whatever it is called now.
+    pub first_name: Name,
     /// Owner, group, mode.
     pub ownership: Ownership,
     /// How it was created; the size is the size now.

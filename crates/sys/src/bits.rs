@@ -100,9 +100,10 @@ impl BitFile {
         unsafe { self.words.add(index as usize).as_ref() }
     }
 
-    /// Sets (or clears) the bits of a run. Blocks never prepared hold no set bit, so clearing skips them.
+    /// Sets (or clears) the bits of a run, as far as they lie in the bitmap. Blocks never prepared hold no set bit, so
+    /// clearing skips them.
     pub fn write(&self, first: u64, count: u64, value: bool) {
-        let end = first + count;
+        let end = (first + count).min(Self::bytes(self.bits) * 8);
         let mut at = first;
         while at < end {
             let within = at % 64;

@@ -15,6 +15,8 @@ pub fn create(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
     };
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
     rustix::fs::ftruncate(&fd, size_bytes)?;
+    // Nobody who is given the descriptor may forbid writing to it. (Without NOEXEC_SEAL it is born so.)
+    let _ = rustix::fs::fcntl_add_seals(&fd, rustix::fs::SealFlags::SEAL);
     Ok(fd)
 }
 
@@ -91,6 +93,11 @@ pub fn reference_into_pipe(
         }
     }
     Ok(length - left)
+}
+
+/// Puts references to all that is in one pipe into another too; the first keeps them.
+pub fn duplicate_pipe(from: impl AsFd, to: impl AsFd, length: usize) -> io::Result<usize> {
+    Ok(rustix::pipe::tee(from, to, length, SpliceFlags::NONBLOCK)?)
 }
 
 /// State of a file's pages in the page cache (cachestat(2), Linux 6.5).

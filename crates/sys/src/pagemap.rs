@@ -9,6 +9,7 @@
 //! | marker: installed, protected, then dropped (eviction, swap, MADV_DONTNEED) | no | no |
 //! | mapped and protected | no | yes |
 //! | mapped and written | yes | yes |
+//! | migration entry of a written page (the kernel is moving the frame) | yes | no, but swapped |
 //!
 //! The first line is ambiguous; the host knows which pages it ever installed, and that decides.
 
@@ -19,6 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const PAGE_IS_WPALLOWED: u64 = 1 << 0;
 const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// _IOWR('f', 16, struct pm_scan_arg)
 const PAGEMAP_SCAN: libc::c_ulong =
     (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
@@ -58,6 +60,8 @@ pub struct Found {
     pub written: bool,
     /// A frame is mapped.
     pub present: bool,
+    /// There is an entry, but no frame: a marker, or (also `written`) a page that the kernel is moving.
+    pub swapped: bool,
 }
 
 /// An open /proc/PID/pagemap.
@@ -100,7 +104,7 @@ impl Pagemap {
                 category_inverted: 0,
                 category_mask: 0,
                 category_anyof_mask: PAGE_IS_WPALLOWED,
-                return_mask: PAGE_IS_WPALLOWED | PAGE_IS_WRITTEN | PAGE_IS_PRESENT,
+                return_mask: PAGE_IS_WPALLOWED | PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
             };
             // SAFETY: the argument has the size it states, and vec/vec_len name the live array `regions`; the
             // kernel writes only to those. Its request number is unambiguous on procfs (see from_fd).
@@ -114,6 +118,7 @@ impl Pagemap {
                     end: region.end,
                     written: region.categories & PAGE_IS_WRITTEN != 0,
                     present: region.categories & PAGE_IS_PRESENT != 0,
+                    swapped: region.categories & PAGE_IS_SWAPPED != 0,
                 });
             }
             if argument.walk_end <= at {

@@ -35,7 +35,9 @@ impl Kind {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Kind; 3] = [Kind::Asynchronous, Kind::Synchronous, Kind::InThread];
 
-    fn features(self) -> u64 {
+    /// The features that a descriptor of this kind has, and no others: with `EVENT_REMOVE`, say, its owner could make
+    /// every answer fail with EAGAIN for ever.
+    pub fn features(self) -> u64 {
         let all = FEATURE_PAGEFAULT_FLAG_WP
             | FEATURE_MISSING_SHMEM
             | FEATURE_MINOR_SHMEM
@@ -154,6 +156,12 @@ const UFFDIO_POISON: libc::c_ulong = request(READ_WRITE, 0x08, size_of::<RangeMo
 /// _IO(0xAA, 0x00) on /dev/userfaultfd.
 const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xaa00;
 
+/// The kernel's mark for "UFFDIO_API was called", which its list of features includes.
+const INITIALIZED: u64 = 1 << 31;
+/// Most times in a row that a call is repeated because the kernel says "again" and did nothing: an address space that
+/// changes under the call says so once or twice, and one whose owner wants to hold the caller up says so always.
+const VAIN_ROUNDS: u32 = 1000;
+
 /// Bytes a call dealt with before it stopped, and why it stopped early if it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -216,6 +224,16 @@ impl Userfaultfd {
         Userfaultfd(fd)
     }
 
+    /// The features it was made with (/proc/self/fdinfo).
+    pub fn features_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+        let api = info.lines().find_map(|line| line.strip_prefix("API:"));
+        let features = api.and_then(|api| api.trim().split(':').nth(1));
+        features.and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(|all| all & !INITIALIZED).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "/proc/self/fdinfo does not tell the descriptor's features")
+        })
+    }
+
     fn ioctl<T>(&self, request: libc::c_ulong, argument: &mut T) -> Result<(), Errno> {
         // SAFETY: every request above names a structure of the size of T (each call passes the structure that
         // its request was computed from), and the kernel writes only inside it. The kernel checks addresses in
@@ -259,6 +277,7 @@ impl Userfaultfd {
     /// `source .. source + len` must be mapped, if only to a file that may be truncated.
     pub unsafe fn copy_raw(&self, start: u64, source: *const u8, len: u64, protect: bool) -> Progress {
         let mut done = 0;
+        let mut vain = 0;
         loop {
             let mut copy = Copy {
                 dst: start + done,
@@ -269,10 +288,12 @@ impl Userfaultfd {
             };
             let result = self.ioctl(UFFDIO_COPY, &mut copy);
             // The field is signed: negative is an errno, not a length.
-            done += u64::try_from(copy.copied).unwrap_or(0);
+            let more = u64::try_from(copy.copied).unwrap_or(0);
+            done += more;
+            vain = if more == 0 { vain + 1 } else { 0 };
             match result {
                 Ok(()) => return Progress { done, stopped_by: None },
-                Err(Errno::AGAIN) if done < len => continue,
+                Err(Errno::AGAIN) if done < len && vain < VAIN_ROUNDS => continue,
                 Err(errno) => return Progress { done, stopped_by: Some(errno) },
             }
         }
@@ -290,14 +311,17 @@ impl Userfaultfd {
 
     fn range_mode(&self, request: libc::c_ulong, start: u64, len: u64, mode: u64) -> Progress {
         let mut done = 0;
+        let mut vain = 0;
         loop {
             let range = Range { start: start + done, len: len - done };
             let mut argument = RangeModeDone { range, mode, done: 0 };
             let result = self.ioctl(request, &mut argument);
-            done += u64::try_from(argument.done).unwrap_or(0);
+            let more = u64::try_from(argument.done).unwrap_or(0);
+            done += more;
+            vain = if more == 0 { vain + 1 } else { 0 };
             match result {
                 Ok(()) => return Progress { done, stopped_by: None },
-                Err(Errno::AGAIN) if done < len => continue,
+                Err(Errno::AGAIN) if done < len && vain < VAIN_ROUNDS => continue,
                 Err(errno) => return Progress { done, stopped_by: Some(errno) },
             }
         }
@@ -314,13 +338,39 @@ impl Userfaultfd {
         self.write_protect(start, len, 0)
     }
 
+    /// Drops the markers that protection left where there is no page any more. Wakes nobody.
+    pub fn drop_markers(&self, start: u64, len: u64) -> Result<(), Errno> {
+        self.write_protect(start, len, 2)
+    }
+
     fn write_protect(&self, start: u64, len: u64, mode: u64) -> Result<(), Errno> {
-        loop {
+        for _ in 0..VAIN_ROUNDS {
             match self.ioctl(UFFDIO_WRITEPROTECT, &mut WriteProtect { range: Range { start, len }, mode }) {
                 Err(Errno::AGAIN) => continue,
                 other => return other,
             }
         }
+        Err(Errno::AGAIN)
+    }
+
+    /// Reads without waiting even where the descriptor's owner has cleared O_NONBLOCK, which is a flag of the
+    /// description that it shares with whoever serves it.
+    fn read_now(&self, messages: &mut [Message; FAULTS_AT_ONCE]) -> Result<usize, Errno> {
+        let part = libc::iovec {
+            iov_base: messages.as_mut_ptr().cast(),
+            iov_len: size_of::<[Message; FAULTS_AT_ONCE]>(),
+        };
+        // SAFETY: one buffer, of exactly the size given, which is plain data: any bytes are valid for Message. The
+        // offset -1 means the descriptor's own position.
+        let n = unsafe { libc::preadv2(self.0.as_raw_fd(), &part, 1, -1, libc::RWF_NOWAIT) };
+        usize::try_from(n)
+            .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+
+    /// Sets O_NONBLOCK: without it the descriptor cannot be polled.
+    pub fn set_nonblocking(&self) -> Result<(), Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.0)?;
+        rustix::fs::fcntl_setfl(&self.0, flags | rustix::fs::OFlags::NONBLOCK)
     }
 
     /// Takes the faults that wait, at most [`FAULTS_AT_ONCE`], into `faults` (emptied first). No wait: none is
@@ -329,17 +379,19 @@ impl Userfaultfd {
         faults.clear();
         let mut messages =
             [Message { event: 0, reserved: [0; 7], flags: 0, address: 0, thread: 0 }; FAULTS_AT_ONCE];
-        // SAFETY: the buffer is plain data of exactly the size given; any bytes are valid for Message.
-        let n =
-            unsafe { libc::read(self.0.as_raw_fd(), messages.as_mut_ptr().cast(), size_of_val(&messages)) };
-        if n < 0 {
-            return match Errno::from_io_error(&io::Error::last_os_error()) {
-                Some(Errno::AGAIN | Errno::INTR) => Ok(()),
-                Some(errno) => Err(errno),
-                None => Err(Errno::IO),
-            };
-        }
-        let count = n as usize / size_of::<Message>();
+        let n = match self.read_now(&mut messages) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            // Not known to this kernel: the flag does it, as long as its owner leaves it set.
+            Err(Errno::OPNOTSUPP) => {
+                self.set_nonblocking()?;
+                match rustix::io::read(&self.0, bytes_of(&mut messages)) {
+                    Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                    other => other?,
+                }
+            }
+            other => other?,
+        };
+        let count = n / size_of::<Message>();
         faults.extend(messages[..count].iter().filter(|m| m.event == EVENT_PAGEFAULT).map(|m| Fault {
             address: m.address & !4095,
             write: m.flags & (FLAG_WRITE | FLAG_WP) != 0,
@@ -349,6 +401,14 @@ impl Userfaultfd {
         Ok(())
     }
 }
+
+/// The buffer as bytes.
+fn bytes_of(messages: &mut [Message; FAULTS_AT_ONCE]) -> &mut [u8] {
+    // SAFETY: Message is 32 bytes of plain data without padding (checked below); any bytes are valid for it.
+    unsafe { std::slice::from_raw_parts_mut(messages.as_mut_ptr().cast(), size_of::<[Message; FAULTS_AT_ONCE]>()) }
+}
+
+const _: () = assert!(size_of::<Message>() == 32);
 
 /// Most faults that one read takes.
 pub const FAULTS_AT_ONCE: usize = 32;
@@ -362,5 +422,29 @@ impl AsFd for Userfaultfd {
 impl From<Userfaultfd> for OwnedFd {
     fn from(this: Userfaultfd) -> OwnedFd {
         this.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_of_a_descriptor_are_those_of_its_kind() {
+        for kind in Kind::ALL {
+            let (uffd, _) = Userfaultfd::create(kind, None).unwrap();
+            assert_eq!(Userfaultfd::features_of(uffd.as_fd()).unwrap(), kind.features());
+        }
+        assert!(Userfaultfd::features_of(std::fs::File::open("/dev/null").unwrap().as_fd()).is_err());
+    }
+
+    #[test]
+    fn reading_does_not_wait_even_if_the_owner_made_it_a_blocking_one() {
+        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, None).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&uffd).unwrap();
+        rustix::fs::fcntl_setfl(&uffd, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
+        let mut faults = vec![Fault { address: 0, write: false, missing: false, protected: false }];
+        uffd.read_faults(&mut faults).unwrap();
+        assert!(faults.is_empty());
     }
 }

@@ -13,14 +13,15 @@ pub struct Book {
     spilled: RoaringBitmap,
 }
 
-/// The runs of consecutive numbers in a set, in order.
+/// The runs of consecutive numbers in a set, in order. Costs by the runs, not by the pages.
 pub fn runs(set: &RoaringBitmap) -> Vec<PageRange> {
-    let mut found: Vec<PageRange> = Vec::new();
-    for page in set {
-        match found.last_mut() {
-            Some(run) if run.end() == u64::from(page) => run.count += 1,
-            _ => found.push(PageRange::new(u64::from(page), 1)),
-        }
+    let mut found = Vec::new();
+    let mut pages = set.iter();
+    while let Some(run) = pages.next_range() {
+        found.push(PageRange::new(
+            u64::from(*run.start()),
+            u64::from(*run.end()) - u64::from(*run.start()) + 1,
+        ));
     }
     found
 }
@@ -46,19 +47,16 @@ pub fn remove(set: &mut RoaringBitmap, range: PageRange) {
     }
 }
 
-/// The part of a set that lies in a run.
+/// The part of a set that lies in a run. Costs by the pages found, not by the size of the set.
 pub fn within(set: &RoaringBitmap, range: PageRange) -> RoaringBitmap {
-    if range.is_empty() {
+    if range.is_empty() || range.first > u64::from(u32::MAX) {
         return RoaringBitmap::new();
     }
-    let mut part = set.clone();
-    if range.first > 0 {
-        part.remove_range(0..range.first as u32);
+    let last = (range.end() - 1).min(u32::MAX.into()) as u32;
+    if range.first == 0 && set.max().is_none_or(|max| max <= last) {
+        return set.clone();
     }
-    if range.end() <= u64::from(u32::MAX) {
-        part.remove_range(range.end() as u32..=u32::MAX);
-    }
-    part
+    RoaringBitmap::from_sorted_iter(set.range(range.first as u32..=last)).unwrap_or_default()
 }
 
 impl Book {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockReadGuard};
+use std::time::Instant;
 
 /// Pages brought in between two looks at who waits: the thread runs on while the rest of its cluster comes.
 const PART_PAGES: u64 = 64;
@@ -82,7 +83,7 @@ impl Cache {
         drop(inner);
         if self.pager.may_block() || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
-            self.machine.workers.run(move || this.bring_slowly(&mapping, run));
+            self.workers().run(move || this.bring_slowly(&mapping, run));
             return None;
         }
         if self.pager.is_anonymous() {
@@ -159,10 +160,10 @@ impl Cache {
         match self.bring(Some(&ahead.mapping), part) {
             Ok(()) if rest.is_empty() => None,
             Ok(()) => Some(Ahead { rest, first: false, ..ahead }),
-            Err(error) => {
+            Err((error, from)) => {
                 let mut inner = self.lock();
-                self.abandon(&mut inner, ahead.rest);
-                self.fail(&mut inner, part, &error);
+                self.abandon(&mut inner, PageRange::new(from, ahead.rest.end() - from));
+                self.fail(&mut inner, PageRange::new(from, part.end() - from), &error);
                 self.settle(&mut inner, rest);
                 None
             }
@@ -177,8 +178,24 @@ impl Cache {
     }
 
     /// Brings pages in whose room is taken and which are in flight, into the page tables of `mapping` if that
-    /// is given. On an error they are still in flight and their room still taken.
-    fn bring(&self, mapping: Option<&Arc<Mapping>>, part: PageRange) -> Result<()> {
+    /// is given. An error names the first page that was not brought: from there on they are still in flight and their
+    /// room is still taken.
+    fn bring(
+        &self,
+        mapping: Option<&Arc<Mapping>>,
+        part: PageRange,
+    ) -> std::result::Result<(), (Error, u64)> {
+        let mut at = part.first;
+        while at < part.end() {
+            let rest = PageRange::new(at, part.end() - at);
+            at = self.bring_run(mapping, rest).map_err(|error| (error, at))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the pages at the start of `part` that come from the same source; gives the page after them.
+    fn bring_run(&self, mapping: Option<&Arc<Mapping>>, part: PageRange) -> Result<u64> {
+        let begun = Instant::now();
         let (source, same) = {
             let inner = self.lock();
             let source = self.source(&inner, part.first);
@@ -199,17 +216,15 @@ impl Cache {
                 // It went before this was noted: its last look may have come too early.
                 self.record(&mut inner, &book::set_of(run));
             }
-            // Placing them woke this mapping's own threads. Under synchronous protection one may have come back since,
-            // to write: it is answered below.
-            if mapping.kind != Kind::Synchronous {
-                inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && run.contains(w.page.into())));
-            }
+            // Placing them woke this mapping's own threads that waited then. One that has come since (to write under
+            // synchronous protection, or because its entry went again) is answered below.
+            inner.waiting.retain(|w| {
+                !(Arc::ptr_eq(&w.mapping, mapping) && run.contains(w.page.into()) && w.since < begun)
+            });
         }
         self.machine.counters.installed.fetch_add(run.count, Ordering::Relaxed);
         self.settle(&mut inner, run);
-        drop(inner);
-        let rest = PageRange::new(run.end(), part.end() - run.end());
-        if rest.is_empty() { Ok(()) } else { self.bring(mapping, rest) }
+        Ok(run.end())
     }
 
     /// Makes frames with their content; whether they stand in the mapping's page tables too.
@@ -218,6 +233,10 @@ impl Cache {
         if source == Source::Zeros {
             return self.place_bytes(mapping, run, &ZEROS[..length]);
         }
+        if source == Source::Pager {
+            self.make_whole()?;
+        }
+        let mut done = 0;
         let whole_pages = run.end() * PAGE_SIZE_BYTES <= self.size_bytes();
         if let (Source::Pager, Some(file), true) =
             (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages)
@@ -236,9 +255,13 @@ impl Cache {
                     if progress.stopped_by.is_none() {
                         return Ok(true);
                     }
+                    // What was copied is in use already, and must not be touched again.
+                    done = progress.done;
                 }
             }
         }
+        let run = PageRange::new(run.first + done / PAGE_SIZE_BYTES, run.count - done / PAGE_SIZE_BYTES);
+        let length = run.length_bytes() as usize;
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(length, 0);
             match source {
@@ -340,9 +363,9 @@ impl Cache {
                 self.not_coming(run);
                 return Err(error);
             }
-            if let Err(error) = self.bring(None, run) {
+            if let Err((error, from)) = self.bring(None, run) {
                 let mut inner = self.lock();
-                self.abandon(&mut inner, run);
+                self.abandon(&mut inner, PageRange::new(from, run.end() - from));
                 self.settle(&mut inner, run);
                 return Err(error);
             }

@@ -13,13 +13,22 @@ use std::sync::{Arc, Mutex};
 
 /// The pipe through which frames leave. One eviction at a time: what is in it belongs to one object's intent.
 pub struct Evictor {
-    pipe: Mutex<(Arc<OwnedFd>, Arc<OwnedFd>)>,
+    pipe: Mutex<Pipe>,
+}
+
+/// The pipe that outlives the host, and one of its own to read from: what is in the first stays there until nothing
+/// depends on it any more.
+struct Pipe {
+    read: Arc<OwnedFd>,
+    write: Arc<OwnedFd>,
+    scratch: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Evictor {
     /// Uses the pipe (reading end, writing end).
     pub fn new(read: Arc<OwnedFd>, write: Arc<OwnedFd>) -> Evictor {
-        Evictor { pipe: Mutex::new((read, write)) }
+        let scratch = frames::frame_pipe(INTENT_PAGES).ok();
+        Evictor { pipe: Mutex::new(Pipe { read, write, scratch }) }
     }
 }
 
@@ -29,11 +38,7 @@ impl Cache {
         let mut fruitless = 0;
         while !self.try_take(pages) {
             let short_here = self.budget.used_pages() + pages > self.budget.limit_pages();
-            let victim = if short_here { Some(self.clone()) } else { self.machine.largest() };
-            let gone = match victim {
-                Some(victim) => victim.evict(INTENT_PAGES.max(pages as usize))?,
-                None => 0,
-            };
+            let gone = self.evict_somewhere(short_here)?;
             fruitless = if gone == 0 { fruitless + 1 } else { 0 };
             if fruitless > 200 {
                 let (what, limit) = if short_here {
@@ -57,6 +62,20 @@ impl Cache {
         Ok(())
     }
 
+    /// Evicts from this object, or from whichever has most. Another object's failure is not this one's.
+    fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<usize> {
+        let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
+        for victim in victims {
+            match victim.evict(INTENT_PAGES) {
+                Ok(0) => {}
+                Ok(gone) => return Ok(gone),
+                Err(error) if Arc::ptr_eq(&victim, self) => return Err(error),
+                Err(error) => victim.machine.log(format_args!("object {}: eviction: {error}", victim.id.0)),
+            }
+        }
+        Ok(0)
+    }
+
     /// Begins to evict in the background when little room is left, so that faults need not wait.
     pub(super) fn evict_ahead(self: &Arc<Self>) {
         if !self.budget.is_low() && !self.machine.budget.is_low() {
@@ -68,20 +87,17 @@ impl Cache {
         let this = self.clone();
         self.machine.workers.run(move || {
             for _ in 0..64 {
-                let victim = if this.budget.is_low() {
-                    Some(this.clone())
-                } else if this.machine.budget.is_low() {
-                    this.machine.largest()
-                } else {
-                    None
-                };
-                match victim.map(|v| v.evict(INTENT_PAGES)) {
-                    Some(Ok(n)) if n > 0 => {}
-                    Some(Err(error)) => {
+                let here = this.budget.is_low();
+                if !here && !this.machine.budget.is_low() {
+                    break;
+                }
+                match this.evict_somewhere(here) {
+                    Ok(gone) if gone > 0 => {}
+                    Ok(_) => break,
+                    Err(error) => {
                         this.machine.log(format_args!("object {}: eviction: {error}", this.id.0));
                         break;
                     }
-                    _ => break,
                 }
             }
             this.evicting.store(false, Ordering::Relaxed);
@@ -90,7 +106,10 @@ impl Cache {
 
     /// Evicts up to `want` pages; gives how many went.
     pub(super) fn evict(&self, want: usize) -> Result<usize> {
-        let pipe = lock(&self.machine.evictor.pipe);
+        if self.is_incomplete() {
+            return Ok(0);
+        }
+        let _one_at_a_time = lock(&self.evict_turn);
         let mut inner = self.lock();
         while inner.sync_waits {
             inner = self.wait_settled(inner);
@@ -109,6 +128,8 @@ impl Cache {
         self.protect_synchronous(&inner, &unsaved);
         drop(inner);
         let saved = self.save(&unsaved);
+        // Only now, when nothing waits for another process: the pipe is everybody's.
+        let pipe = lock(&self.machine.evictor.pipe);
         let mut inner = self.lock();
         inner.leaving.clear();
         // Somebody else looked meanwhile, found these written after they were saved, and protected them: their
@@ -133,36 +154,31 @@ impl Cache {
 
     /// The oldest frames that may go.
     fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
+        let mut stay = &inner.in_flight | inner.book.writing();
+        inner.holds.iter().for_each(|hold| book::insert(&mut stay, hold.pages));
         let mut victims = RoaringBitmap::new();
         let mut looked = inner.order.len();
         while looked > 0 && (victims.len() as usize) < want {
             looked -= 1;
             let Some(run) = inner.order.pop_front() else { break };
-            let mut left = Vec::new();
-            for page in run.first..run.end() {
-                let at = page as u32;
-                if !inner.resident.contains(at) {
-                    continue;
-                }
-                let stays =
-                    inner.in_flight.contains(at) || inner.book.writing().contains(at) || inner.is_held(at);
-                if stays || victims.len() as usize == want {
-                    left.push(page);
-                } else {
-                    victims.insert(at);
-                }
-            }
-            let left: RoaringBitmap = left.into_iter().map(|p| p as u32).collect();
+            let here = book::within(&inner.resident, run);
+            let room = want - victims.len() as usize;
+            let going: RoaringBitmap = (&here - &stay).iter().take(room).collect();
+            let left = here - &going;
+            let full = victims.len() + going.len() == want as u64;
+            victims |= going;
             for part in book::runs(&left) {
-                inner.order.push_back(part);
+                // What only lacked room comes first the next time.
+                if full { inner.order.push_front(part) } else { inner.order.push_back(part) }
             }
         }
         victims
     }
 
-    /// Whether dirty pages may go to the pager before a sync.
+    /// Whether dirty pages may go to the pager before a sync. Not to another process: it may hang, and who needs the
+    /// room is somebody else.
     fn evicts_to_pager(&self) -> bool {
-        self.traits.sync != SyncMode::Atomic && !self.pager.is_anonymous()
+        self.traits.sync != SyncMode::Atomic && !self.pager.is_anonymous() && !self.pager.may_block()
     }
 
     /// Writes dirty victims where they can be found again.
@@ -172,8 +188,10 @@ impl Cache {
             buffer.resize(run.length_bytes() as usize, 0);
             read_frames(&self.frames, run.first, &mut buffer).doing("reading frames")?;
             if self.evicts_to_pager() {
-                self.unflushed.store(true, Ordering::Relaxed);
+                // Before and after: a sync that flushes in between must not take this page for flushed.
+                self.unflushed.store(true, Ordering::SeqCst);
                 self.pager.page_out(run.offset_bytes(), &buffer)?;
+                self.unflushed.store(true, Ordering::SeqCst);
             } else {
                 lock(&self.spill).write(run.first, &buffer)?;
             }
@@ -192,89 +210,132 @@ impl Cache {
         Ok(())
     }
 
-    /// References into the pipe, punch, look, put back what was written in between.
-    fn drop_frames(
-        &self,
-        inner: &mut Inner,
-        victims: &RoaringBitmap,
-        pipe: &(Arc<OwnedFd>, Arc<OwnedFd>),
-    ) -> Result<u64> {
+    /// References into the pipe, punch, look, put back what was written in between. The pipe is emptied last, after the
+    /// intent is gone: a host that dies at any point leaves it whole.
+    fn drop_frames(&self, inner: &mut Inner, victims: &RoaringBitmap, pipe: &Pipe) -> Result<u64> {
+        drain(&pipe.read);
+        let outcome = self.punch_referenced(inner, victims, pipe);
+        let ended = inner.book.live().evicted();
+        drain(&pipe.read);
+        let gone = outcome?;
+        ended.map(|()| gone)
+    }
+
+    fn punch_referenced(&self, inner: &mut Inner, victims: &RoaringBitmap, pipe: &Pipe) -> Result<u64> {
         let order: Vec<u32> = victims.iter().collect();
-        drain(&pipe.0); // what an eviction that failed in the middle may have left
         inner.book.live().announce(&order)?;
         let mut referenced = 0;
         for run in book::runs(victims) {
             let length = run.length_bytes() as usize;
-            let n = frames::reference_into_pipe(&*self.frames, run.offset_bytes(), length, &*pipe.1)
+            let n = frames::reference_into_pipe(&*self.frames, run.offset_bytes(), length, &*pipe.write)
                 .doing("referring to frames")?;
             referenced += n as u64 / PAGE_SIZE_BYTES;
             if n < length {
                 break;
             }
         }
-        if (referenced as usize) < order.len() {
-            inner.book.live().announce(&order[..referenced as usize])?;
-        }
         let going: RoaringBitmap = order[..referenced as usize].iter().copied().collect();
+        let mut punched = RoaringBitmap::new();
+        let mut failed = None;
         for run in book::runs(&going) {
-            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("punching frames")?;
+            match frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()) {
+                Ok(()) => book::insert(&mut punched, run),
+                Err(error) => {
+                    failed = Some(Error::io("punching frames", &error));
+                    break;
+                }
+            }
         }
-        let written = self.written_before_punch(inner, &going);
-        self.empty_pipe(&pipe.0, &going, &written)?;
-        self.after_punch(inner, &going, &written);
-        inner.book.live().evicted()?;
-        Ok(going.len() - written.len())
+        let written = self.written_before_punch(inner, &punched);
+        let lost = self.put_back(inner, pipe, &going, &written);
+        self.after_punch(inner, &punched, &(written - &lost), &lost);
+        failed.map_or(Ok(punched.len()), Err)
     }
 
-    fn empty_pipe(&self, pipe: &OwnedFd, going: &RoaringBitmap, written: &RoaringBitmap) -> Result<()> {
+    /// Puts the frames back that were written; gives those that went to the spill file instead, for lack of memory.
+    fn put_back(
+        &self,
+        inner: &mut Inner,
+        pipe: &Pipe,
+        order: &RoaringBitmap,
+        written: &RoaringBitmap,
+    ) -> RoaringBitmap {
+        let mut spilled = RoaringBitmap::new();
+        if written.is_empty() {
+            return spilled;
+        }
+        let length = order.len() as usize * PAGE_SIZE_BYTES as usize;
+        let copied = match &pipe.scratch {
+            Some((_, write)) => frames::duplicate_pipe(&*pipe.read, write, length).is_ok_and(|n| n == length),
+            None => false,
+        };
+        let source = match &pipe.scratch {
+            Some((read, _)) if copied => read,
+            _ => &*pipe.read,
+        };
         let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
-        for page in going {
-            read_exact(pipe, &mut content).doing("reading frames back from the pipe")?;
-            if written.contains(page) {
-                write_frames(&self.frames, page.into(), &content).doing("putting a frame back")?;
-            }
-        }
-        Ok(())
-    }
-
-    fn after_punch(&self, inner: &mut Inner, going: &RoaringBitmap, written: &RoaringBitmap) {
-        for view in &mut inner.views {
-            view.installed -= going;
-        }
-        let gone = going - written;
-        inner.resident -= &gone;
-        self.give_back(gone.len());
-        if !written.is_empty() {
-            self.machine.counters.rescued.fetch_add(written.len(), Ordering::Relaxed);
-            if let Err(error) = inner.book.add_dirty(written) {
-                self.machine.log(format_args!("object {}: {error}", self.id.0));
-            }
-            for run in inner.book.unspill(written) {
-                lock(&self.spill).forget(run.first, run.count);
-            }
-        }
-    }
-
-    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe.
-    pub fn finish_eviction(&self, pipe: &OwnedFd) -> Result<()> {
-        let mut inner = self.lock();
-        let victims = inner.book.live().intent()?;
-        // The host that died may have taken the first ones out again, and put back what had to be.
-        let left = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| bytes / PAGE_SIZE_BYTES) as usize;
-        let taken = victims.len().saturating_sub(left);
-        let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
-        let mut back = RoaringBitmap::new();
-        for page in &victims[taken..] {
-            if read_exact(pipe, &mut content).is_err() {
+        for page in order {
+            if read_exact(source, &mut content).is_err() {
                 break;
             }
-            // All are resident if it died while it filled the pipe.
+            if written.contains(page) && write_frames(&self.frames, page.into(), &content).is_err() {
+                let stored = lock(&self.spill).write(page.into(), &content);
+                match stored.and_then(|()| inner.book.spill(PageRange::new(page.into(), 1))) {
+                    Ok(()) => drop(spilled.insert(page)),
+                    Err(error) => self.machine.log(format_args!(
+                        "object {}: page {page} is lost, there is neither memory nor disk for it: {error}",
+                        self.id.0
+                    )),
+                }
+            }
+        }
+        drain(source);
+        spilled
+    }
+
+    fn after_punch(
+        &self,
+        inner: &mut Inner,
+        punched: &RoaringBitmap,
+        back: &RoaringBitmap,
+        spilled: &RoaringBitmap,
+    ) {
+        for view in &mut inner.views {
+            view.installed -= punched;
+        }
+        let gone = punched - back;
+        inner.resident -= &gone;
+        self.give_back(gone.len());
+        let written = back | spilled;
+        if written.is_empty() {
+            return;
+        }
+        self.machine.counters.rescued.fetch_add(written.len(), Ordering::Relaxed);
+        if let Err(error) = inner.book.add_dirty(&written) {
+            self.machine.log(format_args!("object {}: {error}", self.id.0));
+        }
+        for run in inner.book.unspill(back) {
+            lock(&self.spill).forget(run.first, run.count);
+        }
+    }
+
+    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe. Without the pipe
+    /// (the keeper died too) there is nothing to be had.
+    pub fn finish_eviction(&self, pipe: Option<&OwnedFd>) -> Result<()> {
+        let mut inner = self.lock();
+        let victims = inner.book.live().intent()?;
+        let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
+        let mut back = RoaringBitmap::new();
+        for page in &victims {
+            let Some(pipe) = pipe else { break };
+            if read_exact(pipe, &mut content).is_err() {
+                break; // it died while it filled the pipe: nothing was punched
+            }
             if !inner.resident.contains(*page) {
                 write_frames(&self.frames, u64::from(*page), &content).doing("putting a frame back")?;
                 back.insert(*page);
             }
         }
-        drain(pipe);
         for run in book::runs(&back) {
             book::insert(&mut inner.resident, run);
             inner.order.push_back(run);
@@ -285,7 +346,9 @@ impl Cache {
         let stayed = victims.into_iter().collect::<RoaringBitmap>() & &inner.resident;
         inner.book.add_dirty(&stayed)?;
         inner.book.unspill(&stayed);
-        inner.book.live().evicted()
+        inner.book.live().evicted()?;
+        pipe.map(drain);
+        Ok(())
     }
 }
 

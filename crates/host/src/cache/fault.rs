@@ -152,6 +152,13 @@ impl Cache {
             Some(Errno::FAULT) if self.is_zero_until_written(inner, page) => {
                 self.show_zeros(inner, mapping, page, protect);
             }
+            // Somebody with the descriptor punched it. What is stored can be had again.
+            Some(Errno::FAULT) if !inner.book.is_dirty(page as u32) => {
+                if inner.resident.remove(page as u32) {
+                    self.give_back(1);
+                }
+                wake(mapping, page);
+            }
             Some(Errno::FAULT) => {
                 self.machine.log(format_args!("object {}: the frame of page {page} is lost", self.id.0));
                 inner.refuse(mapping, page);
@@ -162,7 +169,8 @@ impl Cache {
     }
 
     fn is_zero_until_written(&self, inner: &Inner, page: u64) -> bool {
-        self.pager.is_anonymous() && !inner.book.spilled().contains(page as u32)
+        let at = page as u32;
+        self.pager.is_anonymous() && !inner.book.spilled().contains(at) && !inner.book.is_dirty(at)
     }
 
     fn show_zeros(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, protect: bool) {
@@ -237,7 +245,7 @@ impl Cache {
     }
 }
 
-fn wake(mapping: &Mapping, page: u64) {
+pub(super) fn wake(mapping: &Mapping, page: u64) {
     let _ = mapping.uffd.wake(mapping.address_of(page), PAGE_SIZE_BYTES);
 }
 
@@ -245,7 +253,13 @@ impl Inner {
     /// Ends a thread's wait with SIGBUS: never a wrong page (DESIGN.md, rule 3).
     pub(super) fn refuse(&mut self, mapping: &Mapping, page: u64) {
         let address = mapping.address_of(page);
-        if mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by.is_some() {
+        let mut outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
+        if outcome == Some(Errno::EXIST) && !self.resident.contains(page as u32) {
+            // Not a page, but the marker that protection left of one.
+            let _ = mapping.uffd.drop_markers(address, PAGE_SIZE_BYTES);
+            outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
+        }
+        if outcome.is_some() {
             wake(mapping, page);
             return;
         }

@@ -1,7 +1,7 @@
 //! Page-holding locks: a held page stays in memory and away from its pager until a sync of it, or unlock
 //! (Shirriff, section 6, mlock and munlock).
 
-use super::{Cache, without};
+use super::{Cache, book, without};
 use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionId, SyncMode, limits};
 use commonhold_sys::memory::Pin;
 use std::sync::Arc;
@@ -29,30 +29,57 @@ impl Cache {
                 ));
             }
             let held: u64 = inner.holds.iter().map(|h| h.pages.count).sum();
-            if held + pages.count > self.traits.limit_pages {
+            if held + pages.count > self.traits.limit_pages.min(self.machine.budget.limit_pages() / 2) {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
                     format!(
-                        "holding {} more pages would pass the object's memory budget of {} pages ({held} are held): \
+                        "holding {} more pages would pass what may be held of the object, {} pages ({held} are held): \
                          give a larger budget, or lock less",
-                        pages.count, self.traits.limit_pages
+                        pages.count,
+                        self.traits.limit_pages.min(self.machine.budget.limit_pages() / 2)
                     ),
                 ));
             }
             inner.holds.push(Hold { session, pages, pin: None });
         }
-        if let Err(error) = self.bring_all(pages) {
+        let pinned = self.bring_and_pin(session, pages).inspect_err(|_| {
             self.release(session, pages);
-            return Err(error);
-        }
-        let pin =
-            Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
-        let pinned = pin.is_some();
-        let mut inner = self.lock();
-        if let Some(hold) = inner.holds.iter_mut().rev().find(|h| h.session == session && h.pages == pages) {
-            hold.pin = pin;
-        }
+        })?;
         Ok(pinned)
+    }
+
+    /// Pins only what is there: pinning a hole would make a page of zeros.
+    fn bring_and_pin(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<bool> {
+        for _ in 0..8 {
+            self.bring_all(pages)?;
+            let mut inner = self.lock();
+            if !self.all_there(&inner, pages) {
+                continue; // reverted in between
+            }
+            let pin = self.pin(pages);
+            let pinned = pin.is_some();
+            if let Some(hold) =
+                inner.holds.iter_mut().rev().find(|h| h.session == session && h.pages == pages)
+            {
+                hold.pin = pin;
+            }
+            return Ok(pinned);
+        }
+        Ok(false)
+    }
+
+    fn all_there(&self, inner: &super::Inner, pages: PageRange) -> bool {
+        book::within(&inner.resident, pages).len() == pages.count
+            && book::within(&inner.in_flight, pages).is_empty()
+    }
+
+    fn pin(&self, pages: PageRange) -> Option<Arc<Pin>> {
+        Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new)
+    }
+
+    /// The session holds nothing of this object any more.
+    pub fn remove_holds(&self, session: SessionId) {
+        self.lock().holds.retain(|hold| hold.session != session);
     }
 
     /// Lets the session's holds on the pages go. Refused when it holds none of them.
@@ -120,10 +147,10 @@ impl Cache {
         self.lock().holds.iter().filter(|h| h.session == session).map(|h| h.pages).collect()
     }
 
-    /// A hold that the host before granted: the pages are in memory still.
+    /// A hold that the host before granted: the pages are in memory still, and pinned again if all are.
     pub fn hold_again(&self, session: SessionId, pages: PageRange) {
-        let pin =
-            Pin::new(&*self.frames, pages.offset_bytes(), pages.length_bytes() as usize).ok().map(Arc::new);
-        self.lock().holds.push(Hold { session, pages, pin });
+        let mut inner = self.lock();
+        let pin = if self.all_there(&inner, pages) { self.pin(pages) } else { None };
+        inner.holds.push(Hold { session, pages, pin });
     }
 }

@@ -35,12 +35,13 @@ use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::{Pager, Stamp};
 use crate::spill::Spill;
+use crate::workers::Workers;
 use book::Book;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
 use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use view::{Mapping, View};
@@ -79,7 +80,17 @@ pub struct Cache {
     settled: Condvar,
     /// One sync at a time; the journal belongs to whoever has the turn.
     turn: Mutex<sync::Turn>,
+    /// The stored object is what the last sync made it: nothing is left to be redone.
+    whole: AtomicBool,
+    /// For what waits for its pager, if that is another process: it may hang, and others shall not notice.
+    own_workers: Option<Arc<Workers>>,
     checkpointing: AtomicBool,
+    /// One checkpoint at a time, from flush to reset: a second flush after a failed one would lie.
+    checkpoint_turn: Mutex<()>,
+    /// One eviction of this object at a time.
+    evict_turn: Mutex<()>,
+    /// Clients that have newer pages are expected back: nothing may be judged clean until they are.
+    incomplete: AtomicBool,
     evicting: AtomicBool,
     /// Pages written to the pager since it was last flushed.
     unflushed: AtomicBool,
@@ -132,6 +143,9 @@ struct Refused {
 /// How long a page stays refused: long enough for whoever waited to get SIGBUS.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
+/// Threads that wait for one object's pager at once.
+const OWN_WORKERS: usize = 16;
+
 /// Numbers for `stat`.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
@@ -165,6 +179,7 @@ impl Cache {
         book: Book,
         spill: Spill,
     ) -> Arc<Cache> {
+        let own_workers = pager.may_block().then(|| Workers::new(OWN_WORKERS));
         Arc::new(Cache {
             id,
             uuid,
@@ -193,7 +208,12 @@ impl Cache {
             }),
             settled: Condvar::new(),
             turn: Mutex::default(),
+            whole: AtomicBool::new(false),
+            own_workers,
             checkpointing: AtomicBool::new(false),
+            checkpoint_turn: Mutex::default(),
+            evict_turn: Mutex::default(),
+            incomplete: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
@@ -210,6 +230,21 @@ impl Cache {
     fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Threads for what may wait for the pager.
+    pub fn workers(&self) -> &Arc<Workers> {
+        self.own_workers.as_ref().unwrap_or(&self.machine.workers)
+    }
+
+    /// Says whether clients with newer pages of this object are expected back (host and keeper died at once).
+    pub fn set_incomplete(&self, incomplete: bool) {
+        self.incomplete.store(incomplete, Ordering::SeqCst);
+    }
+
+    /// Whether they are: then nothing is evicted, reverted or trimmed.
+    pub fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::SeqCst)
     }
 
     /// Size of the object in bytes.
@@ -268,7 +303,12 @@ impl Cache {
             false
         });
         inner.views.extend(left);
-        inner.waiting.retain(|w| !(Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page))));
+        let (gone, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
+            .into_iter()
+            .partition(|w| Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page)));
+        inner.waiting = waiting;
+        // Whoever touches what is being unmapped must not sleep on in what is mapped there next.
+        gone.iter().for_each(|w| fault::wake(&w.mapping, w.page.into()));
         if inner.views.is_empty() {
             inner.stamp = self.pager.stamp();
         }
@@ -297,7 +337,8 @@ impl Cache {
 
     /// Drops frames equal to what is stored. Nobody maps the object, so none can change meanwhile.
     fn drop_clean(&self, inner: &mut Inner) {
-        let keep = inner.book.dirty() | inner.book.writing() | &inner.in_flight;
+        let mut keep = inner.book.dirty() | inner.book.writing() | &inner.in_flight;
+        inner.holds.iter().for_each(|hold| book::insert(&mut keep, hold.pages));
         let gone = &inner.resident - keep;
         for run in book::runs(&gone) {
             if commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).is_err() {
@@ -359,11 +400,21 @@ impl Cache {
 
     /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.
     pub fn discard(&self) {
-        let used = self.budget.used_pages();
-        self.give_back(used);
+        // What the journal holds for the file must be in the file before the journal goes.
+        if let Err(error) = self.checkpoint_all() {
+            self.machine.log(format_args!("object {}: its last checkpoint: {error}", self.id.0));
+            return;
+        }
         lock(&self.spill).remove();
         let _ = std::fs::remove_file(self.lock().book.live().path());
         lock(&self.turn).remove_files();
+    }
+}
+
+impl Drop for Cache {
+    /// Whatever still brought pages in held the cache until now.
+    fn drop(&mut self) {
+        self.machine.budget.give(self.budget.used_pages());
     }
 }
 

@@ -11,7 +11,7 @@ impl Cache {
     /// nothing else changes.
     pub fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         // Nothing in the journal may reach past the new end.
-        self.checkpoint()?;
+        self.checkpoint_all()?;
         let _turn = super::lock(&self.turn);
         let mut inner = self.lock();
         let old_bytes = inner.size_bytes;
@@ -22,17 +22,19 @@ impl Cache {
             inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
         let grown = size_bytes > old_bytes;
-        inner.book.set_size(size_bytes)?;
+        if !grown {
+            self.forget_past_end(&mut inner, gone);
+        }
+        self.pager.resize(size_bytes)?;
         if grown {
-            self.pager.resize(size_bytes)?;
+            inner.book.set_size(size_bytes)?;
         }
         let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
         rustix::fs::ftruncate(&*self.frames, file_bytes)
             .map_err(std::io::Error::from)
             .doing("resizing the frames")?;
         if !grown {
-            self.pager.resize(size_bytes)?;
-            self.forget_past_end(&mut inner, gone);
+            inner.book.set_size(size_bytes)?;
             self.clear_tail(&inner, size_bytes)?;
         }
         inner.size_bytes = size_bytes;
@@ -40,7 +42,10 @@ impl Cache {
     }
 
     fn forget_past_end(&self, inner: &mut super::Inner, gone: PageRange) {
-        let pages = book::set_of(gone);
+        // Only what is known of them: past the end of a sparse object there may be millions of pages.
+        let known = [&inner.resident, inner.book.dirty(), inner.book.spilled()];
+        let pages =
+            known.into_iter().fold(roaring::RoaringBitmap::new(), |all, set| all | book::within(set, gone));
         let frames = &inner.resident & &pages;
         inner.resident -= &frames;
         self.give_back(frames.len());
@@ -57,7 +62,17 @@ impl Cache {
     fn clear_tail(&self, inner: &super::Inner, size_bytes: u64) -> Result<()> {
         let last = size_bytes / PAGE_SIZE_BYTES;
         let within = (size_bytes % PAGE_SIZE_BYTES) as usize;
-        if within == 0 || !inner.resident.contains(last as u32) {
+        if within == 0 {
+            return Ok(());
+        }
+        if inner.book.spilled().contains(last as u32) {
+            let mut page = vec![0u8; PAGE_SIZE_BYTES as usize];
+            let mut spill = super::lock(&self.spill);
+            spill.read(last, &mut page)?;
+            page[within..].fill(0);
+            spill.write(last, &page)?;
+        }
+        if !inner.resident.contains(last as u32) {
             return Ok(());
         }
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];

@@ -2,34 +2,47 @@
 
 use crate::machine::Machine;
 use crate::pagers::Pager;
-use commonhold_journal::{FileStorage, Journal, Options, Uuid};
+use commonhold_journal::{FileStorage, Journal, Options, Storage, Uuid};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Opens (or begins) the journal of an object, and redoes what it holds into the stored object: when this returns the
-/// stored object is what the last sync made it.
+/// Where the bytes of a journal file are: in the state directory, or on a simulated disk.
+pub type JournalStorage = Box<dyn Storage + Send>;
+
+/// Opens (or begins) the journal of an object in the state directory, and redoes what it holds.
 pub fn open_journal(
     machine: &Machine,
     id: ObjectId,
     uuid: u128,
     size_bytes: u64,
     pager: &dyn Pager,
-) -> Result<Journal<FileStorage>> {
+) -> Result<Journal<JournalStorage>> {
     let folder = machine.directory.join("journal");
     let paths = machine.journal_paths(id);
-    let fresh = paths.iter().any(|path| !path.exists());
     let storages = [open(&paths[0])?, open(&paths[1])?];
-    let (mut journal, found) = Journal::open(Uuid(uuid.to_be_bytes()), storages, options(size_bytes))
-        .map_err(|e| {
-            let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-            Error::new(kind, format!("journal of object {} in {}: {e}", id.0, folder.display()))
-        })?;
-    if fresh {
-        // The names must be as durable as what will be written under them.
-        File::open(&folder).and_then(|f| f.sync_all()).doing("flushing the journal's folder")?;
-    }
+    // The names must be as durable as what will be written under them.
+    File::open(&folder).and_then(|f| f.sync_all()).doing("flushing the journal's folder")?;
+    recover(machine, id, uuid, size_bytes, pager, storages, options(size_bytes))
+}
+
+/// Opens (or begins) the journal in `storages`, and redoes what it holds into the stored object: when this returns the
+/// stored object is what the last sync made it.
+pub fn recover(
+    machine: &Machine,
+    id: ObjectId,
+    uuid: u128,
+    size_bytes: u64,
+    pager: &dyn Pager,
+    storages: [JournalStorage; 2],
+    options: Options,
+) -> Result<Journal<JournalStorage>> {
+    let (mut journal, found) = Journal::open(Uuid(uuid.to_be_bytes()), storages, options).map_err(|e| {
+        let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+        let folder = machine.directory.join("journal");
+        Error::new(kind, format!("journal of object {} in {}: {e}", id.0, folder.display()))
+    })?;
     if let Some(torn) = found.torn {
         machine.log(format_args!("object {}: dropped a sync that was never acknowledged ({torn:?})", id.0));
     }
@@ -61,9 +74,10 @@ pub fn of_journal(error: &commonhold_journal::Error) -> Error {
     Error::new(kind, format!("journal: {error}; nothing was stored, everything is kept in memory: try again"))
 }
 
-fn open(path: &PathBuf) -> Result<FileStorage> {
+fn open(path: &PathBuf) -> Result<JournalStorage> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    file.map(FileStorage::new).doing(format!("opening the journal {}", path.display()))
+    file.map(|file| Box::new(FileStorage::new(file)) as JournalStorage)
+        .doing(format!("opening the journal {}", path.display()))
 }
 
 /// Space for several syncs of the whole object, or a few of a large one; overwriting space that is there already makes

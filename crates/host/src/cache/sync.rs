@@ -7,9 +7,9 @@
 //! 4. *writing* cleared, the caller is told.
 //! 5. later, the checkpoint: stored object flushed, journal file reset.
 
-use super::stored::{self, of_journal};
+use super::stored::{self, JournalStorage, of_journal};
 use super::{Cache, Inner, book, lock, read_frames};
-use commonhold_journal::{Appended, CheckpointRefused, FileStorage, Journal, RecordBuffer, Ticket};
+use commonhold_journal::{Appended, CheckpointRefused, Journal, Options, RecordBuffer, Ticket};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use roaring::RoaringBitmap;
@@ -23,10 +23,13 @@ const COPY_PAGES: u64 = 256;
 /// What belongs to whoever syncs.
 #[derive(Default)]
 pub struct Turn {
-    journal: Option<Journal<FileStorage>>,
+    journal: Option<Journal<JournalStorage>>,
     buffer: Option<RecordBuffer>,
     /// A record that is durable but could not be written into the stored object yet.
     unapplied: Option<Appended>,
+    /// A flush of the stored object failed. What it should have made durable may be gone from the page cache, and a
+    /// second flush would lie: it has to be written from the journal again.
+    in_doubt: bool,
     paths: Option<[PathBuf; 2]>,
 }
 
@@ -296,52 +299,91 @@ impl Cache {
             turn.journal = Some(stored::open_journal(&self.machine, self.id, self.uuid, size, &*self.pager)?);
             turn.paths = Some(self.machine.journal_paths(self.id));
         }
+        self.whole.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Redoes what the journal holds: at start, before anybody reads the object.
-    pub fn recover_journal(&self) -> Result<()> {
-        if self.traits.sync != SyncMode::Atomic {
+    /// Redoes what the journal holds: at start, before anybody reads the object. With a pager that is another
+    /// process, it is done before the first page is read: at start that process is not connected yet.
+    pub fn recover_at_start(&self) -> Result<()> {
+        if self.pager.may_block() { Ok(()) } else { self.make_whole() }
+    }
+
+    /// Makes sure that the stored object is what the last sync made it.
+    pub(super) fn make_whole(&self) -> Result<()> {
+        if self.traits.sync != SyncMode::Atomic || self.whole.load(Ordering::Acquire) {
             return Ok(());
         }
-        // One that never synced has none yet, and gets it with its first sync.
+        // One that never synced has no journal yet, and gets it with its first sync.
         if !self.machine.journal_paths(self.id).iter().any(|path| path.exists()) {
             return Ok(());
         }
         self.open_journal(&mut lock(&self.turn))
     }
 
+    /// Uses a journal in `storages` instead of the state directory, written in parts of `part_pages`, and redoes what
+    /// it holds.
+    pub fn use_journal(
+        &self,
+        storages: [JournalStorage; 2],
+        options: Options,
+        part_pages: usize,
+    ) -> Result<()> {
+        let size = self.size_bytes();
+        let journal =
+            stored::recover(&self.machine, self.id, self.uuid, size, &*self.pager, storages, options)?;
+        let mut turn = lock(&self.turn);
+        turn.journal = Some(journal);
+        turn.buffer = Some(RecordBuffer::with_capacity(part_pages));
+        self.whole.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Flushes the stored object and empties the journal, in the background, when enough has gathered.
     fn checkpoint_if_due(self: &Arc<Self>) {
-        let due = lock(&self.turn).journal.as_ref().is_some_and(Journal::needs_checkpoint);
+        let due = {
+            let turn = lock(&self.turn);
+            turn.in_doubt || turn.journal.as_ref().is_some_and(Journal::needs_checkpoint)
+        };
         if !due || self.checkpointing.swap(true, Ordering::Relaxed) {
             return;
         }
         let this = self.clone();
-        self.machine.workers.run(move || {
-            if let Err(error) = this.checkpoint() {
+        self.workers().run(move || {
+            if let Err(error) = this.checkpoint().map(drop) {
                 this.machine.log(format_args!("object {}: checkpoint: {error}", this.id.0));
             }
             this.checkpointing.store(false, Ordering::Relaxed);
         });
     }
 
-    /// Makes the stored object whole without the journal: flush, then reset.
-    pub fn checkpoint(&self) -> Result<()> {
+    /// Frees the older part of the journal: flushes the stored object, then resets that part. Whether there was any.
+    pub fn checkpoint(&self) -> Result<bool> {
+        let _one_at_a_time = lock(&self.checkpoint_turn);
         let ticket = {
             let mut turn = lock(&self.turn);
             self.apply_left_over(&mut turn)?;
-            let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
+            let Some(journal) = turn.journal.as_mut() else { return Ok(false) };
             match journal.begin_checkpoint() {
                 Ok(ticket) | Err(CheckpointRefused::Busy(ticket)) => ticket,
-                Err(CheckpointRefused::Nothing) => return Ok(()),
+                Err(CheckpointRefused::Nothing) => return Ok(false),
                 Err(other) => return Err(Error::new(ErrorKind::Io, format!("checkpoint: {other}"))),
             }
         };
         if let Err(error) = self.pager.flush() {
-            self.redo_after_failed_flush(&error)?;
+            // The page cache may have dropped what it could not write, and a second flush would lie.
+            self.machine.log(format_args!("object {}: {error}; writing from the journal again", self.id.0));
+            lock(&self.turn).in_doubt = true;
         }
-        self.finish_checkpoint(ticket)
+        self.redo_if_in_doubt()?;
+        self.finish_checkpoint(ticket)?;
+        Ok(true)
+    }
+
+    /// Makes the stored object whole without the journal.
+    pub fn checkpoint_all(&self) -> Result<()> {
+        while self.checkpoint()? {}
+        Ok(())
     }
 
     fn finish_checkpoint(&self, ticket: Ticket) -> Result<()> {
@@ -350,29 +392,53 @@ impl Cache {
         journal.finish_checkpoint(ticket).map_err(|e| of_journal(&e))
     }
 
-    /// After a failed flush the page cache may have dropped what it could not write, and a second flush would
-    /// lie: write everything that the journal holds once more, then flush.
-    fn redo_after_failed_flush(&self, error: &Error) -> Result<()> {
-        self.machine.log(format_args!("object {}: {error}; writing from the journal again", self.id.0));
+    /// After a failed flush, of this checkpoint or of one before: everything that the journal holds is written once
+    /// more, then flushed.
+    fn redo_if_in_doubt(&self) -> Result<()> {
         let size = self.size_bytes();
         let mut turn = lock(&self.turn);
+        if !turn.in_doubt {
+            return Ok(());
+        }
         let Some(journal) = turn.journal.as_mut() else { return Ok(()) };
         journal
             .replay_runs(|page, bytes| stored::redo(&*self.pager, page, bytes, size))
             .map_err(|e| Error::new(ErrorKind::Io, format!("redoing the journal: {e}")))?;
-        self.pager.flush()
+        self.pager.flush()?;
+        turn.in_doubt = false;
+        Ok(())
     }
 
     /// Drops what was not synced: the frames go, the next touch brings back what is stored.
     pub fn revert(self: &Arc<Self>) -> Result<u64> {
+        self.drop_unsynced(false)
+    }
+
+    /// The same, unless somebody has mapped the object meanwhile.
+    pub fn revert_if_unmapped(self: &Arc<Self>) -> Result<u64> {
+        self.drop_unsynced(true)
+    }
+
+    fn drop_unsynced(self: &Arc<Self>, only_unmapped: bool) -> Result<u64> {
         if self.pager.is_anonymous() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "an anonymous object has no stored copy to go back to: remove it and create it again",
             ));
         }
-        let _turn = lock(&self.turn);
+        if self.is_incomplete() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "processes that have newer pages of this object are expected back: try again in a moment",
+            ));
+        }
+        let mut turn = lock(&self.turn);
+        // A sync that failed after it was in the journal has happened: what is stored is what it made.
+        self.apply_left_over(&mut turn)?;
         let mut inner = self.lock();
+        if only_unmapped && !inner.views.is_empty() {
+            return Ok(0);
+        }
         let whole = inner.whole();
         self.collect(&mut inner, whole);
         while !(&inner.in_flight & inner.book.dirty()).is_empty() {

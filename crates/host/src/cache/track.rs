@@ -14,10 +14,16 @@ const TRIM_PAGES: u64 = 32;
 struct Found {
     /// Written, and mapped: to be protected after it is recorded.
     mapped: Vec<PageRange>,
+    /// Written, and the kernel is moving the frame: still there in a moment.
+    moving: Vec<PageRange>,
     /// Written, and no longer mapped.
     unmapped: Vec<PageRange>,
     /// Not memory of this mapping any more.
     vanished: Vec<PageRange>,
+    /// Mapped, written or not.
+    there: Vec<PageRange>,
+    /// The question failed: nothing is known, everything may have been written.
+    failed: bool,
 }
 
 impl Cache {
@@ -33,13 +39,22 @@ impl Cache {
             if part.is_empty() || !view.mapping.writes_object() || view.mapping.kind == Kind::Synchronous {
                 continue;
             }
-            let seen = ask(view, part);
+            let mut seen = ask(view, part);
             seen.mapped.iter().for_each(|run| book::insert(&mut dirty, *run));
+            // Whatever is seen there counts as installed, however it came there.
+            seen.there.iter().for_each(|run| book::insert(&mut inner.views[index].installed, *run));
+            for run in &seen.moving {
+                let shown = inner.views[index].may_show(*run, &inner.resident);
+                seen.mapped.extend(book::runs(&shown)); // such entries can be protected
+                dirty |= shown;
+            }
             for run in seen.unmapped.iter().chain(&seen.vanished) {
                 // Without an entry a page counts only if the host put it there: then it was written, and its
                 // entry dropped (MADV_DONTNEED, reclaim), or the whole mapping went unscanned.
                 let shown = inner.views[index].may_show(*run, &inner.resident);
-                inner.views[index].forget(&shown);
+                if !seen.failed {
+                    inner.views[index].forget(&shown);
+                }
                 dirty |= shown;
             }
             found.push((index, seen.mapped));
@@ -63,7 +78,7 @@ impl Cache {
     /// Takes pages out of the book that equal what is stored: after a mapping vanished unscanned, everything
     /// it had counts as written, and most of it was not. A write meanwhile is seen by the next scan.
     pub fn trim(&self) -> Result<()> {
-        if self.pager.is_anonymous() || self.pager.may_block() {
+        if self.pager.is_anonymous() || self.pager.may_block() || self.is_incomplete() {
             return Ok(());
         }
         let _turn = lock(&self.turn);
@@ -83,9 +98,13 @@ impl Cache {
         let inner = &mut *inner;
         self.collect(inner, part);
         let candidates = (book::within(inner.book.dirty(), part) & &inner.resident) - &inner.in_flight;
+        self.protect_synchronous(inner, &candidates);
         let equal: RoaringBitmap =
             candidates.iter().filter(|page| self.equals_stored(u64::from(*page))).collect();
         inner.book.forget(&equal);
+        for run in inner.book.unspill(&equal) {
+            lock(&self.spill).forget(run.first, run.count);
+        }
     }
 
     pub(super) fn record(&self, inner: &mut Inner, dirty: &RoaringBitmap) {
@@ -125,7 +144,8 @@ impl Cache {
             }
             for run in book::runs(&(book::within(victims, view.pages) & &view.installed)) {
                 let seen = ask(view, run);
-                for gone in seen.mapped.iter().chain(&seen.unmapped).chain(&seen.vanished) {
+                for gone in seen.mapped.iter().chain(&seen.moving).chain(&seen.unmapped).chain(&seen.vanished)
+                {
                     book::insert(&mut written, *gone);
                 }
             }
@@ -149,14 +169,20 @@ fn ask(view: &View, part: PageRange) -> Found {
             found.vanished.push(pages(covered, seen.start));
         }
         covered = seen.end;
-        if seen.written {
-            let list = if seen.present { &mut found.mapped } else { &mut found.unmapped };
-            list.push(pages(seen.start, seen.end));
+        let run = pages(seen.start, seen.end);
+        if seen.present {
+            found.there.push(run);
+        }
+        match (seen.written, seen.present, seen.swapped) {
+            (true, true, _) => found.mapped.push(run),
+            (true, false, true) => found.moving.push(run),
+            (true, false, false) => found.unmapped.push(run),
+            (false, ..) => {}
         }
     });
     if result.is_err() {
         covered = start;
-        found = Found::default();
+        found = Found { failed: true, ..Found::default() };
     }
     if covered < end {
         found.vanished.push(pages(covered, end));

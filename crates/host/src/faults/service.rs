@@ -14,7 +14,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -23,10 +23,15 @@ const SPIN: Duration = Duration::from_micros(60);
 /// After so many looks in vain a thread sleeps at once, until faults come close together again.
 const VAIN_LIMIT: u32 = 16;
 
+/// While faults come without a pause, what was promised to sequential readers goes on every so many rounds.
+const AHEAD_EVERY: u32 = 4;
+
 /// One userfaultfd and whose it is.
 struct Source {
     space: Arc<AddressSpace>,
     uffd: Arc<Userfaultfd>,
+    /// Its owner made it a blocking one, which cannot be polled, once before.
+    mended: AtomicBool,
 }
 
 /// What a thread shares with those who add and remove clients.
@@ -63,20 +68,38 @@ impl FaultService {
     pub fn add(&self, space: Arc<AddressSpace>, uffd: Arc<Userfaultfd>) -> Result<u64> {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let shared = &self.threads[token as usize % self.threads.len()];
-        let source = Arc::new(Source { space, uffd: uffd.clone() });
+        let source = Arc::new(Source { space, uffd: uffd.clone(), mended: AtomicBool::new(false) });
         shared.sources.write().unwrap_or_else(PoisonError::into_inner).insert(token, source);
-        epoll::add(&shared.epoll, &*uffd, EventData::new_u64(token), EventFlags::IN)
-            .map_err(|e| Error::new(ErrorKind::Io, format!("watching a userfaultfd: {e}")))?;
+        let added = epoll::add(&shared.epoll, &*uffd, EventData::new_u64(token), EventFlags::IN);
+        if let Err(errno) = added {
+            shared.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
+            return Err(Error::new(ErrorKind::Io, format!("watching a userfaultfd: {errno}")));
+        }
         Ok(token)
     }
 
     /// Stops serving it.
     pub fn remove(&self, token: u64) {
-        let shared = &self.threads[token as usize % self.threads.len()];
-        let source = shared.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        self.threads[token as usize % self.threads.len()].remove(token);
+    }
+}
+
+impl Shared {
+    fn remove(&self, token: u64) {
+        let source = self.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(source) = source {
-            let _ = epoll::delete(&shared.epoll, &*source.uffd);
+            let _ = epoll::delete(&self.epoll, &*source.uffd);
         }
+    }
+
+    /// The descriptor cannot be polled: its owner cleared O_NONBLOCK. Done by mistake, it is set again; done again,
+    /// its owner keeps this thread from sleeping, and is not served any more.
+    fn mend(&self, token: u64, source: &Source) {
+        if !source.mended.swap(true, Ordering::Relaxed) && source.uffd.set_nonblocking().is_ok() {
+            return;
+        }
+        self.machine.log("a client's userfaultfd cannot be polled: its faults are not served any more");
+        self.remove(token);
     }
 }
 
@@ -104,13 +127,16 @@ impl Thread {
     }
 
     fn run(mut self) {
+        let mut busy = 0u32;
         loop {
             let found =
                 if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
-            if found {
+            busy = if found { busy + 1 } else { 0 };
+            if busy % AHEAD_EVERY != 0 {
                 continue;
             }
-            // Nobody waits at the moment: go on with what sequential readers will want next.
+            // Nobody waits at the moment, or somebody always does: go on with what sequential readers will want next,
+            // and may be waiting for by now.
             if let Some(ahead) = self.ahead.pop_front() {
                 if let Some(rest) = ahead.go_on() {
                     self.ahead.push_back(rest);
@@ -134,6 +160,10 @@ impl Thread {
             let source = sources.get(&event.data.u64()).cloned();
             drop(sources);
             if let Some(source) = source {
+                let flags = event.flags; // the kernel's structure is packed
+                if flags.contains(EventFlags::ERR) {
+                    self.shared.mend(event.data.u64(), &source);
+                }
                 found |= self.serve(&source);
             }
         }

@@ -2,10 +2,11 @@
 
 use super::session::Session;
 use super::{Host, lock};
+use crate::workers::Workers;
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 impl Host {
     /// Answers a request, now or later.
@@ -31,7 +32,23 @@ impl Host {
             return;
         }
         let (this, session) = (self.clone(), session.clone());
-        self.machine.workers.run(move || this.answer(&session, header, request, fds));
+        self.workers_for(&session, &request).run(move || this.answer(&session, header, request, fds));
+    }
+
+    /// Who answers what takes long: an object whose pager is another process has threads of its own for what may wait
+    /// for it.
+    fn workers_for(&self, session: &Session, request: &Request) -> Arc<Workers> {
+        let cache = match request {
+            Request::Sync { object, .. } | Request::Lock { object, .. } | Request::Unlock { object, .. } => {
+                self.object(*object).ok().and_then(|object| object.cache())
+            }
+            Request::Unmap { address, .. } => {
+                let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
+                map.find(*address).map(|region| region.value.cache.clone())
+            }
+            _ => None,
+        };
+        cache.map_or_else(|| self.machine.workers.clone(), |cache| cache.workers().clone())
     }
 
     fn hello(&self, session: &Session, header: Header, program: String) {
@@ -113,7 +130,8 @@ impl Host {
     fn opens_at_once(&self, session: &Session, request: &Request) -> bool {
         let Request::Open { name, access } = request else { return false };
         let Ok(object) = self.lookup(session, name, *access) else { return true };
-        !object.is_controlled() || object.cache.try_lock().is_ok_and(|cache| cache.is_some())
+        let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
+        !object.is_controlled() || self.returning.is_over() && ready()
     }
 }
 

@@ -72,7 +72,7 @@ impl Host {
             o.record().options.on_last_death == OnLastDeath::Revert
                 && o.record().options.pager != PagerKind::Anonymous
         });
-        let result = if revert { cache.revert() } else { cache.trim().map(|()| 0) };
+        let result = if revert { cache.revert_if_unmapped() } else { cache.trim().map(|()| 0) };
         if let Err(error) = result {
             self.machine.log(format_args!("object {}: after its last mapper died: {error}", cache.id.0));
         }
@@ -129,7 +129,7 @@ impl Host {
         }
         for object in self.all_objects() {
             if let Some(cache) = object.cache() {
-                if let Err(error) = cache.checkpoint() {
+                if let Err(error) = cache.checkpoint_all() {
                     self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
                 }
             }

@@ -16,7 +16,7 @@ use commonhold_object::{
 use commonhold_sys::claims::Claims;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -110,13 +110,19 @@ impl Host {
             return Ok(());
         }
         let (Some(uffd), Some(pagemap)) = (uffd, pagemap) else { return Err(no_descriptors()) };
-        check_is_userfaultfd(&uffd)?;
+        check_is_userfaultfd(&uffd, kind)?;
         let pagemap = Pagemap::from_fd(pagemap).doing("looking at the client's pagemap")?;
         let uffd = Arc::new(Userfaultfd::from_fd(uffd));
+        // Two first mappings of a kind at once: one of them brings the descriptors.
+        let mut tokens = lock(&session.tokens);
+        if held.faults[kind.index()].get().is_some() {
+            return Ok(());
+        }
+        // Served before it is used: a mapping whose faults nobody reads would stop its threads for ever.
+        tokens.push(self.faults.add(session.space.clone(), uffd.clone())?);
+        drop(tokens);
         let pagemap = held.pagemap.get_or_init(|| Arc::new(pagemap)).clone();
         held.faults[kind.index()].get_or_init(|| uffd.clone());
-        let token = self.faults.add(session.space.clone(), uffd.clone())?;
-        lock(&session.tokens).push(token);
         self.keep_descriptors(session, kind, &uffd, &pagemap)
     }
 
@@ -258,7 +264,7 @@ impl Host {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
         let most = PageRange::new(range.first, range.count.min(cache.traits.limit_pages / 2));
         let machine = self.machine.clone();
-        self.machine.workers.run(move || {
+        cache.workers().clone().run(move || {
             if let Err(error) = cache.bring_all(most) {
                 machine.log(format_args!("object {}: prefetch stopped: {error}", cache.id.0));
             }
@@ -336,11 +342,21 @@ fn take_claims(
 }
 
 /// The requests made of this descriptor would mean other things to another kind of file.
-fn check_is_userfaultfd(fd: &OwnedFd) -> Result<()> {
+fn check_is_userfaultfd(fd: &OwnedFd, kind: Kind) -> Result<()> {
     let link =
         std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).doing("looking at a descriptor")?;
-    if link.to_str() == Some("anon_inode:[userfaultfd]") {
-        return Ok(());
+    if link.to_str() != Some("anon_inode:[userfaultfd]") {
+        return Err(Error::new(ErrorKind::Protocol, format!("{} is not a userfaultfd", link.display())));
     }
-    Err(Error::new(ErrorKind::Protocol, format!("{} is not a userfaultfd", link.display())))
+    let features = Userfaultfd::features_of(fd.as_fd()).doing("looking at a userfaultfd")?;
+    if features != kind.features() {
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            format!(
+                "the userfaultfd has features {features:#x}, and mappings of this kind need {:#x}, no more and no less",
+                kind.features()
+            ),
+        ));
+    }
+    Ok(())
 }

@@ -293,6 +293,14 @@ impl Host {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
         options.check()?;
+        let external = matches!(options.pager, PagerKind::External { .. });
+        if external && size_bytes < object.record().options.size_bytes {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the object of an external pager cannot shrink: its pager is not told of sizes, and would show the \
+                 old bytes again when it grows; create a smaller one and copy",
+            ));
+        }
         let charged = if options.reserves() { size_bytes } else { 0 };
         lock(&self.registry).check_size(object.id, charged)?;
         self.resize_memory(&object, &options)?;

@@ -69,6 +69,11 @@ impl Returning {
         }
     }
 
+    /// Whether nobody is expected any more.
+    pub fn is_over(&self) -> bool {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     fn arrived(&self, session: u64) -> Option<Expected> {
         let client = self.expected.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
         self.changed.notify_all();
@@ -87,6 +92,7 @@ impl Returning {
 
     /// Some client ended: whoever waits looks again.
     pub fn departed(&self) {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, client| client.lives());
         self.changed.notify_all();
     }
 }

@@ -258,7 +258,7 @@ impl Host {
             spill,
         );
         self.machine.add(&cache);
-        cache.recover_journal()?;
+        cache.recover_at_start()?;
         Ok(cache)
     }
 
@@ -273,12 +273,11 @@ impl Host {
             PagerKind::External { pager } => {
                 let deadline =
                     Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
-                let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
                 Box::new(ExternalPager::new(
                     self.pagers.clone(),
                     pager.clone(),
                     record.ownership.uid,
-                    name,
+                    record.first_name.to_string(),
                     deadline,
                 ))
             }
@@ -337,6 +336,8 @@ impl Host {
     pub(super) fn redo_journal(&self, object: &Object) {
         let record = object.record().clone();
         if record.options.sync != SyncMode::Atomic
+            // Its pager is a process that is not connected yet: done before the first page is read.
+            || matches!(record.options.pager, PagerKind::External { .. })
             || !self.machine.journal_paths(object.id).iter().any(|p| p.exists())
         {
             return;
@@ -380,9 +381,7 @@ impl Host {
         let cache = self.new_cache(object, &record, frames.clone(), Book::recover(live)?)?;
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
-            if let Some(pipe) = pipe {
-                cache.finish_eviction(pipe)?;
-            }
+            cache.finish_eviction(pipe)?;
             self.machine.log(format_args!(
                 "object {}: finished an eviction of {} pages",
                 object.id.0,
