@@ -1,0 +1,279 @@
+/* commonhold.h - named shared memory with classical calls: map, unmap, sync, lock, unlock, incore.
+ *
+ *     ch_object *o = ch_open("/lab/counts", CH_READ | CH_WRITE);
+ *     uint32_t *counts = ch_map(NULL, 1 << 30, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, o, 0);
+ *     counts[7]++;
+ *     if (ch_sync(counts, 1 << 30)) perror("sync");
+ *
+ * Link with -lcommonhold. C11 or C++11, Linux.
+ *
+ * Failure. Functions that give a pointer return NULL, all others -1; errno is set, and ch_last_error() tells
+ * the whole story in one line. On success errno is not touched. A refused call has changed nothing. NULL where
+ * an argument is needed is EINVAL.
+ *
+ *   EINVAL        misaligned, empty, out of range; a malformed name; NULL
+ *   ENOENT        no such object, directory, pager; nothing is mapped at the address
+ *   EEXIST        the name is taken
+ *   EACCES        the mode bits, or the way the object was opened, do not allow it
+ *   ENOSPC        memory or disk is used up; try again when there is room
+ *   EDQUOT        a per-user quota is used up
+ *   EMFILE        a stated limit on mappings, locks, open objects or clients
+ *   EBUSY         in use
+ *   EOPNOTSUPP    the object was not created for this, or this machine cannot do it
+ *   EPROTOTYPE    the object has another type
+ *   ENODEV        the stored bytes, or the backing file, are gone
+ *   EIO           the pager or the storage failed
+ *   EBADMSG       stored data is corrupt
+ *   ETIMEDOUT     a deadline passed
+ *   ECONNREFUSED  no host answers
+ *   EPROTO        library and host are of different versions
+ *
+ * Threads. Every function may be called by any thread at any time; ch_close() ends a handle for all of them.
+ * Signal handlers may call none.
+ *
+ * Fork. A child sees the same objects at the same addresses and is a client of its own. Handles stay usable.
+ * One thing is not inherited: private writable mappings of controlled objects (touching them is SIGSEGV).
+ *
+ * Names are absolute paths in the host's own name space, such as "/lab/counts", in UTF-8. */
+#ifndef COMMONHOLD_H
+#define COMMONHOLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The host -------------------------------------------------------------------------------------------- */
+
+/* Nothing needs to be called first: the host is found at first use. It is the one whose state directory the
+ * environment variable COMMONHOLD_HOST names, else the system's (/var/lib/commonhold), else the user's own,
+ * which is started if need be.
+ *
+ * ch_connect() does that now, or, with a state directory, chooses another host for all later calls of this
+ * process; a named host is never started. Objects that are open and mappings keep the host they have. */
+int ch_connect(const char *state_directory);
+
+/* Version of the library, such as "0.1.0". */
+const char *ch_version(void);
+
+/* The whole story of the calling thread's last failure, in one line; "" if there was none. It is valid until the
+ * thread's next call that fails. */
+const char *ch_last_error(void);
+
+/* ---- Objects --------------------------------------------------------------------------------------------- */
+
+/* An open object. */
+typedef struct ch_object ch_object;
+
+/* What an object is opened for. Writing includes reading. */
+#define CH_READ 1
+#define CH_WRITE 2
+
+/* Opens an object. */
+ch_object *ch_open(const char *name, int access);
+
+/* Where pages come from. */
+#define CH_PAGER_ANONYMOUS 0 /* zero until written, kept in memory */
+#define CH_PAGER_FILE 1      /* a file, in place: see ch_create_file() */
+#define CH_PAGER_EXTERNAL 2  /* a process that serves pager_name: see ch_serve_pager() */
+
+/* What sync promises. */
+#define CH_SYNC_PLAIN 0   /* msync and fsync; the kernel may also write at any time before */
+#define CH_SYNC_ORDERED 1 /* pages reach the pager only by sync, unlock, eviction or the last unmap */
+#define CH_SYNC_ATOMIC 2  /* the stored object changes only by sync, by each sync wholly or not at all */
+
+/* What becomes of unsynced pages when the last process that mapped the object was killed. */
+#define CH_KEEP 0   /* they stay for the next mapper, who may call ch_revert() */
+#define CH_REVERT 1 /* they are dropped */
+
+/* Whether memory (or spill space on disk) is taken at creation. */
+#define CH_RESERVE_DEFAULT 0 /* yes for anonymous objects, no for others */
+#define CH_RESERVE_YES 1
+#define CH_RESERVE_NO 2 /* sparse: memory can run out later, and then an access fails */
+
+/* How to create an object. Begin with CH_OPTIONS_INIT or ch_options_init(), then set what differs. */
+typedef struct ch_options {
+    size_t struct_bytes;        /* sizeof(ch_options): how later versions know this one */
+    uint64_t size_bytes;        /* 0 with a file: the size of the file */
+    uint64_t budget_bytes;      /* most memory its frames may take; 0: the host's budget alone */
+    const char *pager_name;     /* with CH_PAGER_EXTERNAL */
+    const char *tag;            /* data type, for programs that check it; NULL: bytes */
+    int pager;                  /* CH_PAGER_... */
+    int sync;                   /* CH_SYNC_... */
+    int on_last_death;          /* CH_KEEP, CH_REVERT */
+    int reserve;                /* CH_RESERVE_... */
+    int controlled;             /* 1: fault service even where plain mapping would do */
+    int freezable;              /* 1: ch_sync_frozen() works; first writes cost more */
+    uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: wait as long as the keeper lives */
+    uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
+    uint32_t mode;              /* mode bits, 0600 at first */
+    uint32_t unused;            /* 0 */
+} ch_options;
+
+#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0}
+
+/* The same at run time. */
+void ch_options_init(ch_options *options);
+
+/* Creates an object and opens it for reading and writing. */
+ch_object *ch_create(const char *name, const ch_options *options);
+
+/* The same for an object that is an existing file, in place: fd is open for reading and writing, and may be closed
+ * afterwards. Sets CH_PAGER_FILE. The file is never deleted by Commonhold. */
+ch_object *ch_create_file(const char *name, const ch_options *options, int fd);
+
+/* Closes a handle. Mappings stay. */
+int ch_close(ch_object *object);
+
+/* Copies bytes between a buffer and an object that need not be mapped. A page that cannot be had is an error
+ * (EIO) where the host runs with privilege, and SIGBUS, as for a touch, where it does not. */
+int ch_read(const ch_object *object, void *buffer, size_t length, uint64_t offset);
+int ch_write(const ch_object *object, const void *data, size_t length, uint64_t offset);
+
+/* ---- Mappings -------------------------------------------------------------------------------------------- */
+
+#define CH_PROT_READ 1
+#define CH_PROT_WRITE 2 /* includes reading */
+
+/* Who sees writes: one of these two... */
+#define CH_SHARED 0x01  /* everybody who maps the object */
+#define CH_PRIVATE 0x02 /* nobody else: written pages are copied */
+/* ... and any of these. */
+#define CH_FIXED 0x10     /* exactly at the address given, or EBUSY */
+#define CH_LOCKED_IN 0x20 /* hold and pin each page as it comes in, as ch_lock() does */
+#define CH_PREFETCH 0x40  /* begin to bring all pages in, without waiting */
+#define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
+
+/* Maps part of an object. Address (NULL: anywhere) and offset are multiples of the page size, 4096; the length is
+ * rounded up to whole pages, and the range must lie in the object (its last page may be used in full).
+ *
+ * Touching a page raises SIGBUS when the object was shrunk below it, when its pager fails, or when its stored
+ * bytes are lost. Memory for I/O that bypasses the processor (io_uring fixed buffers, RDMA) must not lie in a
+ * mapping of a controlled object: such writes are not noticed. */
+void *ch_map(void *address, size_t length, int protection, int sharing, ch_object *object, uint64_t offset);
+
+/* One part of an object, to be mapped together with others. */
+typedef struct ch_region {
+    void *address; /* in: where, or NULL; out: where it is */
+    size_t length;
+    int protection;
+    int sharing;
+    const ch_object *object;
+    uint64_t offset;
+} ch_region;
+
+/* Maps all regions, or none. */
+int ch_map_many(ch_region *regions, size_t count);
+
+/* The calls below take any range that one or several mappings of this process cover. Address and length are
+ * multiples of the page size; only in the last page of a mapping may a range end anywhere. */
+
+/* Unmaps the range: a mapping shrinks, splits or goes. When nobody maps a modified page of a controlled object any
+ * more, it is stored. If that fails (ENOSPC), the range is unmapped all the same; the data stays with the host. */
+int ch_unmap(void *address, size_t length);
+
+/* Makes the range what is stored, by the mode chosen at creation: the pages of it that any process modified.
+ * When it returns 0 they survive power loss; if it fails nothing is lost, and it can be tried again. Of an
+ * anonymous object it succeeds, and promises nothing past the host. */
+int ch_sync(void *address, size_t length);
+
+/* The same at a true instant: all writers are held for it. Only for freezable objects. */
+int ch_sync_frozen(void *address, size_t length);
+
+/* Holds pages: they stay in memory and are not written to their pager until a sync of them or ch_unlock(). Only
+ * for controlled objects: the kernel writes the others back whenever it likes (EOPNOTSUPP). */
+int ch_lock(void *address, size_t length);
+int ch_unlock(void *address, size_t length);
+
+/* Begins to bring pages in, without waiting. */
+int ch_prefetch(void *address, size_t length);
+
+/* States of pages, as ch_incore() gives them: one of the first four, and perhaps CH_LOCKED. */
+#define CH_INVALID 0 /* past the end of the object */
+#define CH_ABSENT 1  /* not in memory */
+#define CH_CLEAN 2   /* in memory, and equal to what is stored */
+#define CH_DIRTY 3   /* newer than what is stored */
+#define CH_LOCKED 0x80
+#define CH_STATE(byte) ((byte) & 0x7f)
+
+/* Writes one byte for each page of the range into states. */
+int ch_incore(void *address, size_t length, unsigned char *states);
+
+/* ---- Names ----------------------------------------------------------------------------------------------- */
+
+/* What is known of an object or directory. Set struct_bytes to sizeof(ch_info) before each call. Texts that are
+ * too long are cut. */
+typedef struct ch_info {
+    size_t struct_bytes;
+    uint64_t id;             /* never used twice */
+    uint64_t size_bytes;
+    uint64_t resident_bytes; /* memory its frames take */
+    uint64_t dirty_bytes;    /* newer than what is stored (controlled objects) */
+    uint64_t spilled_bytes;  /* in the host's spill file */
+    uint64_t budget_bytes;   /* 0: none of its own */
+    uint64_t mappings;       /* of all clients */
+    uint64_t opens;          /* clients that have it open */
+    int is_directory;        /* then only name, uid, gid and mode mean something */
+    int pager;               /* CH_PAGER_... */
+    int sync;                /* CH_SYNC_... */
+    int on_last_death;
+    int controlled;          /* its faults are served by the host */
+    int freezable;
+    uint32_t uid;
+    uint32_t gid;
+    uint32_t mode;
+    uint32_t unused;
+    char name[1032];         /* "" once it was removed while in use */
+    char tag[264];
+    char file_path[4096];    /* where the backing file was when it was opened */
+    char warning[512];       /* something a person should know; "" if nothing */
+} ch_info;
+
+int ch_stat(const char *name, ch_info *info);
+int ch_object_info(const ch_object *object, ch_info *info);
+
+/* Calls each for every entry of a directory, in order, until it returns other than 0. Entries live only during the
+ * call. */
+typedef int (*ch_list_function)(void *user, const ch_info *entry);
+int ch_list(const char *directory, ch_list_function each, void *user);
+
+/* Changes the size. Past a smaller size, mappings raise SIGBUS; nothing else changes. */
+int ch_resize(const char *name, uint64_t size_bytes);
+
+/* Frees the name now, and the memory when the last mapping goes. A backing file is never deleted. */
+int ch_remove(const char *name);
+
+/* Gives an object another name, which must be free. */
+int ch_rename(const char *from, const char *to);
+
+/* Mode bits, owner and group, of objects and directories. (uint32_t)-1 leaves owner or group as it is. */
+int ch_chmod(const char *name, uint32_t mode);
+int ch_chown(const char *name, uint32_t uid, uint32_t gid);
+
+/* Drops what was not synced: the object is again what is stored. The number of pages goes to *pages, if that is not
+ * NULL. */
+int ch_revert(const char *name, uint64_t *pages);
+
+/* ---- Pagers ---------------------------------------------------------------------------------------------- */
+
+/* A pager: the process that supplies and stores the pages of the objects created with its name. Both functions
+ * return 0, or an errno that whoever waits for the page is told. They are called one at a time. */
+typedef struct ch_pager {
+    size_t struct_bytes; /* sizeof(ch_pager) */
+    /* Fills the buffer with the object's bytes from offset on. */
+    int (*page_in)(void *user, const char *object, uint64_t offset, void *buffer, size_t length);
+    /* Stores the data; returning 0 means that it is durable. */
+    int (*page_out)(void *user, const char *object, uint64_t offset, const void *data, size_t length);
+    void *user; /* given to both */
+} ch_pager;
+
+/* Serves as the pager of that name, in the calling thread, until the host closes the connection: then 0. */
+int ch_serve_pager(const char *name, const ch_pager *pager);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
