@@ -1,0 +1,53 @@
+//! `commonhold-bench`: every bar of the project and every published table, measured here beside its peer.
+
+mod arguments;
+mod context;
+mod crash;
+mod durable;
+mod failure;
+mod faults;
+mod host;
+mod measure;
+mod objects;
+mod pages;
+mod processes;
+mod row;
+mod rows;
+mod runner;
+mod sprite;
+mod view;
+mod worker;
+mod workers;
+
+use arguments::Command;
+use failure::Result;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match arguments::parse(std::env::args().skip(1)).and_then(work) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("commonhold-bench: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(command: Command) -> Result<bool> {
+    match command {
+        Command::List => {
+            rows::all().iter().try_for_each(|row| worker::say(row.id()))?;
+            Ok(true)
+        }
+        Command::Run(asked) => runner::run(&asked),
+        Command::Worker { name, arguments } => {
+            worker::die_with_parent();
+            workers::run(&name, &arguments).map(|()| true)
+        }
+        Command::Help => {
+            print!("{}", arguments::HELP);
+            Ok(true)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Other processes: what they cost (/proc), and how they end.
+
+use crate::failure::{Result, failed};
+use commonhold_sys::process::{self, Identity};
+use rustix::process::{Pid, Signal};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Kills a process, if it is still the same one.
+pub fn kill(who: Identity) {
+    let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid.filter(|_| process::is_alive(who)) {
+        // Gone in between is as good.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills a process that was started in a group of its own and is not reaped yet, with all its children.
+pub fn kill_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // Gone in between is as good.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Host and keeper of a state directory: the processes that have a file of it open. This program's own
+/// processes have none.
+pub fn of_directory(state: &Path) -> Vec<Identity> {
+    let me = std::process::id();
+    let pids = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok().filter(|pid| *pid != me));
+    pids.filter(|pid| has_open(*pid, state)).filter_map(|pid| process::identity(pid).ok()).collect()
+}
+
+fn has_open(pid: u32, directory: &Path) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .any(|file| file.starts_with(directory) && file != directory)
+}
+
+/// Processor time of all living threads of a process: the scheduler's own nanoseconds.
+pub fn processor_time(pid: u32) -> Result<Duration> {
+    let mut total = 0u64;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end while we look.
+        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        total += text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(total))
+}
+
+/// Processor time from /proc/PID/stat (utime and stime): in ticks of 10 ms, but also of threads that ended.
+pub fn processor_ticks(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
+    let field = |n: usize| fields.get(n).and_then(|text| text.parse::<u64>().ok());
+    match (field(11), field(12)) {
+        (Some(user), Some(system)) => Ok(Duration::from_millis((user + system) * 10)),
+        _ => failed(format!("/proc/{pid}/stat has another form")),
+    }
+}
+
+/// What a process holds in memory, in KiB: pages (`Rss`) and page tables (`VmPTE`).
+pub fn memory_kib(pid: u32) -> Result<u64> {
+    let pages = field_kib(&format!("/proc/{pid}/smaps_rollup"), "Rss:")?;
+    let tables = field_kib(&format!("/proc/{pid}/status"), "VmPTE:")?;
+    Ok(pages + tables)
+}
+
+fn field_kib(path: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    match line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok()) {
+        Some(kib) => Ok(kib),
+        None => failed(format!("{path} has no line {name}")),
+    }
+}
+
+/// Page faults of this process so far that needed no disk.
+pub fn minor_faults() -> u64 {
+    // SAFETY: zeroed is a valid rusage (plain numbers).
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is the structure that the call fills, and outlives it.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    if result == 0 { usage.ru_minflt as u64 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_costs_something() {
+        let me = std::process::id();
+        assert!(memory_kib(me).unwrap() > 100);
+        let start = processor_time(me).unwrap();
+        let mut sum = 0u64;
+        while processor_time(me).unwrap() < start + Duration::from_millis(30) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(processor_ticks(me).unwrap() >= Duration::from_millis(10));
+        assert!(minor_faults() > 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! `local.python_attach_ratio`: attaching from Python, against `multiprocessing.shared_memory`.
+
+use crate::context::Context;
+use crate::failure::{Result, failed, skipped};
+use crate::measure::alternate;
+use crate::objects;
+use crate::row::{Bar, Measured, Row};
+use crate::worker::Worker;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const NAME: &str = "/bench/python";
+const BYTES: usize = 1 << 20;
+const OURS: &str = include_str!("../../python/attach_commonhold.py");
+const THEIRS: &str = include_str!("../../python/attach_multiprocessing.py");
+
+/// The row.
+pub struct PythonAttachRatio;
+
+impl Row for PythonAttachRatio {
+    fn id(&self) -> &'static str {
+        "local.python_attach_ratio"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(3.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "Python: open + array + touch + close of an existing object ÷ multiprocessing.shared_memory attach + \
+         touch + close"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let python = python()?;
+        let bench = context.start_host()?;
+        let host = bench.connect()?;
+        let object = objects::direct(&host, NAME, BYTES)?;
+        object.write_at(&[1], 0)?;
+        let state = bench.state().to_string_lossy().into_owned();
+        let mut ours = script(context, &python, "ours.py", OURS, &[&state, NAME])?;
+        let mut theirs = script(context, &python, "theirs.py", THEIRS, &[&BYTES.to_string()])?;
+        let rounds = context.pick(200, 30);
+        let ask = |worker: &mut Worker| -> Result<f64> { Ok(worker.ask(&rounds.to_string())?.parse()?) };
+        ask(&mut ours)?;
+        ask(&mut theirs)?;
+        let pairs = alternate(context.pick(31, 5), |_| ask(&mut ours), |_| ask(&mut theirs))?;
+        let detail = json!({
+            "unit_of_times": "µs, p50 of single attaches",
+            "times": pairs.summary(1e6),
+            "python": python.display().to_string(),
+        });
+        Ok(pairs.measured(pairs.ratio(), detail))
+    }
+}
+
+/// Writes a script into the row's folder and starts it.
+fn script(context: &Context, python: &PathBuf, name: &str, text: &str, arguments: &[&str]) -> Result<Worker> {
+    let path = context.directory.join(name);
+    std::fs::File::create(&path)?.write_all(text.as_bytes())?;
+    let mut worker = Worker::spawn(Command::new(python).arg(&path).args(arguments).stdin(Stdio::piped()))?;
+    match worker.line() {
+        Ok(line) if line == "ready" => Ok(worker),
+        Ok(line) => skipped(format!("{name}: {line}")),
+        Err(error) => failed(format!("{name}: {error}")),
+    }
+}
+
+/// The interpreter that has the package: `COMMONHOLD_PYTHON`, or the one in `.venv` of the project.
+fn python() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("COMMONHOLD_PYTHON").filter(|value| !value.is_empty()) {
+        return Ok(named.into());
+    }
+    let below = |directory: PathBuf| directory.join(".venv/bin/python");
+    let own = std::env::current_exe()?;
+    let places = own.ancestors().skip(1).map(PathBuf::from).chain(std::env::current_dir());
+    match places.map(below).find(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => skipped(
+            "there is no .venv/bin/python: build the Python package with ./run build, or set COMMONHOLD_PYTHON",
+        ),
+    }
+}

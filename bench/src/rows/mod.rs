@@ -1,0 +1,53 @@
+//! All rows, in the order of the tables.
+
+mod crash_local_failures;
+mod local_attach_ratio;
+mod local_fault_in_thread_ratio;
+mod local_fault_ratio;
+mod local_idle_cost;
+mod local_python_attach_ratio;
+mod local_resident_ratio;
+mod local_seq_controlled_ratio;
+mod local_seq_direct_ratio;
+mod local_sparse_kib;
+mod local_sync_vs_lmdb;
+mod local_sync_vs_raw;
+mod sprite_table4;
+mod sprite_table6;
+
+use crate::row::Row;
+
+/// Every row there is.
+pub fn all() -> Vec<&'static dyn Row> {
+    vec![
+        &local_resident_ratio::ResidentRatio,
+        &local_attach_ratio::AttachRatio,
+        &local_fault_ratio::FaultRatio,
+        &local_fault_in_thread_ratio::FaultInThreadRatio,
+        &local_idle_cost::IdleCost,
+        &local_seq_direct_ratio::SeqDirectRatio,
+        &local_seq_controlled_ratio::SeqControlledRatio,
+        &local_sync_vs_lmdb::SyncVsLmdb,
+        &local_sync_vs_raw::SyncVsRaw,
+        &local_sparse_kib::SparseKib,
+        &local_python_attach_ratio::PythonAttachRatio,
+        &crash_local_failures::CrashLocalFailures,
+        &sprite_table4::SpriteTable4,
+        &sprite_table6::SpriteTable6,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_the_promised_ones() {
+        let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
+        let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
+                        local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
+                        local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
+                        sprite.table4 sprite.table6";
+        assert_eq!(ids.join(" "), promised);
+    }
+}

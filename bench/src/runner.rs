@@ -1,0 +1,116 @@
+//! Runs rows one after the other, each in a process and a folder of its own, and cleans up after each.
+
+use crate::arguments::Run;
+use crate::failure::{Doing, Failure, Result, failed};
+use crate::row::{Row, to_json};
+use crate::worker::own_command;
+use crate::{host, pages, rows};
+use serde_json::Value;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+/// Runs what is asked for; whether nothing went wrong (a bar that is missed is not wrong, but told).
+pub fn run(asked: &Run) -> Result<bool> {
+    let chosen = choose(&asked.ids)?;
+    let base = base_directory()?;
+    let mut lines = Vec::new();
+    let mut good = true;
+    for row in &chosen {
+        if std::io::stderr().is_terminal() {
+            eprintln!("{} …", row.id());
+        }
+        let line = match in_own_process(*row, asked, &base) {
+            Ok(line) => line,
+            Err(failure) => to_json(*row, &Err(failure)),
+        };
+        good &= line["failed"] != true;
+        if asked.json {
+            crate::worker::say(&line.to_string())?;
+        } else {
+            crate::worker::say(&pages::one_line(*row, &line))?;
+        }
+        lines.push((*row, line));
+    }
+    if let Some(out) = &asked.out {
+        pages::write(out, &lines).doing(format!("writing pages to {}", out.display()))?;
+    }
+    Ok(good)
+}
+
+fn choose(ids: &[String]) -> Result<Vec<&'static dyn Row>> {
+    let all = rows::all();
+    if ids.iter().any(|id| id == "all") {
+        return Ok(all);
+    }
+    ids.iter()
+        .map(|id| match all.iter().find(|row| row.id() == id) {
+            Some(row) => Ok(*row),
+            None => failed(format!("there is no row `{id}`: see `commonhold-bench list`")),
+        })
+        .collect()
+}
+
+/// The folder below which all others are made: on a real disk, because a sync to a tmpfs measures nothing.
+fn base_directory() -> Result<PathBuf> {
+    let named = std::env::var_os("COMMONHOLD_BENCH_DIR").filter(|value| !value.is_empty());
+    let base = named.map_or_else(|| PathBuf::from("target/bench-state"), PathBuf::from);
+    std::fs::create_dir_all(&base).doing(format!("making {}", base.display()))?;
+    let base = base.canonicalize()?;
+    const TMPFS: i64 = 0x0102_1994;
+    if rustix::fs::statfs(&base)?.f_type as i64 == TMPFS {
+        return failed(format!(
+            "{} is a tmpfs: name a folder on a disk in COMMONHOLD_BENCH_DIR",
+            base.display()
+        ));
+    }
+    Ok(base)
+}
+
+fn in_own_process(row: &dyn Row, asked: &Run, base: &Path) -> Result<Value> {
+    let directory = tempfile::Builder::new().prefix("row-").tempdir_in(base)?;
+    let arguments = [
+        row.id().to_owned(),
+        directory.path().to_string_lossy().into_owned(),
+        asked.seed.to_string(),
+        if asked.quick { "quick" } else { "full" }.to_owned(),
+        asked.trials.map_or(String::new(), |trials| trials.to_string()),
+    ];
+    let mut child = own_command("row", &arguments)?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let said = wait(&mut child, row);
+    // A row that went wrong may have left its host.
+    let cleaned = host::kill_left_over(directory.path());
+    let line = said?;
+    cleaned?;
+    serde_json::from_str(&line).doing("reading the row's line")
+}
+
+/// What a row's process said, when it has ended; at its limit it is killed.
+fn wait(child: &mut Child, row: &dyn Row) -> Result<String> {
+    let Some(mut output) = child.stdout.take() else { return failed("a row without output") };
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > row.limit() {
+            child.kill()?;
+            child.wait()?;
+            return failed(format!("it took longer than {:?} and was stopped", row.limit()));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let text = match reader.join() {
+        Ok(text) => text?,
+        Err(_) => return failed("reading a row's output"),
+    };
+    match text.lines().last() {
+        Some(line) if status.success() => Ok(line.to_owned()),
+        _ => Err(Failure::Failed(format!("the row's process ended early ({status})"))),
+    }
+}

@@ -1,0 +1,22 @@
+//! What the hidden subcommand `worker NAME` does, by name.
+
+pub mod attach_server;
+pub mod fault_server;
+mod idle_client;
+mod row;
+
+use crate::failure::{Result, failed};
+
+/// Does the work of the worker `name`.
+pub fn run(name: &str, arguments: &[String]) -> Result<()> {
+    match name {
+        "row" => row::run(arguments),
+        "attach-server" => attach_server::run(arguments),
+        "fault-server" => fault_server::run(),
+        "idle-client" => idle_client::run(arguments),
+        "crash-trials" => crate::crash::trials::run(arguments),
+        "crash-lanes" => crate::crash::lane_writer::run(arguments),
+        "crash-pages" => crate::crash::page_writer::run(arguments),
+        _ => failed(format!("there is no worker `{name}`")),
+    }
+}
