@@ -1,0 +1,94 @@
+"""Named memory objects, shared with other programs and durable when asked.
+
+    import commonhold as ch
+    counts = ch.array("/lab/counts", dtype="u4")     # a NumPy array; another program may hold the same pages
+    counts[7] += 1
+    ch.sync(counts)                                  # on disk, all of it or none of it
+
+An array keeps its pages mapped: it may be used after its object was closed or removed, and they are unmapped when
+the last array, buffer and mapping that shows them is gone.
+
+A touch of a page that must be brought in first waits for it inside NumPy, which holds the interpreter lock: other
+threads of this interpreter wait too. `prefetch` brings pages in without that. So a pager written in Python must
+not serve objects that its own process touches.
+"""
+
+import atexit as _atexit
+
+from ._arrays import LOCKED, PageState, array
+from ._errors import (
+    DisconnectedError,
+    Error,
+    ExistsError,
+    InvalidError,
+    MismatchError,
+    NotFoundError,
+    PermissionDeniedError,
+    TimedOutError,
+)
+from ._handles import ArrayHandle, handle, revert
+from ._host import (
+    Host,
+    chmod,
+    chown,
+    connect,
+    create,
+    ls,
+    map_info,
+    open,
+    remove,
+    rename,
+    resize,
+    serve_pager,
+    stat,
+    status,
+)
+from ._locks import locked
+from ._native import PAGE_SIZE_BYTES, Mapping, Object, incore, lock, prefetch, stop_pagers, sync, unlock
+from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
+
+_atexit.register(stop_pagers)
+
+__all__ = [
+    "LOCKED",
+    "PAGE_SIZE_BYTES",
+    "ArrayHandle",
+    "DirectoryStat",
+    "DisconnectedError",
+    "Error",
+    "ExistsError",
+    "Host",
+    "HostStatus",
+    "InvalidError",
+    "Mapping",
+    "MappingStat",
+    "MismatchError",
+    "NotFoundError",
+    "Object",
+    "ObjectStat",
+    "PageState",
+    "PermissionDeniedError",
+    "TimedOutError",
+    "array",
+    "chmod",
+    "chown",
+    "connect",
+    "create",
+    "handle",
+    "incore",
+    "lock",
+    "locked",
+    "ls",
+    "map_info",
+    "open",
+    "prefetch",
+    "remove",
+    "rename",
+    "resize",
+    "revert",
+    "serve_pager",
+    "stat",
+    "status",
+    "sync",
+    "unlock",
+]

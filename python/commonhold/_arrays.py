@@ -1,0 +1,188 @@
+"""NumPy arrays on objects."""
+
+import math
+import operator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ._errors import ExistsError, InvalidError, NotFoundError, PermissionDeniedError, mismatch
+from ._native import PAGE_SIZE_BYTES, Object
+from ._types import agree, storable, tag_of
+from ._typing import Array, DType, Mode, Order, Shape, States
+
+if TYPE_CHECKING:
+    from ._host import Host
+
+LOCKED = 0x80
+"""Bit of a page's state in `incore`: a page-holding lock is on it."""
+
+
+class PageState(IntEnum):
+    """State of a page in `incore`, without the bit `LOCKED`."""
+
+    INVALID = 0
+    """Past the end of the object."""
+    ABSENT = 1
+    """Not in memory: paged out, or never touched."""
+    CLEAN = 2
+    """In memory, and equal to what is stored."""
+    DIRTY = 3
+    """In memory (or spilled), and newer than what is stored."""
+
+
+def array(
+    name: str,
+    shape: Shape | None = None,
+    dtype: DType = None,
+    *,
+    create: bool | Literal["new"] = False,
+    size: int | None = None,
+    mode: Mode | None = None,
+    offset: int = 0,
+    order: Order = "C",
+    lock: bool = False,
+    prefetch: bool = False,
+    in_thread: bool = False,
+    **options: Any,
+) -> Array:
+    """A NumPy array on the object of that name. Other programs may hold the same pages.
+
+    Dtype and shape are those the object was created with, unless given; without any, bytes. Another dtype than it
+    was created with is a `MismatchError` (a `TypeError`): view the array instead.
+
+    `create=True` creates the object if it is not there, `create="new"` refuses one that is. Its size is that of the
+    array, or `size` bytes, or that of `file`; `options` are those of `commonhold.create`, such as `file`,
+    `sync="atomic"` and `permissions`.
+
+    `mode` is `r+` (read and write), `r` (read), or `c` (copy-on-write: what is written stays in this array). Unless
+    given: `r+`, or `r` where writing is not permitted. `offset` is where the array begins in the object, in bytes.
+    """
+    from ._host import default_host
+
+    return array_on_host(
+        default_host(), name, shape, dtype, create=create, size=size, mode=mode, options=options,
+        how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread},
+    )  # fmt: skip
+
+
+def array_on_host(
+    host: "Host",
+    name: str,
+    shape: Shape | None,
+    dtype: DType,
+    *,
+    create: bool | Literal["new"],
+    size: int | None,
+    mode: Mode | None,
+    how: dict[str, Any],
+    options: dict[str, Any],
+) -> Array:
+    """See `array`."""
+    if create is False and (size is not None or options):
+        given = ", ".join(["size"] * (size is not None) + list(options))
+        raise TypeError(f"{given} can only be chosen when an object is created: add create=True")
+    opened = None if create == "new" else _open_if_there(host, name, mode, must=not create)
+    if opened is None:
+        try:
+            opened = _create(host, name, shape, dtype, size, how, options)
+        except ExistsError:
+            # Another process was faster.
+            if create == "new":
+                raise
+            opened = _open_if_there(host, name, mode, must=True)
+    with opened:
+        return on_object(opened, dtype, shape, mode=mode, **how)
+
+
+def _open_if_there(host: "Host", name: str, mode: Mode | None, must: bool) -> Any:
+    try:
+        if mode is not None:
+            return host.open(name, "r" if mode == "c" else mode)
+        try:
+            return host.open(name, "r+")
+        except PermissionDeniedError:
+            return host.open(name, "r")
+    except NotFoundError:
+        if must:
+            raise
+        return None
+
+
+def _create(
+    host: "Host", name: str, shape: Shape | None, dtype: DType, size: int | None, how: dict[str, Any],
+    options: dict[str, Any],
+) -> Object:  # fmt: skip
+    elements = storable(np.uint8 if dtype is None else dtype)
+    offset = operator.index(how["offset"])
+    if shape is not None:
+        needed = offset + _nbytes(elements, _dims(shape))
+        if size is not None and size < needed:
+            raise InvalidError(22, f"an array of {needed} bytes does not fit size {size}: leave the size out, or give more")
+        size = needed if size is None else size
+
+    def tag(size_bytes: int) -> str:
+        dims = ((size_bytes - offset) // elements.itemsize,) if shape is None else _dims(shape)
+        return tag_of(elements, dims)
+
+    return host._create(name, size, tag, **options)
+
+
+def on_object(
+    opened: Object,
+    dtype: DType = None,
+    shape: Shape | None = None,
+    *,
+    mode: Mode | None = None,
+    offset: int = 0,
+    order: Order = "C",
+    lock: bool = False,
+    prefetch: bool = False,
+    in_thread: bool = False,
+) -> Array:
+    """A NumPy array on an open object; the object may be closed afterwards."""
+    dims = None if shape is None else _dims(shape)
+    tag = opened.tag
+    if tag:
+        elements, dims = agree(opened.name, tag, dtype, dims)
+    else:
+        elements = storable(np.uint8 if dtype is None else dtype)
+    if dims is None:
+        dims = ((opened.size_bytes - offset) // elements.itemsize,)
+    nbytes = _nbytes(elements, dims)
+    if offset < 0 or nbytes <= 0 or offset + nbytes > opened.size_bytes:
+        _refuse(opened, elements, dims, offset, nbytes)
+    pages = opened.pages(offset, nbytes, mode, lock=lock, prefetch=prefetch, in_thread=in_thread)
+    return np.ndarray(dims, elements, pages, offset % PAGE_SIZE_BYTES, None, order)
+
+
+def _refuse(opened: Object, elements: np.dtype[Any], dims: tuple[int, ...], offset: int, nbytes: int) -> None:
+    """Raises unless the array fits the object as it is by now."""
+    what = f"an array of {dims} {elements} from byte {offset} on"
+    if offset < 0 or nbytes <= 0:
+        raise InvalidError(22, f"{what} of object {opened.name} is empty: an array has at least one element")
+    size = opened.stat().size_bytes
+    if offset + nbytes > size:
+        raise mismatch(
+            f"{what} takes {offset + nbytes} bytes, and object {opened.name} has {size}: give a smaller shape, or resize it"
+        )
+
+
+def _dims(shape: Shape) -> tuple[int, ...]:
+    try:
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
+
+
+def _nbytes(dtype: np.dtype[Any], dims: tuple[int, ...]) -> int:
+    if any(n < 0 for n in dims):
+        raise InvalidError(22, f"shape {dims} has a negative dimension")
+    return math.prod(dims) * dtype.itemsize
+
+
+def page_states(states: bytearray) -> States:
+    """An array of page states."""
+    return np.frombuffer(states, dtype=np.uint8)
+

@@ -1,0 +1,99 @@
+"""Passing objects, mappings and arrays to other processes: by name, never by content."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._errors import invalid, lost
+from ._native import PAGE_SIZE_BYTES, Mapping, Object, Pages
+from ._typing import Array, Buffer, Mode
+
+
+@dataclass(frozen=True)
+class ArrayHandle:
+    """An array's place in an object. It can be pickled, and gives the same array in another process."""
+
+    state_directory: os.PathLike[str]
+    name: str
+    object_id: int
+    mode: Mode
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    first: int
+    """Offset in the object of the lowest byte, and of the first element from it."""
+    start: int
+    nbytes: int
+
+    def array(self) -> Array:
+        """The array: of the same pages as the one the handle was made of."""
+        with open_same(self.state_directory, self.name, self.object_id, self.mode) as opened:
+            pages = opened.pages(self.first, self.nbytes, self.mode)
+        offset = self.first % PAGE_SIZE_BYTES + self.start
+        return np.ndarray(self.shape, self.dtype, pages, offset, self.strides)
+
+
+def handle(array: Array) -> ArrayHandle:
+    """A handle of an array on an object (or of any view of one), to be passed to another process."""
+    pages = _pages_of(array)
+    if pages.mode == "c":
+        raise invalid("a copy-on-write array has no place in an object: pass a copy of it")
+    first, nbytes = _native.address_range(array)
+    if nbytes == 0:
+        raise invalid("an empty array has no place in an object")
+    return ArrayHandle(
+        state_directory=pages.state_directory,
+        name=pages.object_name(),
+        object_id=pages.object_id,
+        mode=pages.mode if array.flags.writeable else "r",
+        dtype=array.dtype,
+        shape=array.shape,
+        strides=array.strides,
+        first=first - pages.address + pages.offset,
+        start=array.__array_interface__["data"][0] - first,
+        nbytes=nbytes,
+    )
+
+
+def revert(target: str | Array | Mapping | Object | Buffer) -> int:
+    """Drops what was not synced of the whole object (named, or shown by an array); gives the number of pages."""
+    if isinstance(target, str):
+        from ._host import default_host
+
+        return default_host().revert(target)
+    return target.revert() if isinstance(target, Object) else _pages_of(target).revert()
+
+
+def _pages_of(thing: Any) -> Pages:
+    """The pages that an array, or a view of one, was made on."""
+    base = thing
+    while not isinstance(base, Pages):
+        if isinstance(base, np.ndarray):
+            base = base.base
+        elif isinstance(base, memoryview):
+            base = base.obj
+        elif isinstance(base, Mapping):
+            base = base.pages
+        else:
+            raise invalid(f"the {type(thing).__name__} is not on an object: make it with commonhold.array")
+    return base
+
+
+def open_same(state_directory: os.PathLike[str], name: str, object_id: int, mode: Mode) -> Object:
+    """Opens an object by name, unless it is another one by now."""
+    opened = _native.connect(state_directory).open(name, mode)
+    if opened.id != object_id:
+        opened.close()
+        raise lost(f"object {name} was replaced by another of that name: pass it anew")
+    return opened
+
+
+def map_same(
+    state_directory: os.PathLike[str], name: str, object_id: int, mode: Mode, offset: int, length: int
+) -> Mapping:
+    """Maps the same part of an object."""
+    with open_same(state_directory, name, object_id, "r" if mode == "c" else mode) as opened:
+        return opened.map(offset, length, mode)

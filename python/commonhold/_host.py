@@ -1,0 +1,260 @@
+"""Hosts: names, and everything done by name. The functions here use the default host."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _native
+from ._arrays import array_on_host
+from ._files import File, backing
+from ._native import Object
+from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
+from ._typing import Array, Buffer, DType, Mode, Order, Shape, Sync
+
+PageIn = Callable[[str, int, int], Buffer]
+PageOut = Callable[[str, int, bytes], object]
+
+
+class Host:
+    """A connection to a host. All of a process to the same host share one, over fork too."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, state_directory: str | os.PathLike[str]) -> None:
+        self._native = _native.connect(state_directory)
+
+    @property
+    def state_directory(self) -> Path:
+        return Path(self._native.state_directory)
+
+    def open(self, name: str, mode: Mode = "r") -> Object:
+        """See `commonhold.open`."""
+        return self._native.open(name, mode)
+
+    def array(
+        self,
+        name: str,
+        shape: Shape | None = None,
+        dtype: DType = None,
+        *,
+        create: bool | Literal["new"] = False,
+        size: int | None = None,
+        mode: Mode | None = None,
+        offset: int = 0,
+        order: Order = "C",
+        lock: bool = False,
+        prefetch: bool = False,
+        in_thread: bool = False,
+        **options: Any,
+    ) -> Array:
+        """See `commonhold.array`."""
+        return array_on_host(
+            self, name, shape, dtype, create=create, size=size, mode=mode, options=options,
+            how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread},
+        )  # fmt: skip
+
+    def create(self, name: str, size: int | None = None, *, tag: str = "", **options: Any) -> Object:
+        """See `commonhold.create`."""
+        return self._create(name, size, lambda _: tag, **options)
+
+    def _create(
+        self,
+        name: str,
+        size: int | None,
+        tag: Callable[[int], str],
+        *,
+        file: File | None = None,
+        pager: str | None = None,
+        sync: Sync = "plain",
+        permissions: int = 0o600,
+        controlled: bool = False,
+        freezable: bool = False,
+        reserve: bool | None = None,
+        on_last_death: Literal["keep", "revert"] = "keep",
+        budget: int | None = None,
+        fault_deadline_ms: int | None = None,
+        pager_deadline_ms: int | None = None,
+    ) -> Object:
+        if file is not None and pager is not None:
+            raise TypeError("an object has one pager: give a file or a pager")
+        with backing(file, size) as (descriptor, size_bytes):
+            return self._native.create(
+                name,
+                size_bytes=size_bytes,
+                fd=descriptor,
+                pager=pager,
+                sync=sync,
+                permissions=permissions,
+                tag=tag(size_bytes),
+                controlled=controlled,
+                freezable=freezable,
+                reserve=reserve,
+                on_last_death=on_last_death,
+                budget_bytes=budget,
+                fault_deadline_ms=fault_deadline_ms,
+                pager_deadline_ms=pager_deadline_ms,
+            )
+
+    def stat(self, name: str) -> ObjectStat | DirectoryStat:
+        """What is known of an object or a directory."""
+        return self._native.stat(name)
+
+    def ls(self, directory: str = "/") -> list[ObjectStat | DirectoryStat]:
+        """The entries of a directory, in order."""
+        return self._native.ls(directory)
+
+    def resize(self, name: str, size: int) -> None:
+        """Changes the size of an object. Touching a mapping past a smaller size raises SIGBUS."""
+        self._native.resize(name, size)
+
+    def remove(self, name: str) -> None:
+        """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""
+        self._native.remove(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives an object another name."""
+        self._native.rename(old, new)
+
+    def chmod(self, name: str, mode: int) -> None:
+        """Changes the mode bits of an object or a directory."""
+        self._native.chmod(name, mode)
+
+    def chown(self, name: str, uid: int | None = None, gid: int | None = None) -> None:
+        """Changes owner or group of an object or a directory."""
+        self._native.chown(name, uid, gid)
+
+    def revert(self, name: str) -> int:
+        """Drops what was not synced; gives the number of pages dropped."""
+        return self._native.revert(name)
+
+    def map_info(self, name: str) -> list[MappingStat]:
+        """The mappings of an object, of all processes."""
+        return self._native.map_info(name)
+
+    def status(self) -> HostStatus:
+        """State of the host."""
+        return self._native.status()
+
+    def serve_pager(self, name: str, page_in: PageIn, page_out: PageOut | None = None) -> None:
+        """See `commonhold.serve_pager`."""
+        _native.serve_pager(self._native, name, page_in, page_out)
+
+    def __repr__(self) -> str:
+        return f"<commonhold.Host {self.state_directory}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Host, (self.state_directory,)
+
+
+def default_host() -> Host:
+    """The host that `COMMONHOLD_HOST` names, else the system's, else the user's own, started if need be."""
+    host = Host.__new__(Host)
+    host._native = _native.default_host()
+    return host
+
+
+def connect(state_directory: str | os.PathLike[str] | None = None) -> Host:
+    """The host of that state directory (which must be running), or the default one."""
+    return default_host() if state_directory is None else Host(state_directory)
+
+
+def open(name: str, mode: Mode = "r") -> Object:
+    """Opens an object for reading (`r`), or for reading and writing (`r+`)."""
+    return _native.default_host().open(name, mode)
+
+
+def create(
+    name: str,
+    size: int | None = None,
+    *,
+    file: File | None = None,
+    pager: str | None = None,
+    sync: Sync = "plain",
+    permissions: int = 0o600,
+    tag: str = "",
+    controlled: bool = False,
+    freezable: bool = False,
+    reserve: bool | None = None,
+    on_last_death: Literal["keep", "revert"] = "keep",
+    budget: int | None = None,
+    fault_deadline_ms: int | None = None,
+    pager_deadline_ms: int | None = None,
+) -> Object:
+    """Creates an object and opens it for reading and writing.
+
+    * `size`: in bytes; with a `file`, that of the file unless given.
+    * `file`: the file (a path, descriptor or file object) whose bytes the object is, in place. A path that is not
+      there is made, if the size is given. Without a file or `pager`, the object is anonymous.
+    * `pager`: the name under which a program of yours serves its pages (`serve_pager`).
+    * `sync`: what sync promises. `plain`: msync and fsync. `ordered`: pages reach the file only by sync, unlock or
+      eviction. `atomic`: what is stored changes only by sync, and by each sync wholly or not at all.
+    * `permissions`: mode bits.
+    * `tag`: data type of its elements; `array` writes and checks it.
+    * `controlled`: the host serves its faults even if nothing else asks for it: for page-holding locks.
+    * `freezable`: allow `sync(freeze=True)`. `budget`: most bytes of memory that its pages take.
+    * `reserve`: take its memory now; yes unless it has a file or a pager.
+    * `on_last_death`: unsynced pages of a killed last process `keep`, or `revert`.
+    * `fault_deadline_ms`, `pager_deadline_ms`: after so long, a touch raises SIGBUS, a pager has failed.
+    """
+    return default_host()._create(
+        name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
+        controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
+        fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms,
+    )  # fmt: skip
+
+
+def stat(name: str) -> ObjectStat | DirectoryStat:
+    """What is known of an object or a directory."""
+    return default_host().stat(name)
+
+
+def ls(directory: str = "/") -> list[ObjectStat | DirectoryStat]:
+    """The entries of a directory, in order."""
+    return default_host().ls(directory)
+
+
+def resize(name: str, size: int) -> None:
+    """Changes the size of an object. Touching a mapping past a smaller size raises SIGBUS."""
+    default_host().resize(name, size)
+
+
+def remove(name: str) -> None:
+    """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""
+    default_host().remove(name)
+
+
+def rename(old: str, new: str) -> None:
+    """Gives an object another name."""
+    default_host().rename(old, new)
+
+
+def chmod(name: str, mode: int) -> None:
+    """Changes the mode bits of an object or a directory."""
+    default_host().chmod(name, mode)
+
+
+def chown(name: str, uid: int | None = None, gid: int | None = None) -> None:
+    """Changes owner or group of an object or a directory."""
+    default_host().chown(name, uid, gid)
+
+
+def map_info(name: str) -> list[MappingStat]:
+    """The mappings of an object, of all processes."""
+    return default_host().map_info(name)
+
+
+def status() -> HostStatus:
+    """State of the host."""
+    return default_host().status()
+
+
+def serve_pager(name: str, page_in: PageIn, page_out: PageOut | None = None) -> None:
+    """Serves the pages of the objects created with `pager=name`, until the host ends or Ctrl-C.
+
+    `page_in(object, offset, length)` gives `length` bytes; `page_out(object, offset, data)` stores `data`, and
+    returning means that it is durable. An exception of either is what the waiting process is told. Without
+    `page_out` the objects cannot be changed for good. Do not touch such an object in this process: NumPy would
+    hold the interpreter lock while it waits for you.
+    """
+    default_host().serve_pager(name, page_in, page_out)

@@ -1,0 +1,240 @@
+"""The native part: classes that the package re-exports, and calls by address range."""
+
+import os
+from types import TracebackType
+from typing import Any, Self, final
+
+from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
+from ._typing import Array, Buffer, DType, Mode, Order, Shape, States
+
+PAGE_SIZE_BYTES: int
+
+@final
+class Host:
+    @property
+    def state_directory(self) -> os.PathLike[str]: ...
+    def open(self, name: str, mode: str) -> Object: ...
+    def create(
+        self,
+        name: str,
+        *,
+        size_bytes: int,
+        fd: int | None,
+        pager: str | None,
+        sync: str,
+        permissions: int,
+        tag: str,
+        controlled: bool,
+        freezable: bool,
+        reserve: bool | None,
+        on_last_death: str,
+        budget_bytes: int | None,
+        fault_deadline_ms: int | None,
+        pager_deadline_ms: int | None,
+    ) -> Object: ...
+    def stat(self, name: str) -> ObjectStat | DirectoryStat: ...
+    def ls(self, directory: str) -> list[ObjectStat | DirectoryStat]: ...
+    def resize(self, name: str, size_bytes: int) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def chmod(self, name: str, mode: int) -> None: ...
+    def chown(self, name: str, uid: int | None, gid: int | None) -> None: ...
+    def revert(self, name: str) -> int: ...
+    def map_info(self, name: str) -> list[MappingStat]: ...
+    def status(self) -> HostStatus: ...
+    def kernel_faults(self) -> bool: ...
+
+@final
+class Object:
+    """An open object. Its mappings and arrays outlive it."""
+
+    @property
+    def name(self) -> str:
+        """As it was opened: it may have another by now (see `stat`)."""
+
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def id(self) -> int:
+        """Never used twice by a host."""
+
+    @property
+    def size_bytes(self) -> int:
+        """As known since it was opened, or asked for by `stat`."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the host serves its faults."""
+
+    @property
+    def tag(self) -> str:
+        """Data type of its elements; empty: bytes."""
+
+    @property
+    def state_directory(self) -> os.PathLike[str]:
+        """Of its host."""
+
+    def stat(self) -> ObjectStat:
+        """All there is to know of it now."""
+
+    def map(
+        self,
+        offset: int = 0,
+        length: int | None = None,
+        mode: Mode | None = None,
+        *,
+        address: int = 0,
+        fixed: bool = False,
+        lock: bool = False,
+        prefetch: bool = False,
+        in_thread: bool = False,
+    ) -> Mapping:
+        """Maps `length` bytes from `offset` (page-aligned) on; all unless given.
+
+        `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the
+        only place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the
+        faulting thread serves itself where it can.
+        """
+
+    def array(
+        self,
+        dtype: DType = None,
+        shape: Shape | None = None,
+        *,
+        mode: Mode | None = None,
+        offset: int = 0,
+        order: Order = "C",
+        lock: bool = False,
+        prefetch: bool = False,
+        in_thread: bool = False,
+    ) -> Array:
+        """A NumPy array on it, with the dtype and shape it was created with unless given (see `commonhold.array`).
+        The object may be closed while the array is in use."""
+
+    def pages(
+        self,
+        offset: int,
+        length: int,
+        mode: Mode | None = None,
+        *,
+        lock: bool = False,
+        prefetch: bool = False,
+        in_thread: bool = False,
+    ) -> Pages: ...
+    def sync(self, offset: int = 0, length: int | None = None, *, freeze: bool = False) -> int:
+        """Makes the range what is stored, by the mode chosen at creation; gives the number of pages written."""
+
+    def lock(self, offset: int = 0, length: int | None = None) -> bool:
+        """Holds the pages in memory and away from the pager; gives whether they are pinned against swap too."""
+
+    def unlock(self, offset: int = 0, length: int | None = None) -> None:
+        """Lets them go."""
+
+    def prefetch(self, offset: int = 0, length: int | None = None) -> None:
+        """Begins to bring the pages in, without waiting."""
+
+    def incore(self, offset: int = 0, length: int | None = None) -> States:
+        """State of each page: a `PageState`, plus `LOCKED`."""
+
+    def revert(self) -> int:
+        """Drops what was not synced; gives the number of pages dropped."""
+
+    def resize(self, size_bytes: int) -> None:
+        """Changes its size. Touching a mapping past a smaller size raises SIGBUS."""
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """Copies bytes out."""
+
+    def write(self, data: Buffer, offset: int = 0) -> None:
+        """Copies bytes in."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Mapping:
+    """A part of an object in this process's memory: give it to `memoryview`, `numpy.frombuffer` and the like."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def offset(self) -> int:
+        """Of its first byte in the object."""
+
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def pages(self) -> Pages: ...
+    def sync(self, offset: int = 0, length: int | None = None, *, freeze: bool = False) -> int:
+        """Makes the pages that hold the range what is stored; gives the number of pages written."""
+
+    def lock(self, offset: int = 0, length: int | None = None) -> bool: ...
+    def unlock(self, offset: int = 0, length: int | None = None) -> None: ...
+    def prefetch(self, offset: int = 0, length: int | None = None) -> None: ...
+    def incore(self, offset: int = 0, length: int | None = None) -> States: ...
+    def close(self) -> None:
+        """Gives it up. Arrays and buffers made of it go on: the pages are unmapped when the last is gone."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Pages:
+    """Mapped pages: what an array on an object has as its base. They are unmapped when nothing shows them."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def state_directory(self) -> os.PathLike[str]: ...
+    @property
+    def object_id(self) -> int: ...
+    def object_name(self) -> str: ...
+    def revert(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def connect(state_directory: str | os.PathLike[str]) -> Host: ...
+def default_host() -> Host: ...
+def sync(target: Buffer | Mapping | Object, *, freeze: bool = False) -> int:
+    """Makes the pages of an array, mapping or object what is stored; gives the number of pages written.
+
+    What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true
+    instant (objects created `freezable`)."""
+
+def lock(target: Buffer | Mapping | Object) -> bool:
+    """Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are
+    pinned against swap too."""
+
+def unlock(target: Buffer | Mapping | Object) -> None:
+    """Lets them go."""
+
+def prefetch(target: Buffer | Mapping | Object) -> None:
+    """Begins to bring the pages in, without waiting."""
+
+def incore(target: Buffer | Mapping | Object) -> States:
+    """State of each page that holds part of an array, mapping or object: a `PageState`, plus `LOCKED`."""
+
+def address_range(buffer: Buffer) -> tuple[int, int]: ...
+def serve_pager(host: Host, name: str, page_in: Any, page_out: Any) -> None: ...
+def stop_pagers() -> None: ...

@@ -1,0 +1,88 @@
+"""Type tags: how an object remembers the dtype and shape it was created with, as `numpy:<u4:(1024,)`."""
+
+import ast
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ._errors import mismatch
+
+_PREFIX = "numpy:"
+_TAG_BYTES = 256
+# A tag that is nothing but a simple dtype, as other languages write it: <u4, |S8, <M8[ns].
+_BARE = re.compile(r"[<>|=][a-zA-Z][0-9]+(\[[0-9a-zA-Z]+\])?")
+
+
+def storable(dtype: Any) -> np.dtype[Any]:
+    """The dtype that is meant, if its elements can lie in memory that other processes see."""
+    found = np.dtype(dtype)
+    if found.hasobject:
+        raise TypeError(f"dtype {found} holds references to Python objects, which mean nothing to other processes")
+    if found.itemsize == 0:
+        raise TypeError(f"dtype {found} has elements of 0 bytes: say how long they are, as S16")
+    return found
+
+
+def tag_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """The tag of an object that holds such an array."""
+    text = _text(dtype)
+    tag = f"{_PREFIX}{text}:{tuple(int(n) for n in shape)!r}"
+    if len(tag.encode()) > _TAG_BYTES:
+        raise TypeError(f"dtype {text} is too long to be recorded ({_TAG_BYTES} bytes): create the object of bytes, and view it")
+    return tag
+
+
+@lru_cache(maxsize=256)
+def parse(tag: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
+    """Dtype and shape that a tag names, as far as it is one of ours."""
+    try:
+        if tag.startswith(_PREFIX):
+            text, shape = tag.removeprefix(_PREFIX).rsplit(":", 1)
+            dims = ast.literal_eval(shape)
+            if not (isinstance(dims, tuple) and all(isinstance(n, int) and n >= 0 for n in dims)):
+                raise ValueError(shape)
+            return _dtype(text), dims
+        if _BARE.fullmatch(tag):
+            return np.dtype(tag), None
+    except (ValueError, SyntaxError, TypeError) as error:
+        if tag.startswith(_PREFIX):
+            raise mismatch(f"the type tag {tag!r} is no NumPy type that this version knows: open it with a dtype of your own as bytes, and view it") from error
+    return None, None
+
+
+def agree(
+    name: str, tag: str, dtype: Any, shape: tuple[int, ...] | None
+) -> tuple[np.dtype[Any], tuple[int, ...] | None]:
+    """What to make of an object with that tag, when this dtype and shape are asked for."""
+    stored, stored_shape = parse(tag)
+    if dtype is None:
+        return (np.dtype(np.uint8), shape) if stored is None else (stored, stored_shape if shape is None else shape)
+    asked = storable(dtype)
+    if stored is None:
+        return asked, shape
+    if stored != asked:
+        raise mismatch(
+            f"object {name} holds {_text(stored)}, and {_text(asked)} was asked for: "
+            f"leave the dtype out, and view the array as what you need"
+        )
+    return asked, stored_shape if shape is None else shape
+
+
+def _text(dtype: np.dtype[Any]) -> str:
+    """A dtype in words that make the same dtype again."""
+    text = dtype.str
+    if dtype.names is not None or dtype.subdtype is not None:
+        text = repr(np.lib.format.dtype_to_descr(dtype))
+    if _dtype(text) != dtype:
+        raise TypeError(f"dtype {dtype} cannot be recorded in an object: create it as {dtype.str}, and view it")
+    return text
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    """The dtype that `_text` put in words."""
+    if text.startswith(("[", "(")):
+        found: np.dtype[Any] = np.lib.format.descr_to_dtype(ast.literal_eval(text))
+        return found
+    return np.dtype(text)

@@ -1,0 +1,68 @@
+//! Errors of the client, raised as the package's exceptions; and waiting without the interpreter lock.
+
+use commonhold::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// The exception for an error. Which class belongs to a kind stands in `commonhold/_errors.py`.
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let kind = kind_word(error.kind);
+    let made = MAKE
+        .import(py, "commonhold._errors", "make")
+        .and_then(|make| make.call1((kind, error.kind.errno(), &error.message)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(problem) => problem,
+    }
+}
+
+/// The kind in Python's spelling.
+fn kind_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::Exists => "exists",
+        ErrorKind::Permission => "permission",
+        ErrorKind::NoSpace => "no_space",
+        ErrorKind::Quota => "quota",
+        ErrorKind::TooMany => "too_many",
+        ErrorKind::Busy => "busy",
+        ErrorKind::Unsupported => "unsupported",
+        ErrorKind::Mismatch => "mismatch",
+        ErrorKind::Lost => "lost",
+        ErrorKind::Pager => "pager",
+        ErrorKind::Io => "io",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::TimedOut => "timed_out",
+        ErrorKind::Disconnected => "disconnected",
+        ErrorKind::Version => "version",
+        ErrorKind::Protocol => "protocol",
+    }
+}
+
+/// Raises what went wrong.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the exception for the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for commonhold::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error))
+    }
+}
+
+/// Runs a call that may wait; other Python threads run meanwhile.
+pub(crate) fn waiting<T: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> commonhold::Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(call).or_raise(py)
+}
+
+/// Drops what talks to the host when it goes; other Python threads run meanwhile.
+pub(crate) fn drop_waiting<T: Send>(thing: T) {
+    // A class instance is only ever deallocated by a thread that holds the interpreter, also at its end.
+    Python::attach(|py| py.detach(|| drop(thing)));
+}

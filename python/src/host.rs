@@ -1,0 +1,158 @@
+//! A host, and the one that the package uses unless told otherwise.
+
+use crate::errors::{OrRaise, waiting};
+use crate::object::{Object, Opened};
+use crate::options::{Mode, on_last_death, sync_mode};
+use crate::records;
+use commonhold::{CreateOptions, PagerKind};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// A connection to a host; all of this process to the same host share one.
+#[pyclass(module = "commonhold._native", frozen)]
+pub(crate) struct Host {
+    pub(crate) host: commonhold::Host,
+}
+
+/// The host of that state directory; never starts one.
+#[pyfunction]
+pub(crate) fn connect(py: Python<'_>, state_directory: PathBuf) -> PyResult<Host> {
+    let host = waiting(py, || commonhold::Host::connect_to(&state_directory))?;
+    Ok(Host { host })
+}
+
+/// The host that `COMMONHOLD_HOST` names, else the system's, else the user's own, started if need be. The
+/// connection is kept until the process ends.
+#[pyfunction]
+pub(crate) fn default_host(py: Python<'_>) -> PyResult<Host> {
+    /// Which host, by `COMMONHOLD_HOST` as it was, is connected. Only ever locked for an instant, by a thread
+    /// that holds the interpreter.
+    static CONNECTED: Mutex<Option<(Option<OsString>, commonhold::Host)>> = Mutex::new(None);
+    let named = std::env::var_os("COMMONHOLD_HOST");
+    if let Some((by, host)) = &*CONNECTED.lock().unwrap_or_else(PoisonError::into_inner)
+        && *by == named
+    {
+        return Ok(Host { host: host.clone() });
+    }
+    py.import("commonhold._program")?.call_method0("name_program")?;
+    let host = waiting(py, commonhold::Host::connect)?;
+    let kept = Some((named, host.clone()));
+    let before = std::mem::replace(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner), kept);
+    py.detach(|| drop(before));
+    Ok(Host { host })
+}
+
+#[pymethods]
+impl Host {
+    #[getter]
+    fn state_directory(&self) -> PathBuf {
+        self.host.state_directory().to_owned()
+    }
+
+    /// Opens an object: `r`, or `r+`.
+    fn open(&self, py: Python<'_>, name: &str, mode: &str) -> PyResult<Object> {
+        let mode = Mode::parse(mode).or_raise(py)?;
+        let object = waiting(py, || self.host.open(name, mode.access()))?;
+        Ok(Object::new(Opened { host: self.host.clone(), object }, name))
+    }
+
+    /// Creates an object and opens it for reading and writing.
+    #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
+        on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms))]
+    #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
+    fn create(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        size_bytes: u64,
+        fd: Option<i32>,
+        pager: Option<String>,
+        sync: &str,
+        permissions: u32,
+        tag: String,
+        controlled: bool,
+        freezable: bool,
+        reserve: Option<bool>,
+        on_last_death: &str,
+        budget_bytes: Option<u64>,
+        fault_deadline_ms: Option<u32>,
+        pager_deadline_ms: Option<u32>,
+    ) -> PyResult<Object> {
+        let options = CreateOptions {
+            size_bytes,
+            pager: match (fd, pager) {
+                (_, Some(pager)) => PagerKind::External { pager },
+                (Some(_), None) => PagerKind::File,
+                (None, None) => PagerKind::Anonymous,
+            },
+            sync: sync_mode(sync).or_raise(py)?,
+            controlled,
+            freezable,
+            reserve,
+            on_last_death: self::on_last_death(on_last_death).or_raise(py)?,
+            budget_bytes,
+            fault_deadline_ms,
+            pager_deadline_ms,
+            mode: permissions,
+            tag,
+        };
+        // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
+        let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        let object = waiting(py, || self.host.create(name, &options, file))?;
+        Ok(Object::new(Opened { host: self.host.clone(), object }, name))
+    }
+
+    fn stat<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let entry = waiting(py, || self.host.stat(name))?;
+        records::entry(py, &entry)
+    }
+
+    fn ls<'py>(&self, py: Python<'py>, directory: &str) -> PyResult<Bound<'py, PyList>> {
+        let entries = waiting(py, || self.host.list(directory))?;
+        let entries = entries.iter().map(|entry| records::entry(py, entry)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, entries)
+    }
+
+    fn resize(&self, py: Python<'_>, name: &str, size_bytes: u64) -> PyResult<()> {
+        waiting(py, || self.host.resize(name, size_bytes))
+    }
+
+    fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        waiting(py, || self.host.remove(name))
+    }
+
+    fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        waiting(py, || self.host.rename(old, new))
+    }
+
+    fn chmod(&self, py: Python<'_>, name: &str, mode: u32) -> PyResult<()> {
+        waiting(py, || self.host.set_mode(name, mode))
+    }
+
+    fn chown(&self, py: Python<'_>, name: &str, uid: Option<u32>, gid: Option<u32>) -> PyResult<()> {
+        waiting(py, || self.host.set_owner(name, uid, gid))
+    }
+
+    fn revert(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        waiting(py, || self.host.revert(name))
+    }
+
+    fn map_info<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let mappings = waiting(py, || self.host.map_info(name))?;
+        let mappings = mappings.iter().map(|one| records::mapping(py, one)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, mappings)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let status = waiting(py, || self.host.status())?;
+        records::status(py, &status)
+    }
+
+    fn kernel_faults(&self, py: Python<'_>) -> PyResult<bool> {
+        waiting(py, || self.host.kernel_faults())
+    }
+}

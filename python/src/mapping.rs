@@ -1,0 +1,205 @@
+//! A mapping that a program made by hand: the buffer protocol, a context manager, and a close that is safe.
+
+use crate::errors::{exception, waiting};
+use crate::exports;
+use crate::pages::Pages;
+use crate::ranges::page_states;
+use commonhold::{Error, PAGE_SIZE_BYTES, classical};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A part of an object in this process's memory. Give it to `memoryview`, `numpy.frombuffer`, `numpy.ndarray` or
+/// anything else that takes a buffer.
+///
+/// The pages are not this object's own: each buffer keeps them. `close` gives up this object's reference, and
+/// they are unmapped when the last buffer is gone.
+#[pyclass(module = "commonhold", frozen, weakref)]
+pub(crate) struct Mapping {
+    /// None once it was given up. Only ever locked for an instant.
+    pages: Mutex<Option<Py<Pages>>>,
+    closed: AtomicBool,
+    /// Somebody may use the address without a buffer, as long as this object lives: see `exports::gives_back`.
+    kept_by_address: AtomicBool,
+    address: usize,
+    length: usize,
+    offset: u64,
+    mode: &'static str,
+}
+
+impl Mapping {
+    pub(crate) fn new(py: Python<'_>, pages: Pages) -> PyResult<Self> {
+        let (length, offset, mode) = (pages.nbytes(), pages.offset(), pages.mode());
+        let pages = Py::new(py, pages)?;
+        Ok(Mapping {
+            address: pages.get().get_address(),
+            pages: Mutex::new(Some(pages)),
+            closed: AtomicBool::new(false),
+            kept_by_address: AtomicBool::new(false),
+            length,
+            offset,
+            mode,
+        })
+    }
+
+    /// Its pages, unless it was closed.
+    fn pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Pages>> {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*pages {
+            Some(pages) if !self.closed.load(Ordering::SeqCst) => Ok(pages.bind(py).clone()),
+            _ => Err(exception(py, &Error::invalid("the mapping was closed: map the object again"))),
+        }
+    }
+
+    /// Does something with part of it (whole pages around it), while the pages cannot go.
+    fn on_range<T: Send>(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        length: Option<usize>,
+        act: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send,
+    ) -> PyResult<T> {
+        let _pages = self.pages(py)?;
+        let length = length.unwrap_or(self.length.saturating_sub(offset));
+        if length == 0 || offset.checked_add(length).is_none_or(|end| end > self.length) {
+            let what = format!("{length} bytes from {offset} on are no part of a mapping of {}", self.length);
+            return Err(exception(py, &Error::invalid(what)));
+        }
+        let page = PAGE_SIZE_BYTES as usize;
+        let first = self.address + offset / page * page;
+        let length = (offset % page + length).next_multiple_of(page);
+        waiting(py, move || act(first as *mut u8, length))
+    }
+}
+
+#[pymethods]
+impl Mapping {
+    /// Address of the first byte in this process.
+    #[getter]
+    fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.length
+    }
+
+    /// Offset of the first byte in the object.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    #[getter]
+    fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    /// What its buffers keep alive.
+    #[getter(pages)]
+    fn get_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Pages>> {
+        // Whoever has the pages in hand keeps them mapped by that.
+        self.pages(py)
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None, *, freeze = false))]
+    fn sync(&self, py: Python<'_>, offset: usize, length: Option<usize>, freeze: bool) -> PyResult<u64> {
+        self.on_range(py, offset, length, if freeze { classical::sync_frozen } else { classical::sync })
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn lock(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<bool> {
+        self.on_range(py, offset, length, classical::lock)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn unlock(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<()> {
+        self.on_range(py, offset, length, classical::unlock)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn prefetch(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<()> {
+        self.on_range(py, offset, length, classical::prefetch)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn incore<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        length: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let states = self.on_range(py, offset, length, classical::incore)?;
+        page_states(py, states)
+    }
+
+    /// Gives it up; the pages are unmapped now, or when the last buffer of them is gone.
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        if self.kept_by_address.load(Ordering::SeqCst) {
+            return;
+        }
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(pages);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __len__(&self) -> usize {
+        self.length
+    }
+
+    /// # Safety
+    /// Only the interpreter calls it.
+    unsafe fn __getbuffer__(&self, py: Python<'_>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let pages = self.pages(py)?;
+        if !exports::gives_back(flags) {
+            self.kept_by_address.store(true, Ordering::SeqCst);
+        }
+        // SAFETY: the interpreter asks for it.
+        unsafe { Pages::export(&pages, view, flags) }
+    }
+
+    /// Nothing to do: the buffer belongs to the pages. That it is here tells NumPy that buffers of this class are
+    /// to be held (through a `memoryview`), and not only the object that gave them.
+    ///
+    /// # Safety
+    /// Only the interpreter calls it.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
+
+    /// Pickled as the object's host, name and number, and the range: another process maps it anew.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let pages = self.pages(py)?;
+        let opened = pages.get().opened();
+        let (directory, id) = (opened.host.state_directory().to_owned(), opened.object.id().0);
+        let how = (directory, opened.name(py)?, id, self.mode, self.offset, self.length);
+        let map_same = py.import("commonhold._handles")?.getattr("map_same")?;
+        (map_same, how).into_pyobject(py).map(Bound::into_any)
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        let (length, offset, address) = (self.length, self.offset, self.address);
+        format!(
+            "<commonhold.Mapping of {length} bytes from {offset} at {address:#x} mode={}{closed}>",
+            self.mode
+        )
+    }
+}

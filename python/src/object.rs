@@ -1,0 +1,323 @@
+//! An open object.
+
+use crate::errors::{OrRaise, exception, waiting};
+use crate::exports::View;
+use crate::mapping::Mapping;
+use crate::options::{Mode, flags};
+use crate::pages::Pages;
+use crate::ranges::page_states;
+use crate::records;
+use commonhold::{Error, ErrorKind, MapOptions, PAGE_SIZE_BYTES};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// An object and the host it was opened with.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    pub(crate) host: commonhold::Host,
+    pub(crate) object: commonhold::Object,
+}
+
+impl Opened {
+    /// The name it has now.
+    pub(crate) fn name(&self, py: Python<'_>) -> PyResult<String> {
+        let info = waiting(py, || self.object.info())?;
+        let removed = || Error::new(ErrorKind::NotFound, "the object was removed: it has no name any more");
+        info.name.map(|name| name.as_str().to_owned()).ok_or_else(removed).or_raise(py)
+    }
+}
+
+/// An open object. Its mappings and arrays outlive it.
+#[pyclass(module = "commonhold", frozen, weakref)]
+pub(crate) struct Object {
+    /// None once it was closed. Only ever locked for an instant.
+    opened: Mutex<Option<Opened>>,
+    name: String,
+    mode: Mode,
+}
+
+impl Object {
+    pub(crate) fn new(opened: Opened, name: &str) -> Self {
+        let mode = Mode::of(opened.object.access());
+        Object { opened: Mutex::new(Some(opened)), name: name.to_owned(), mode }
+    }
+
+    /// What is open, unless it was closed.
+    pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Opened> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        opened.ok_or_else(|| {
+            let what = format!("object {} was closed by this program: open it again", self.name);
+            exception(py, &Error::invalid(what))
+        })
+    }
+
+    fn map_mode(&self, py: Python<'_>, mode: Option<&str>) -> PyResult<Mode> {
+        mode.map_or(Ok(self.mode), |word| Mode::parse(word).or_raise(py))
+    }
+}
+
+/// Maps a part; offset and length need no alignment when `within_pages`.
+fn map_part(
+    py: Python<'_>,
+    opened: Opened,
+    options: MapOptions,
+    mode: Mode,
+    shown: Option<u64>,
+) -> PyResult<Pages> {
+    let object = opened.object.clone();
+    let offset = options.offset;
+    let (mapping, size_bytes) = waiting(py, move || {
+        let mapping = object.map(&options)?;
+        Ok((mapping, object.size_bytes()))
+    })?;
+    let all = size_bytes.saturating_sub(offset).min(mapping.len() as u64);
+    let length = usize::try_from(shown.unwrap_or(all).min(mapping.len() as u64)).unwrap_or(mapping.len());
+    Ok(Pages::new(mapping, opened, mode, offset, length))
+}
+
+#[pymethods]
+impl Object {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn mode(&self) -> &'static str {
+        self.mode.word()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.opened(py)?.object.id().0)
+    }
+
+    #[getter]
+    fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.opened(py)?.object.size_bytes())
+    }
+
+    #[getter]
+    fn controlled(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.opened(py)?.object.is_controlled())
+    }
+
+    #[getter]
+    fn tag(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.opened(py)?.object.options().tag.clone())
+    }
+
+    #[getter]
+    fn state_directory(&self, py: Python<'_>) -> PyResult<PathBuf> {
+        Ok(self.opened(py)?.host.state_directory().to_owned())
+    }
+
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let info = waiting(py, || opened.object.info())?;
+        records::object(py, &info)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
+        prefetch = false, in_thread = false))]
+    #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, most named by the caller
+    fn map(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        length: Option<u64>,
+        mode: Option<&str>,
+        address: usize,
+        fixed: bool,
+        lock: bool,
+        prefetch: bool,
+        in_thread: bool,
+    ) -> PyResult<Mapping> {
+        let mode = self.map_mode(py, mode)?;
+        let flags = commonhold::MapFlags { fixed, ..flags(lock, prefetch, in_thread) };
+        let options = MapOptions {
+            hint: address,
+            offset,
+            length,
+            protection: mode.protection(),
+            sharing: mode.sharing(),
+            flags,
+        };
+        let pages = map_part(py, self.opened(py)?, options, mode, length)?;
+        Mapping::new(py, pages)
+    }
+
+    /// Pages that hold `length` bytes from `offset` on; they begin with the page that holds the first.
+    #[pyo3(signature = (offset, length, mode = None, *, lock = false, prefetch = false, in_thread = false))]
+    #[allow(clippy::too_many_arguments)] // as above
+    fn pages(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        length: u64,
+        mode: Option<&str>,
+        lock: bool,
+        prefetch: bool,
+        in_thread: bool,
+    ) -> PyResult<Pages> {
+        let mode = self.map_mode(py, mode)?;
+        let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
+        let length = length.checked_add(offset - first);
+        let length = length.ok_or_else(|| Error::invalid("offset + length overflows")).or_raise(py)?;
+        let options = MapOptions {
+            hint: 0,
+            offset: first,
+            length: Some(length),
+            protection: mode.protection(),
+            sharing: mode.sharing(),
+            flags: flags(lock, prefetch, in_thread),
+        };
+        map_part(py, self.opened(py)?, options, mode, Some(length))
+    }
+
+    /// A NumPy array on the object: see `commonhold/_arrays.py`.
+    #[pyo3(signature = (dtype = None, shape = None, **how))]
+    fn array<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        shape: Option<Bound<'py, PyAny>>,
+        how: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static ON_OBJECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = slf.py();
+        ON_OBJECT.import(py, "commonhold._arrays", "on_object")?.call((slf, dtype, shape), how)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None, *, freeze = false))]
+    fn sync(&self, py: Python<'_>, offset: u64, length: Option<u64>, freeze: bool) -> PyResult<u64> {
+        self.on_range(py, offset, length, move |object, offset, length| {
+            if freeze { object.sync_frozen(offset, length) } else { object.sync(offset, length) }
+        })
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn lock(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<bool> {
+        self.on_range(py, offset, length, commonhold::Object::lock)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn unlock(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<()> {
+        self.on_range(py, offset, length, commonhold::Object::unlock)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn prefetch(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<()> {
+        self.on_range(py, offset, length, commonhold::Object::prefetch)
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn incore<'py>(&self, py: Python<'py>, offset: u64, length: Option<u64>) -> PyResult<Bound<'py, PyAny>> {
+        let states = self.on_range(py, offset, length, commonhold::Object::incore)?;
+        page_states(py, states)
+    }
+
+    fn revert(&self, py: Python<'_>) -> PyResult<u64> {
+        let opened = self.opened(py)?;
+        let name = opened.name(py)?;
+        waiting(py, || opened.host.revert(&name))
+    }
+
+    fn resize(&self, py: Python<'_>, size_bytes: u64) -> PyResult<()> {
+        let opened = self.opened(py)?;
+        waiting(py, || opened.object.resize(size_bytes))
+    }
+
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        length: Option<usize>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let object = self.opened(py)?.object;
+        let rest = || usize::try_from(object.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = length.unwrap_or_else(rest);
+        PyBytes::new_with(py, length, |buffer| waiting(py, || object.read_at(buffer, offset)))
+    }
+
+    #[pyo3(signature = (data, offset = 0))]
+    fn write(&self, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+        let py = data.py();
+        let object = self.opened(py)?.object;
+        if let Ok(bytes) = data.cast::<PyBytes>() {
+            let bytes = bytes.as_bytes();
+            return waiting(py, || object.write_at(bytes, offset));
+        }
+        // Anything else may be written by other threads meanwhile: a copy of it is not.
+        let view = View::contiguous(data)?;
+        let mut copy = vec![0_u8; view.nbytes()];
+        // SAFETY: the view shows that many readable bytes, and the copy has as many; they cannot overlap.
+        unsafe { std::ptr::copy_nonoverlapping(view.start(), copy.as_mut_ptr(), copy.len()) };
+        waiting(py, || object.write_at(&copy, offset))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(opened));
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    /// Pickled as its host, name and number: another process opens it by name, and refuses another object.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let id = opened.object.id().0;
+        let how = (opened.host.state_directory().to_owned(), opened.name(py)?, id, self.mode.word());
+        let open_same = py.import("commonhold._handles")?.getattr("open_same")?;
+        (open_same, how).into_pyobject(py).map(Bound::into_any)
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        format!("<commonhold.Object {} mode={}{closed}>", self.name, self.mode.word())
+    }
+}
+
+impl Object {
+    /// Does something with a part of it; all from `offset` on, unless a length is given.
+    fn on_range<T: Send>(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        length: Option<u64>,
+        act: impl FnOnce(&commonhold::Object, u64, u64) -> commonhold::Result<T> + Send,
+    ) -> PyResult<T> {
+        let object = self.opened(py)?.object;
+        waiting(py, move || {
+            let length = match length {
+                Some(length) => length,
+                None => object.info()?.options.size_bytes.saturating_sub(offset),
+            };
+            act(&object, offset, length)
+        })
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        let opened = self.opened.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(opened) = opened {
+            crate::errors::drop_waiting(opened);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+"""`array`: what dtype, shape and mode mean, and what is refused."""
+
+import threading
+
+import commonhold as ch
+import numpy as np
+import pytest
+from conftest import mapped_ranges
+
+PAGE = ch.PAGE_SIZE_BYTES
+
+
+def test_a_new_array_is_zero_and_others_see_what_is_written(name):
+    mine = ch.array(name, (100, 3), "u4", create=True)
+    assert mine.shape == (100, 3) and mine.dtype == "u4" and mine.flags.writeable and not mine.any()
+    mine[7] = 1, 2, 3
+    assert ch.array(name)[7].tolist() == [1, 2, 3]
+    mine[8, 1] += 5
+    assert ch.array(name, dtype="u4")[8, 1] == 5
+
+
+def test_the_object_remembers_dtype_and_shape(name):
+    ch.array(name, (4, 5), ">f8", create=True)
+    assert ch.stat(name).tag == "numpy:>f8:(4, 5)"
+    again = ch.array(name)
+    assert again.dtype == ">f8" and again.shape == (4, 5)
+    assert ch.array(name, 20).shape == (20,), "another shape of the same elements is no other type"
+
+
+def test_another_dtype_is_refused_and_both_are_named(name):
+    ch.array(name, 16, "u4", create=True)
+    with pytest.raises(ch.MismatchError, match="<u4.*<f8") as raised:
+        ch.array(name, dtype="f8")
+    assert isinstance(raised.value, TypeError) and isinstance(raised.value, OSError)
+    assert raised.value.kind == "mismatch" and raised.value.errno == 91
+    with pytest.raises(ch.MismatchError), ch.open(name) as opened:
+        opened.array("i4")
+    with pytest.raises(ch.MismatchError):
+        ch.array(name, 16, "f4", create=True)
+    assert mapped_ranges(name) == 0
+
+
+def test_with_a_dtype_alone_the_shape_is_what_fits(name):
+    ch.create(name, 1003).close()
+    assert ch.array(name, dtype="u4").shape == (250,)
+    assert ch.array(name).dtype == "u1" and ch.array(name).shape == (1003,)
+    assert ch.array(name, dtype="f8", offset=PAGE // 8 + 1).shape == ((1003 - 513) // 8,)
+
+
+def test_an_array_may_begin_anywhere(name):
+    ch.create(name, 3 * PAGE).close()
+    whole = ch.array(name)
+    whole[:] = np.arange(3 * PAGE) % 251
+    for offset in (1, 8, PAGE - 3, PAGE, PAGE + 5, 2 * PAGE + 1):
+        part = ch.array(name, 16, "u1", offset=offset)
+        assert part.tolist() == whole[offset : offset + 16].tolist()
+    part[0] = 255
+    assert whole[2 * PAGE + 1] == 255
+
+
+def test_what_does_not_fit_is_refused(name):
+    ch.array(name, 1000, "u4", create=True)
+    with pytest.raises(ch.MismatchError, match="4004 bytes.*has 4000"):
+        ch.array(name, 1001)
+    for bad in ({"shape": -1}, {"shape": 0}, {"shape": (3, 0)}, {"offset": -8}, {"offset": 4000, "shape": 1}):
+        with pytest.raises((ch.InvalidError, ch.MismatchError)):
+            ch.array(name, **bad)
+    with pytest.raises(ch.InvalidError, match="mode"):
+        ch.array(name, mode="w")
+    with pytest.raises(ch.Error):
+        ch.array(name, 1 << 61, "u8")
+    with pytest.raises(TypeError):
+        ch.array(name, 2.5)
+    assert mapped_ranges(name) == 0
+
+
+def test_a_resized_object_has_its_new_size(name):
+    old = ch.array(name, PAGE, "u1", create=True)
+    ch.resize(name, 2 * PAGE)
+    assert ch.array(name, 2 * PAGE).nbytes == 2 * PAGE and old.nbytes == PAGE
+    ch.resize(name, 100)
+    with pytest.raises(ch.MismatchError, match="has 100"):
+        ch.array(name)
+    assert ch.array(name, 100).nbytes == 100
+
+
+def test_elements_with_python_objects_are_refused(name):
+    for dtype in (object, [("a", "u4"), ("b", object)], "S"):
+        with pytest.raises(TypeError):
+            ch.array(name, 10, dtype, create=True)
+    with pytest.raises(ch.NotFoundError):
+        ch.stat(name)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "?", "i1", "<u2", ">i8", "f2", "c16", "S5", "U3", "V7", "M8[ns]", "m8[s]",
+        [("x", "<f4"), ("y", ">f4", (2, 3))],
+        [("a:b", "u1"), ("when", "M8[us]")],
+        np.dtype([("a", "u1"), ("b", "u8")], align=True),
+    ],
+)  # fmt: skip
+def test_dtypes_are_remembered_whole(name, dtype):
+    made = ch.array(name, 5, dtype, create=True)
+    assert ch.array(name).dtype == np.dtype(dtype) == made.dtype
+    made[2] = made[3]
+    assert ch.sync(made) == 0, "an anonymous object promises nothing past the host"
+
+
+def test_tags_of_others(name):
+    ch.create(name, 800, tag="<f8").close()
+    assert ch.array(name).dtype == "<f8"
+    with pytest.raises(ch.MismatchError):
+        ch.array(name, dtype="u8")
+    ch.remove(name)
+    ch.create(name, 800, tag="mesh, version 3").close()
+    assert ch.array(name).dtype == "u1" and ch.array(name, dtype="i4").shape == (200,)
+    ch.remove(name)
+    ch.create(name, 800, tag="numpy:<q9:(1,").close()
+    with pytest.raises(ch.MismatchError):
+        ch.array(name)
+
+
+def test_modes(name):
+    mine = ch.array(name, 10, "u4", create=True)
+    mine[3] = 33
+    read = ch.array(name, mode="r")
+    assert read[3] == 33 and not read.flags.writeable
+    with pytest.raises(ValueError):
+        read[3] = 1
+    with pytest.raises(ValueError):
+        read.flags.writeable = True
+    copy = ch.array(name, mode="c")
+    copy[3] = 1
+    assert mine[3] == read[3] == 33 and copy[3] == 1
+    with ch.open(name, "r") as opened:
+        assert not opened.array().flags.writeable
+        with pytest.raises(PermissionError):
+            opened.array(mode="r+")
+        assert opened.array(mode="c").flags.writeable
+
+
+@pytest.mark.parametrize("sync", ["plain", "ordered"])
+def test_orders_and_shapes(name, sync):
+    mine = ch.array(name, (3, 4, 5), "i8", create=True, order="F", sync=sync)
+    mine[...] = np.arange(60).reshape(3, 4, 5)
+    assert mine.flags.f_contiguous and (ch.array(name, order="F") == mine).all()
+    assert ch.array(name, 60).tolist() == mine.ravel(order="K").tolist()
+
+
+def test_creating(name, tmp_path):
+    first = ch.array(name, 10, "u4", create="new")
+    first[1] = 5
+    assert ch.array(name, 10, "u4", create=True)[1] == 5
+    with pytest.raises(FileExistsError):
+        ch.array(name, 10, "u4", create="new")
+    with pytest.raises(FileNotFoundError):
+        ch.array(name + "x")
+    with pytest.raises(TypeError, match="create=True"):
+        ch.array(name, sync="atomic")
+    with pytest.raises(ch.InvalidError):
+        ch.array(name + "x", 10, "u4", create=True, size=39)
+    with pytest.raises(ch.InvalidError):
+        ch.array(name + "x", create=True)
+    with pytest.raises(ch.InvalidError, match="sync"):
+        ch.array(name + "x", 1, create=True, sync="sometimes")
+    with pytest.raises(ch.InvalidError, match="give the size"):
+        ch.create(name + "x", file=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_file_is_an_array_in_place(name, tmp_path):
+    path = tmp_path / "data"
+    np.arange(3000, dtype="u4").tofile(path)
+    mine = ch.array(name, dtype="u4", create=True, file=path)
+    assert mine.shape == (3000,) and mine[2999] == 2999 and ch.stat(name).tag == "numpy:<u4:(3000,)"
+    mine[5] = 55
+    ch.sync(mine)
+    assert np.fromfile(path, "u4")[5] == 55
+    ch.remove(name)
+    assert path.stat().st_size == 12000, "a backing file is never deleted"
+    del mine
+    with path.open("r+b") as opened:
+        assert ch.array(name, dtype="u4", create=True, file=opened, sync="atomic")[5] == 55
+
+
+def test_a_file_made_for_an_object_that_is_refused_goes_again(name, tmp_path):
+    path = tmp_path / "made"
+    assert ch.array(name, 100, "u8", create=True, file=path).nbytes == path.stat().st_size == 800
+    with pytest.raises(FileExistsError):
+        ch.create(name, 800, file=tmp_path / "other")
+    assert not (tmp_path / "other").exists() and path.exists()
+
+
+def test_one_of_many_creators_wins_and_all_share(name):
+    arrays, barrier = [], threading.Barrier(8)
+
+    def create():
+        barrier.wait()
+        arrays.append(ch.array(name, 100, "u8", create=True))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    arrays[0][42] = 7
+    assert len(arrays) == 8 and all(each[42] == 7 for each in arrays)
