@@ -1,0 +1,192 @@
+//! A host and its keeper in a state directory of their own.
+
+use crate::wait;
+use crate::{Scratch, Worker};
+use commonhold::{Host, HostStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A running host; it and its keeper are killed at the end, whatever the test does.
+pub struct TestHost {
+    state: PathBuf,
+    options: Vec<String>,
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+/// A program built together with the tests.
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("own path");
+    let mut directories = own.ancestors().skip(1);
+    let found = directories.by_ref().take(2).map(|d| d.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} was not built beside {}", own.display()))
+}
+
+/// The host program: `COMMONHOLD_PROGRAM`, else the one built together with the tests.
+fn host_program() -> PathBuf {
+    std::env::var_os("COMMONHOLD_PROGRAM").map_or_else(|| program("commonhold-tests-host"), PathBuf::from)
+}
+
+impl TestHost {
+    /// Starts one with the defaults.
+    pub fn start() -> TestHost {
+        TestHost::with(&[])
+    }
+
+    /// Starts one with these options of `host start`.
+    pub fn with(options: &[&str]) -> TestHost {
+        let scratch = Scratch::new();
+        let state = scratch.join("state");
+        TestHost::at(scratch, state, options)
+    }
+
+    /// Starts one in that state directory; `scratch` is for the test's files.
+    pub fn at(scratch: Scratch, state: PathBuf, options: &[&str]) -> TestHost {
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let host = TestHost { state, options, program: host_program(), scratch };
+        host.start_again().expect("the host starts");
+        host
+    }
+
+    /// `host start`, as after both processes died. Gives what it says on an error.
+    pub fn start_again(&self) -> Result<(), String> {
+        let output = self.command(&["host", "start", "--quiet", "--state"], |command| {
+            command.arg(&self.state).args(&self.options);
+        });
+        output.map(drop)
+    }
+
+    /// Runs the program with some words and what `more` adds; gives what it printed.
+    pub fn command(&self, words: &[&str], more: impl FnOnce(&mut Command)) -> Result<String, String> {
+        let mut command = Command::new(&self.program);
+        command.args(words).env("COMMONHOLD_HOST", &self.state).stdin(Stdio::null());
+        more(&mut command);
+        let output = command.output().expect("the program runs");
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The program itself.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The test's own files.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// A connection of the test process.
+    pub fn connect(&self) -> Host {
+        wait::until("the host answers", || Host::connect_to(&self.state).ok())
+    }
+
+    /// State of the host.
+    pub fn status(&self) -> HostStatus {
+        wait::until("the host tells its state", || Host::connect_to(&self.state).ok()?.status().ok())
+    }
+
+    /// A client process.
+    pub fn worker(&self) -> Worker {
+        Worker::start(&self.state, None)
+    }
+
+    /// A client process of another user.
+    pub fn worker_of(&self, uid: u32, gid: u32) -> Worker {
+        Worker::start(&self.state, Some((uid, gid)))
+    }
+
+    /// Kills the host process; the keeper starts another.
+    pub fn kill_host(&self) {
+        kill(self.status().host_pid);
+    }
+
+    /// Kills the keeper; the host starts another.
+    pub fn kill_keeper(&self) {
+        kill(self.status().keeper_pid);
+    }
+
+    /// Kills both at once, and waits until both are gone.
+    pub fn kill_both(&self) {
+        let status = self.status();
+        kill_together(&[status.keeper_pid, status.host_pid]);
+    }
+
+    /// Waits until a host of another process than `before` answers.
+    pub fn wait_for_other_host(&self, before: u32) -> HostStatus {
+        wait::until("another host process answers", || Some(self.status()).filter(|s| s.host_pid != before))
+    }
+
+    /// What host and keeper wrote to their log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.state.join("log")).unwrap_or_default()
+    }
+
+    /// Every host and keeper process of this state directory.
+    pub fn processes(&self) -> Vec<u32> {
+        let wanted = self.state.as_os_str().as_encoded_bytes();
+        let ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            let program = words.next().unwrap_or_default();
+            program == self.program.as_os_str().as_encoded_bytes() && words.any(|word| word == wanted)
+        };
+        let all = std::fs::read_dir("/proc").expect("/proc").flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
+    }
+}
+
+impl Drop for TestHost {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("--- log of the host:\n{}\n---", lines[lines.len().saturating_sub(40)..].join("\n"));
+        }
+        // Each starts the other anew: until none is left, all are killed at once.
+        let gone = wait::within(Duration::from_secs(20), || {
+            let left = self.processes();
+            kill_together(&left);
+            left.is_empty().then_some(())
+        });
+        if gone.is_none() {
+            eprintln!("processes of {} could not be ended", self.state.display());
+        }
+    }
+}
+
+/// Kills a process.
+pub fn kill(pid: u32) {
+    signal(pid, libc::SIGKILL);
+}
+
+/// Sends a signal.
+pub fn signal(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).expect("pid");
+    assert!(pid > 1, "no process {pid}");
+    // SAFETY: kill only sends a signal, to a process that this test started.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Stops all, then kills all: none can notice the death of another. Waits until they are gone.
+pub fn kill_together(pids: &[u32]) {
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
+    for pid in pids {
+        wait::until("a killed process is gone", || has_ended(*pid).then_some(()));
+    }
+}
+
+/// Whether a process is gone, or waits for its parent to look.
+pub fn has_ended(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z') || rest.starts_with('X'))
+}

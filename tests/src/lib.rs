@@ -1,0 +1,42 @@
+//! Whole-system tests: hosts, keepers and clients as real processes, which are killed, starved and lied to.
+//!
+//! | file | does |
+//! |---|---|
+//! | `host` | starts a host in a directory of its own, kills parts of it, and leaves nothing behind |
+//! | `worker` | a client process, driven line by line |
+//! | `agent` | what that process does with a line |
+//! | `crash` | a job that goes on while things are killed |
+//! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
+//! | `ledger` | what a client had done, known to others after it was killed |
+//! | `scratch` | directories on a real disk, and small file systems that fill up |
+//! | `wait` | waiting for a condition, with a deadline |
+//!
+//! The tests lie in `tests/`, by topic. Nothing in them depends on time: they wait for conditions, and a
+//! deadline is only there to fail.
+
+pub mod agent;
+pub mod crash;
+pub mod host;
+pub mod ledger;
+pub mod page;
+pub mod scratch;
+pub mod wait;
+pub mod worker;
+
+pub use host::TestHost;
+pub use scratch::Scratch;
+pub use worker::Worker;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// Whether the tests run as root; says why a test is skipped where they do not.
+pub fn root_or_skip(what: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: {what} needs root");
+    }
+    root
+}

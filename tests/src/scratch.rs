@@ -1,0 +1,112 @@
+//! Directories on a real disk, and small file systems that fill up.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory that everybody may enter, removed at the end.
+pub struct Scratch {
+    directory: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// Makes one, in `COMMONHOLD_TESTS_DIR` or the directory for temporary files.
+    pub fn new() -> Scratch {
+        let base = std::env::var_os("COMMONHOLD_TESTS_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let directory = tempfile::Builder::new().prefix("commonhold-tests-").tempdir_in(base).expect("scratch");
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("scratch");
+        Scratch { directory }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The path of something in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file of `length` zeros.
+    pub fn file(&self, name: &str, length: u64) -> PathBuf {
+        let path = self.join(name);
+        std::fs::File::create(&path).and_then(|f| f.set_len(length)).expect("scratch file");
+        path
+    }
+
+    /// A file with that content.
+    pub fn file_of(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, content).expect("scratch file");
+        path
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
+/// An ext4 file system of its own, in a file; unmounted at the end.
+pub struct SmallDisk {
+    mount: PathBuf,
+    _scratch: Scratch,
+}
+
+impl SmallDisk {
+    /// Makes one of `megabytes`, or says why that cannot be done here.
+    pub fn new(megabytes: u64) -> Result<SmallDisk, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("mounting a small disk needs root".into());
+        }
+        let scratch = Scratch::new();
+        let image = scratch.file("disk.img", megabytes << 20);
+        let mount = scratch.join("disk");
+        std::fs::create_dir(&mount).map_err(|e| e.to_string())?;
+        // No space kept for root: a full disk is full for everybody.
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount))?;
+        std::fs::set_permissions(&mount, std::fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
+        Ok(SmallDisk { mount, _scratch: scratch })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Takes all its free space but `leave_bytes` by a file, which is to be removed to free it.
+    pub fn use_up(&self, leave_bytes: u64) -> PathBuf {
+        let path = self.mount.join("ballast");
+        let file = std::fs::File::create(&path).expect("ballast");
+        let mut length = free_bytes(&self.mount).saturating_sub(leave_bytes);
+        while rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length.max(1)).is_err() {
+            length = length.saturating_sub(64 << 10);
+            assert!(length > 0, "no ballast fits");
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        if run(Command::new("umount").arg(&self.mount)).is_err() {
+            let _ = run(Command::new("umount").arg("-l").arg(&self.mount));
+        }
+    }
+}
+
+fn free_bytes(path: &Path) -> u64 {
+    let state = rustix::fs::statvfs(path).expect("statvfs");
+    state.f_bavail * state.f_frsize
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
