@@ -69,7 +69,8 @@ fn whole<'f>(path: &Path, found: &'f [u8], length: usize) -> io::Result<&'f [u8]
     if found.len() == length {
         return Ok(found);
     }
-    let what = format!("{path} has {} bytes where {length} must be: it was not written by this pager", found.len());
+    let what =
+        format!("{path} has {} bytes where {length} must be: it was not written by this pager", found.len());
     Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 

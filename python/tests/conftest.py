@@ -1,5 +1,6 @@
 """A host of the tests' own, in a directory of its own; names that no other test uses."""
 
+import gc
 import itertools
 import os
 import shutil
@@ -72,7 +73,16 @@ def own_host(program: Path) -> Iterator[PrivateHost]:
     """A host that a test may harm."""
     host = PrivateHost(program)
     yield host
+    # What unmaps would wait for a host.
+    gc.collect()
     host.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers() -> Iterator[None]:
+    """Arrays in the traceback of an expected exception go with their test."""
+    yield
+    gc.collect()
 
 
 _numbers = itertools.count()

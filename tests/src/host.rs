@@ -12,6 +12,7 @@ pub struct TestHost {
     state: PathBuf,
     options: Vec<String>,
     program: PathBuf,
+    environment: Vec<(String, String)>,
     scratch: Scratch,
 }
 
@@ -43,10 +44,21 @@ impl TestHost {
 
     /// Starts one in that state directory; `scratch` is for the test's files.
     pub fn at(scratch: Scratch, state: PathBuf, options: &[&str]) -> TestHost {
-        let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let host = TestHost { state, options, program: host_program(), scratch };
+        let host = TestHost::not_started(scratch, state, options, &[]);
         host.start_again().expect("the host starts");
         host
+    }
+
+    /// One that nobody has started yet, with more variables in its environment.
+    pub fn not_started(
+        scratch: Scratch,
+        state: PathBuf,
+        options: &[&str],
+        more: &[(&str, &str)],
+    ) -> TestHost {
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let environment = more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        TestHost { state, options, program: host_program(), environment, scratch }
     }
 
     /// `host start`, as after both processes died. Gives what it says on an error.
@@ -61,6 +73,7 @@ impl TestHost {
     pub fn command(&self, words: &[&str], more: impl FnOnce(&mut Command)) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.args(words).env("COMMONHOLD_HOST", &self.state).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         more(&mut command);
         let output = command.output().expect("the program runs");
         if output.status.success() {
@@ -178,15 +191,16 @@ pub fn signal(pid: u32, signal: i32) {
 
 /// Stops all, then kills all: none can notice the death of another. Waits until they are gone.
 pub fn kill_together(pids: &[u32]) {
+    // Readable when the last thread is gone, and with it every descriptor and lock.
+    let pidfds: Vec<_> = pids.iter().map(|pid| commonhold_sys::process::pidfd(*pid)).collect();
     pids.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
     pids.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
-    for pid in pids {
-        wait::until("a killed process is gone", || has_ended(*pid).then_some(()));
+    for pidfd in pidfds.into_iter().flatten() {
+        wait::until("a killed process is gone", || commonhold_sys::process::has_ended(&pidfd).then_some(()));
     }
 }
 
-/// Whether a process is gone, or waits for its parent to look.
+/// Whether a process is gone.
 pub fn has_ended(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z') || rest.starts_with('X'))
+    commonhold_sys::process::pidfd(pid).map_or(true, |pidfd| commonhold_sys::process::has_ended(&pidfd))
 }

@@ -21,7 +21,14 @@ impl Ledger {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping of a regular file of at least that length, never unmapped; atomics alone touch it.
         let words = unsafe {
-            let start = rustix::mm::mmap(std::ptr::null_mut(), bytes as usize, protection, MapFlags::SHARED, &file, 0);
+            let start = rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes as usize,
+                protection,
+                MapFlags::SHARED,
+                &file,
+                0,
+            );
             std::slice::from_raw_parts(start.expect("ledger").cast::<AtomicU64>(), entries * 2)
         };
         Ledger { words }

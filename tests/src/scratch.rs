@@ -13,7 +13,8 @@ impl Scratch {
     /// Makes one, in `COMMONHOLD_TESTS_DIR` or the directory for temporary files.
     pub fn new() -> Scratch {
         let base = std::env::var_os("COMMONHOLD_TESTS_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let directory = tempfile::Builder::new().prefix("commonhold-tests-").tempdir_in(base).expect("scratch");
+        let directory =
+            tempfile::Builder::new().prefix("commonhold-tests-").tempdir_in(base).expect("scratch");
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("scratch");
         Scratch { directory }
     }
@@ -68,7 +69,8 @@ impl SmallDisk {
         // No space kept for root: a full disk is full for everybody.
         run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))?;
         run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount))?;
-        std::fs::set_permissions(&mount, std::fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
+        std::fs::set_permissions(&mount, std::fs::Permissions::from_mode(0o755))
+            .map_err(|e| e.to_string())?;
         Ok(SmallDisk { mount, _scratch: scratch })
     }
 
@@ -91,6 +93,49 @@ impl SmallDisk {
 }
 
 impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        if run(Command::new("umount").arg(&self.mount)).is_err() {
+            let _ = run(Command::new("umount").arg("-l").arg(&self.mount));
+        }
+    }
+}
+
+/// A file system in memory, which fills up; unmounted at the end.
+pub struct RamDisk {
+    mount: PathBuf,
+    _scratch: Scratch,
+}
+
+impl RamDisk {
+    /// Makes one of `megabytes`, or says why that cannot be done here.
+    pub fn new(megabytes: u64) -> Result<RamDisk, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("mounting a small disk needs root".into());
+        }
+        let scratch = Scratch::new();
+        let mount = scratch.join("disk");
+        std::fs::create_dir(&mount).map_err(|e| e.to_string())?;
+        let options = format!("size={megabytes}m,mode=755");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "commonhold-tests"]).arg(&mount))?;
+        Ok(RamDisk { mount, _scratch: scratch })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Takes all its free space but `leave_bytes` by a file, which is to be removed to free it.
+    pub fn use_up(&self, leave_bytes: u64) -> PathBuf {
+        let path = self.mount.join("ballast");
+        let file = std::fs::File::create(&path).expect("ballast");
+        let length = free_bytes(&self.mount).saturating_sub(leave_bytes) & !4095;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length.max(1)).expect("ballast");
+        path
+    }
+}
+
+impl Drop for RamDisk {
     fn drop(&mut self) {
         if run(Command::new("umount").arg(&self.mount)).is_err() {
             let _ = run(Command::new("umount").arg("-l").arg(&self.mount));

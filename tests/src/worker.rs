@@ -140,7 +140,8 @@ impl Drop for Worker {
         if let Ok(None) = child.try_wait() {
             if std::thread::panicking() && std::env::var_os("COMMONHOLD_TESTS_GDB").is_some() {
                 let pid = self.pid.to_string();
-                let _ = Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all bt"]).status();
+                let _ =
+                    Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all bt"]).status();
             }
             let _ = child.kill();
             let _ = child.wait();

@@ -19,7 +19,11 @@ fn version_in(file: &Path) -> u64 {
     let version = word(0, 0);
     for page in 0..content.len() / PAGE {
         for index in [0, WORDS / 2, WORDS - 2] {
-            assert_eq!(word(page, index), version, "page {page} of a torn sync (page 0 has version {version})");
+            assert_eq!(
+                word(page, index),
+                version,
+                "page {page} of a torn sync (page 0 has version {version})"
+            );
         }
         let sum = if version == 0 { 0 } else { mix(version, page as u64) };
         assert_eq!(word(page, WORDS - 1), sum, "page {page} is torn itself");
@@ -51,7 +55,10 @@ fn an_atomic_sync_is_whole_or_not_there() {
         let reader = host.worker();
         reader.ok("open o /whole r");
         let version = version_in(&file);
-        assert!((done..=begun).contains(&version), "version {version} is stored, after {done} and before {begun}");
+        assert!(
+            (done..=begun).contains(&version),
+            "version {version} is stored, after {done} and before {begun}"
+        );
         reader.ok("map m o r shared 0 0");
         assert_eq!(reader.ok("get m 0"), (version & 0xff).to_string());
     }
@@ -102,7 +109,9 @@ fn locks_outlive_the_host_and_go_with_their_holder() {
     // Not his to let go.
     other.refused("unlock o 0 4096", "Invalid");
     holder.kill();
-    wait::until("the locks of a killed holder go", || (other.ok("incore o 0 40960") == "DDDDDDDDDD").then_some(()));
+    wait::until("the locks of a killed holder go", || {
+        (other.ok("incore o 0 40960") == "DDDDDDDDDD").then_some(())
+    });
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0), "nothing was stored");
     assert_eq!(other.ok("sync o 0 262144"), "64");
 }
@@ -154,7 +163,9 @@ fn a_killed_host_lets_go_of_frozen_writers() {
 #[test]
 fn after_the_last_death() {
     let host = TestHost::start();
-    for (sync, death) in [("atomic", "keep"), ("ordered", "keep"), ("atomic", "revert"), ("ordered", "revert")] {
+    for (sync, death) in
+        [("atomic", "keep"), ("ordered", "keep"), ("atomic", "revert"), ("ordered", "revert")]
+    {
         let name = format!("/{sync}/{death}");
         let file = host.scratch().file(&format!("{sync}-{death}"), 16 * PAGE as u64);
         let writer = host.worker();
@@ -164,7 +175,9 @@ fn after_the_last_death() {
         writer.kill();
         let next = host.worker();
         let wanted = if death == "keep" { "8192" } else { "0" };
-        wait::until("the death was noticed", || (next.ok(&format!("stat {name} mappings")) == "0").then_some(()));
+        wait::until("the death was noticed", || {
+            (next.ok(&format!("stat {name} mappings")) == "0").then_some(())
+        });
         wait::until("pages are compared, or dropped", || {
             (next.ok(&format!("stat {name} dirty")) == wanted).then_some(())
         });

@@ -28,7 +28,8 @@ fn press(options: &str, bytes: u64, during: impl Fn(&TestHost, &[Worker])) {
     }
     let reader = host.worker();
     reader.all("open o /big r\nmap m o r shared 0 0");
-    reader.ok(&format!("watch m 0 1 {pages} {}", ledger.display()).replace(&format!("1 {pages} "), &format!("1 {} ", pages / count * count)));
+    reader.ok(&format!("watch m 0 1 {pages} {}", ledger.display())
+        .replace(&format!("1 {pages} "), &format!("1 {} ", pages / count * count)));
     during(&host, &writers);
     for writer in &writers {
         let counted: u64 = writer.ok("halt").parse().unwrap();
@@ -113,6 +114,7 @@ fn two_objects_share_the_hosts_budget() {
         worker.ok(&format!("map m{name} {name} rw shared 0 0"));
         worker.ok(&format!("fill m{name} 0 8192 {}", name.len()));
     }
-    worker.all("check ma 0 8192 1\ncheck mb 0 8192 1\nfill ma 0 8192 2\ncheck mb 0 8192 1\ncheck ma 0 8192 2");
+    worker
+        .all("check ma 0 8192 1\ncheck mb 0 8192 1\nfill ma 0 8192 2\ncheck mb 0 8192 1\ncheck ma 0 8192 2");
     assert!(host.status().resident_bytes <= 8 * MIB);
 }

@@ -202,3 +202,75 @@ fn users_without_privilege_get_the_full_service() {
     stranger.ok("check m 200 10 3");
     stranger.refused("open p /nobody/x rw", "Permission");
 }
+
+/// What was on its way into a mapping must not arrive in the next one at the same addresses.
+#[test]
+fn addresses_are_reused_at_once() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    for (name, seed) in [("a", 1), ("b", 2)] {
+        let file = host.scratch().file_of(name, &commonhold_tests::page::bytes(0, 4096, seed));
+        worker.ok(&format!("create {name} /{name} file={} sync=ordered budget=33554432", file.display()));
+    }
+    worker.ok("map m a rw shared 0 0");
+    let address = worker.ok("address m");
+    worker.ok("drop m");
+    for round in 0..60 {
+        let (name, seed) = [("a", 1), ("b", 2)][round % 2];
+        // Out of memory again, so that all is brought in anew; then in order, so that much is brought in ahead.
+        worker.ok(&format!("map m {name} rw shared 0 0 fixed={address}"));
+        worker.ok(&format!("check m 0 {} {seed}", 40 + round * 7));
+        worker.ok("drop m");
+        let (other, seed) = [("b", 2), ("a", 1)][round % 2];
+        worker.ok(&format!("map m {other} rw shared 0 0 fixed={address}"));
+        worker.ok(&format!("check m 0 4096 {seed}"));
+        worker.ok("drop m");
+        worker.ok(&format!("touch-file {}", host.scratch().join(name).display()));
+        worker.ok(&format!("touch-file {}", host.scratch().join(other).display()));
+    }
+}
+
+#[test]
+fn fork_children_see_the_same_object_and_their_writes_are_known() {
+    let host = TestHost::start();
+    for (kind, options) in kinds(&host, MIB) {
+        let worker = host.worker();
+        worker.ok(&format!("create o /{kind} {options}"));
+        worker.all("map m o rw shared 0 0\nfill m 0 64 1");
+        assert_eq!(worker.ok("fork _exit check m 0 64 1"), "code 0", "{kind}");
+        assert_eq!(worker.ok("fork _exit fill m 64 64 2"), "code 0", "{kind}");
+        assert_eq!(worker.ok("fork exit fill m 128 64 3"), "code 0", "{kind}");
+        worker.all("check m 64 64 2\ncheck m 128 64 3");
+        if kind != "anonymous" && kind != "freezable" {
+            let synced: u64 = worker.ok("sync o 0 1048576").parse().unwrap();
+            assert!(synced >= 128, "{kind}: {synced} pages were known to be written");
+            let file = std::fs::read(host.scratch().join(kind)).unwrap();
+            assert_eq!(file[64 * 4096..128 * 4096], commonhold_tests::page::bytes(64, 64, 2)[..]);
+            assert_eq!(file[128 * 4096..192 * 4096], commonhold_tests::page::bytes(128, 64, 3)[..]);
+        }
+        // A raw clone has no handlers: it gets a fault, never zeros.
+        assert_eq!(worker.ok("raw-clone check m 0 1 1"), format!("signal {}", libc::SIGSEGV), "{kind}");
+        worker.all("fill m 0 64 4\ncheck m 0 64 4");
+        // A child that forks on, while its parent writes.
+        assert_eq!(worker.ok("fork _exit fork _exit fill m 0 8 5"), "code 0");
+        worker.all("check m 0 8 5\ncheck m 8 56 4");
+        assert_eq!(worker.ok("info o mappings"), "1", "{kind}: the children's mappings are gone");
+    }
+}
+
+#[test]
+fn a_child_outlives_its_parent() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    let file = host.scratch().file("file", MIB);
+    worker.ok(&format!("create o /o file={} sync=atomic", file.display()));
+    worker.all("map m o rw shared 0 0\nfill m 0 64 1");
+    let other = mapper(&host, "/o", "rw");
+    worker.ok("orphan 400 fill m 64 64 2");
+    worker.kill();
+    commonhold_tests::wait::until("the child writes", || other.ask("check m 64 64 2").ok());
+    let synced: u64 = other.ok("sync o 0 1048576").parse().unwrap();
+    assert!(synced >= 128, "{synced}");
+    let content = std::fs::read(&file).unwrap();
+    assert_eq!(content[64 * 4096..128 * 4096], commonhold_tests::page::bytes(64, 64, 2)[..]);
+}

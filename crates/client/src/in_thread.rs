@@ -79,7 +79,11 @@ impl Service {
     pub(crate) fn end(&self) {
         let taken = lock(&self.slot).take();
         if let Some((index, hidden)) = taken {
-            TABLE[index].length.store(0, Ordering::Release);
+            // In a fork child the slot may have been given to another mapping.
+            let slot = &TABLE[index];
+            if slot.hidden.load(Ordering::Relaxed) == hidden.as_ptr() as usize {
+                slot.length.store(0, Ordering::Release);
+            }
             drop(hidden);
         }
     }

@@ -19,6 +19,10 @@ pub struct Machine {
     pub evictor: Evictor,
     /// Threads for what takes long.
     pub workers: Arc<Workers>,
+    /// Threads for clients that come back after the death of host and keeper, for whom others wait.
+    pub returning: Arc<Workers>,
+    /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
+    pub urgent: Arc<Workers>,
     /// What happened so far.
     pub counters: Counters,
     /// The state directory.
@@ -66,6 +70,8 @@ impl Machine {
             budget: Budget::new(budget_pages),
             evictor,
             workers: Workers::new(64),
+            returning: Workers::new(8),
+            urgent: Workers::new(32),
             counters: Counters::default(),
             directory: directory.to_owned(),
             boot_id,

@@ -20,6 +20,63 @@ struct State {
     threads: usize,
 }
 
+/// One client's share of the workers: at most [`AT_ONCE`] of its jobs run on a pool at a time, the others wait their
+/// turn here, where they are in nobody else's way.
+#[derive(Default)]
+pub struct Share {
+    lanes: Mutex<Vec<Lane>>,
+}
+
+struct Lane {
+    pool: Arc<Workers>,
+    running: usize,
+    queue: VecDeque<Job>,
+}
+
+/// Jobs of one client that run on one pool at a time.
+pub const AT_ONCE: usize = 8;
+
+impl Share {
+    /// Runs `job` on `pool` when it is its turn. Jobs for one pool begin in the order in which they came.
+    pub fn run(self: &Arc<Self>, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = lanes.iter().position(|lane| Arc::ptr_eq(&lane.pool, pool)).unwrap_or_else(|| {
+            lanes.push(Lane { pool: pool.clone(), running: 0, queue: VecDeque::new() });
+            lanes.len() - 1
+        });
+        let lane = &mut lanes[at];
+        if lane.running >= AT_ONCE {
+            lane.queue.push_back(Box::new(job));
+            return;
+        }
+        lane.running += 1;
+        self.start(pool, Box::new(job));
+    }
+
+    fn start(self: &Arc<Self>, pool: &Arc<Workers>, job: Job) {
+        let (this, on) = (self.clone(), pool.clone());
+        pool.run(move || {
+            job();
+            this.next(&on);
+        });
+    }
+
+    /// A job ended: the next one may go, behind those that others gave the pool meanwhile.
+    fn next(self: &Arc<Self>, pool: &Arc<Workers>) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = lanes.iter().position(|lane| Arc::ptr_eq(&lane.pool, pool)) else { return };
+        match lanes[at].queue.pop_front() {
+            Some(job) => self.start(pool, job),
+            None => {
+                lanes[at].running -= 1;
+                if lanes[at].running == 0 {
+                    lanes.swap_remove(at);
+                }
+            }
+        }
+    }
+}
+
 /// An idle thread leaves after this long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -51,8 +108,8 @@ impl Workers {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                // A panic in one job must not take the pool's bookkeeping with it.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                // A panic ends the process (`server::start`): the next host is better than one that half works.
+                job();
                 state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -65,5 +122,46 @@ impl Workers {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    #[test]
+    fn one_client_does_not_take_all_threads_and_its_jobs_keep_their_order() {
+        let pool = Workers::new(AT_ONCE + 1);
+        let greedy = Arc::new(Share::default());
+        let (started, order) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let (done, all_done) = mpsc::channel();
+        for n in 0..AT_ONCE + 5 {
+            let (started, order) = (started.clone(), order.clone());
+            let (released, done) = (released.clone(), done.clone());
+            greedy.run(&pool, move || {
+                started.fetch_add(1, Ordering::SeqCst);
+                if n < AT_ONCE {
+                    let _ = released.lock().unwrap().recv();
+                } else {
+                    order.lock().unwrap().push(n);
+                }
+                let _ = done.send(());
+            });
+        }
+        // Another client is served although the first one's jobs all hang.
+        let (other, others) = mpsc::channel();
+        Arc::new(Share::default()).run(&pool, move || other.send(()).unwrap());
+        others.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(started.load(Ordering::SeqCst) <= AT_ONCE);
+        release.send(()).unwrap(); // one of them ends: the others follow one by one
+        for _ in 0..6 {
+            all_done.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (AT_ONCE..AT_ONCE + 5).collect::<Vec<_>>());
+        drop(release);
     }
 }

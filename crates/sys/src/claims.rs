@@ -132,15 +132,18 @@ impl Claims {
         let _ = self.word(index).compare_exchange(ASK, ZERO, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Takes all grants back: for a host that does not know what its predecessor granted.
-    pub fn revoke_zeros(&self) -> io::Result<()> {
+    /// For a host that does not know what its predecessor did: all grants are taken back, and a page that it was at
+    /// counts as installed, which is the careful guess.
+    pub fn take_over(&self) -> io::Result<()> {
         let mut runs = Vec::new();
         crate::frames::resident_runs(&self.fd, |offset, length| {
             runs.push((offset as usize, length as usize))
         })?;
         for (offset, length) in runs {
             for index in offset..(offset + length).min(self.pages) {
-                let _ = self.word(index).compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
+                let word = self.word(index);
+                let _ = word.compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
+                let _ = word.compare_exchange(BUSY, INSTALLED, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
         Ok(())

@@ -229,9 +229,14 @@ impl Userfaultfd {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
         let api = info.lines().find_map(|line| line.strip_prefix("API:"));
         let features = api.and_then(|api| api.trim().split(':').nth(1));
-        features.and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(|all| all & !INITIALIZED).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "/proc/self/fdinfo does not tell the descriptor's features")
-        })
+        features.and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(|all| all & !INITIALIZED).ok_or_else(
+            || {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "/proc/self/fdinfo does not tell the descriptor's features",
+                )
+            },
+        )
     }
 
     fn ioctl<T>(&self, request: libc::c_ulong, argument: &mut T) -> Result<(), Errno> {
@@ -363,8 +368,7 @@ impl Userfaultfd {
         // SAFETY: one buffer, of exactly the size given, which is plain data: any bytes are valid for Message. The
         // offset -1 means the descriptor's own position.
         let n = unsafe { libc::preadv2(self.0.as_raw_fd(), &part, 1, -1, libc::RWF_NOWAIT) };
-        usize::try_from(n)
-            .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+        usize::try_from(n).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
 
     /// Sets O_NONBLOCK: without it the descriptor cannot be polled.
@@ -405,7 +409,9 @@ impl Userfaultfd {
 /// The buffer as bytes.
 fn bytes_of(messages: &mut [Message; FAULTS_AT_ONCE]) -> &mut [u8] {
     // SAFETY: Message is 32 bytes of plain data without padding (checked below); any bytes are valid for it.
-    unsafe { std::slice::from_raw_parts_mut(messages.as_mut_ptr().cast(), size_of::<[Message; FAULTS_AT_ONCE]>()) }
+    unsafe {
+        std::slice::from_raw_parts_mut(messages.as_mut_ptr().cast(), size_of::<[Message; FAULTS_AT_ONCE]>())
+    }
 }
 
 const _: () = assert!(size_of::<Message>() == 32);

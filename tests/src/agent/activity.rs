@@ -37,7 +37,8 @@ impl Agent {
                 for thread in 0..threads {
                     // Thread t owns every threads-th of this worker's pages.
                     let ledger = Ledger::open(Path::new(ledger), (first + stride * pages) as usize);
-                    let mine: Vec<u64> = (0..pages).filter(|n| n % threads == thread).map(|n| first + n * stride).collect();
+                    let mine: Vec<u64> =
+                        (0..pages).filter(|n| n % threads == thread).map(|n| first + n * stride).collect();
                     self.go_on(move |stop| count(start, &mine, &ledger, thread, stop));
                 }
                 Ok(String::new())

@@ -86,11 +86,29 @@ impl Agent {
                 let other = std::ptr::null_mut::<libc::c_void>();
                 // SAFETY: as above; the new place is anywhere the kernel finds room.
                 let moved = unsafe {
-                    let room = libc::mmap(other, length, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
-                    libc::mremap(start.cast(), length, length, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, room)
+                    let room = libc::mmap(
+                        other,
+                        length,
+                        libc::PROT_NONE,
+                        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                        -1,
+                        0,
+                    );
+                    libc::mremap(
+                        start.cast(),
+                        length,
+                        length,
+                        libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                        room,
+                    )
                 };
-                if moved == libc::MAP_FAILED { Err(std::io::Error::last_os_error().into()) } else { Ok(String::new()) }
+                if moved == libc::MAP_FAILED {
+                    Err(std::io::Error::last_os_error().into())
+                } else {
+                    Ok(String::new())
+                }
             }
+            ["regain", mapping] => Ok(regain(self.mapping(mapping)?).join(" ")),
             _ => Err(wrong(format!("what is {words:?}?"))),
         }
     }
@@ -102,7 +120,8 @@ impl Agent {
         let mut sum = 0;
         for index in (0..pages).map(|n| first + n * stride) {
             let (done, begun) = ledger.get(index as usize);
-            page::check_count(page::words(mapping.as_ptr(), index as usize), index, done, begun).map_err(wrong)?;
+            page::check_count(page::words(mapping.as_ptr(), index as usize), index, done, begun)
+                .map_err(wrong)?;
             sum += done;
         }
         Ok(sum.to_string())
@@ -113,6 +132,55 @@ fn part(mapping: &Mapping, first: u64, count: u64) -> (*mut u8, usize) {
     (mapping.as_ptr().wrapping_add(first as usize * PAGE), count as usize * PAGE)
 }
 
+/// Tries whatever could make a mapping, or a descriptor of memory or of a file behind one, writable.
+fn regain(mapping: &Mapping) -> Vec<String> {
+    let mut worked = Vec::new();
+    let mut tried = |what: &str, result: i64| {
+        if result >= 0 {
+            worked.push(what.to_owned());
+        }
+    };
+    let (start, length) = (mapping.as_ptr().cast::<libc::c_void>(), mapping.len());
+    let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let objects = descriptors.filter_map(|entry| {
+        let link = std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
+        let object = link.starts_with("/memfd:commonhold-object")
+            || link.starts_with("/memfd:commonhold-frames")
+            || link.contains("commonhold-tests-");
+        object.then(|| entry.file_name().to_string_lossy().parse::<i32>().ok()).flatten()
+    });
+    for fd in objects.collect::<Vec<i32>>() {
+        let again = std::fs::File::options().write(true).open(format!("/proc/self/fd/{fd}"));
+        tried("reopen", if again.is_ok() { 0 } else { -1 });
+        let (write, shared) = (libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: each call is refused, or changes the object, which is what the test looks for; a mapping that is
+        // made here is nobody's and stays.
+        unsafe {
+            tried("pwrite", libc::pwrite(fd, b"x".as_ptr().cast(), 1, 0) as i64);
+            tried("ftruncate", i64::from(libc::ftruncate(fd, 4096)));
+            let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            tried("punch", i64::from(libc::fallocate(fd, punch, 0, 4096)));
+            tried("fchmod", i64::from(libc::fchmod(fd, 0o666)));
+            tried(
+                "mmap",
+                if libc::mmap(std::ptr::null_mut(), 4096, write, shared, fd, 0) == libc::MAP_FAILED {
+                    -1
+                } else {
+                    0
+                },
+            );
+        }
+    }
+    // SAFETY: this process's own mapping. A private one becomes writable, to a copy: the test looks at the object.
+    unsafe {
+        libc::madvise(start, length, libc::MADV_REMOVE);
+        if libc::mprotect(start, length, libc::PROT_READ | libc::PROT_WRITE) == 0 {
+            start.cast::<u8>().write_volatile(0x77);
+        }
+    }
+    worked
+}
+
 fn told(result: isize) -> Result<usize, Failure> {
     usize::try_from(result).map_err(|_| std::io::Error::last_os_error().into())
 }
@@ -121,7 +189,8 @@ fn told(result: isize) -> Result<usize, Failure> {
 fn read_in((start, length): (*mut u8, usize), bytes: &[u8]) -> Done {
     let (read, write) = rustix::pipe::pipe().map_err(std::io::Error::from)?;
     let bytes = bytes.to_vec();
-    let filler = std::thread::spawn(move || std::io::Write::write_all(&mut std::fs::File::from(write), &bytes));
+    let filler =
+        std::thread::spawn(move || std::io::Write::write_all(&mut std::fs::File::from(write), &bytes));
     let mut done = 0;
     while done < length {
         // SAFETY: the kernel checks the address itself, and fails with EFAULT.
@@ -159,7 +228,8 @@ fn push(start: *mut u8, length: usize, pipe: &OwnedFd) -> Result<(), Failure> {
     let mut done = 0;
     while done < length {
         // SAFETY: the kernel checks the address itself, and fails with EFAULT.
-        done += told(unsafe { libc::write(pipe.as_raw_fd(), start.wrapping_add(done).cast(), length - done) })?;
+        done +=
+            told(unsafe { libc::write(pipe.as_raw_fd(), start.wrapping_add(done).cast(), length - done) })?;
     }
     Ok(())
 }

@@ -13,7 +13,9 @@
 //! stat /name field               stop force|gently          info O field
 //! read-in M offset length seed   write-out M offset length seed  (the kernel's own accesses, through a pipe)
 //! raw-munmap|raw-dontneed M offset length   raw-mremap M    exit|_exit code   exec path word…
-//! fork exit|_exit line…          raw-clone line…            threads n line…
+//! regain M     (every way to write what this process may only read; gives those that worked)
+//! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
+//! touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
 //! counted M first stride pages ledger
 //! ```
@@ -97,7 +99,8 @@ fn answer(done: Done) {
 }
 
 fn number(word: &str) -> Result<u64, Failure> {
-    let parsed = word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
+    let parsed =
+        word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
     parsed.ok_or_else(|| wrong(format!("{word:?} is no number")))
 }
 
@@ -116,11 +119,13 @@ impl Agent {
 
     fn perform(&mut self, words: &[&str]) -> Done {
         match words[0] {
-            "create" | "open" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze" | "lock" | "unlock"
-            | "prefetch" | "incore" | "revert" | "remove" | "rename" | "chmod" | "chown" | "resize" | "stat"
-            | "info" | "stop" | "list" | "map-many" => self.on_objects(words),
+            "create" | "open" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze"
+            | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename" | "chmod"
+            | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => self.on_objects(words),
             "fill" | "check" | "put" | "get" | "read-in" | "write-out" | "read-file-in" | "raw-munmap"
-            | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at" | "pinned" => self.on_memory(words),
+            | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at" | "regain" => {
+                self.on_memory(words)
+            }
             "count" | "round" | "pair" | "halt" | "watch" => self.on_activity(words),
             _ => self.on_process(words),
         }

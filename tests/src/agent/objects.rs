@@ -2,8 +2,8 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
-    Access, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, PageState, PagerKind, Protection,
-    Sharing, SyncMode,
+    Access, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, PageState, PagerKind,
+    Protection, Sharing, SyncMode,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -29,7 +29,9 @@ impl Agent {
                 self.mapping(mapping)?.unmap(number(offset)? as usize, number(length)? as usize)?;
                 Ok(String::new())
             }
-            ["drop", mapping] => Ok(self.mappings.remove(*mapping).map_or("was not mapped", |_| "").to_owned()),
+            ["drop", mapping] => {
+                Ok(self.mappings.remove(*mapping).map_or("was not mapped", |_| "").to_owned())
+            }
             ["address", mapping] => Ok((self.mapping(mapping)?.as_ptr() as usize).to_string()),
             [verb, object, offset, length] if RANGES.contains(verb) => {
                 self.on_range(verb, object, number(offset)?, number(length)?)
@@ -93,10 +95,8 @@ impl Agent {
     }
 
     fn map_many(&mut self, object: &str, length: &str, offsets: &[&str]) -> Done {
-        let wishes: Result<Vec<MapOptions>, Failure> = offsets
-            .iter()
-            .map(|offset| map_options(&["rw", "shared", offset, length]))
-            .collect();
+        let wishes: Result<Vec<MapOptions>, Failure> =
+            offsets.iter().map(|offset| map_options(&["rw", "shared", offset, length])).collect();
         let made = self.object(object)?.map_many(&wishes?)?;
         for (index, mapping) in made.into_iter().enumerate() {
             self.mappings.insert(format!("many{index}"), mapping);
@@ -162,6 +162,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "death" => options.on_last_death = OnLastDeath::Keep,
             "budget" => options.budget_bytes = Some(number(value)?),
             "fault-deadline" => options.fault_deadline_ms = Some(number(value)? as u32),
+            "pager-deadline" => options.pager_deadline_ms = Some(number(value)? as u32),
             "mode" => options.mode = u32::from_str_radix(value, 8).map_err(|e| wrong(e.to_string()))?,
             "tag" => options.tag = value.to_owned(),
             _ => return Err(wrong(format!("no option {word}"))),

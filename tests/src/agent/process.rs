@@ -35,6 +35,12 @@ impl Agent {
                 Err(std::process::Command::new(program).args(arguments).exec().into())
             }
             ["fork", how @ ("exit" | "_exit"), rest @ ..] => self.fork(*how == "exit", rest),
+            ["orphan", pause_ms, rest @ ..] => self.orphan(number(pause_ms)?, rest),
+            ["touch-file", path] => {
+                let file = std::fs::File::options().write(true).open(path)?;
+                file.set_modified(std::time::SystemTime::now())?;
+                Ok(String::new())
+            }
             ["raw-clone", rest @ ..] => self.raw_clone(rest),
             ["threads", count, rest @ ..] => self.threads(number(count)?, rest),
             ["pid"] => Ok(std::process::id().to_string()),
@@ -65,6 +71,18 @@ impl Agent {
         }
     }
 
+    /// A child does the rest of the line a while later, whether this process lives or not.
+    fn orphan(&mut self, pause_ms: u64, rest: &[&str]) -> Done {
+        // SAFETY: as in `fork`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+            let code = self.child_does(rest);
+            leave(code);
+        }
+        Ok(child.to_string())
+    }
+
     /// As fork, past every handler of the library.
     fn raw_clone(&mut self, rest: &[&str]) -> Done {
         // SAFETY: a plain fork by its system call; the child does one thing and ends without handlers.
@@ -84,14 +102,18 @@ impl Agent {
             let workers: Vec<_> = (0..count)
                 .map(|index| {
                     let (agent, _this) = (&agent, &this);
-                    let line: Vec<String> = rest.iter().map(|word| word.replace("{}", &index.to_string())).collect();
+                    let line: Vec<String> =
+                        rest.iter().map(|word| word.replace("{}", &index.to_string())).collect();
                     scope.spawn(move || {
                         let words: Vec<&str> = line.iter().map(String::as_str).collect();
                         agent.perform(&words)
                     })
                 })
                 .collect();
-            workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(wrong("a thread panicked")))).collect()
+            workers
+                .into_iter()
+                .map(|w| w.join().unwrap_or_else(|_| Err(wrong("a thread panicked"))))
+                .collect()
         });
         results.into_iter().collect::<Result<Vec<String>, _>>().map(|all| all.join(" "))
     }
@@ -113,7 +135,8 @@ impl AgentPointer {
 }
 
 const READING: [&str; 12] = [
-    "fill", "check", "sync", "freeze", "lock", "unlock", "incore", "get", "put", "counted", "read-at", "write-at",
+    "fill", "check", "sync", "freeze", "lock", "unlock", "incore", "get", "put", "counted", "read-at",
+    "write-at",
 ];
 
 fn end_of(child: i32) -> Done {

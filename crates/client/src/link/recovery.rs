@@ -144,6 +144,10 @@ impl Shared {
         }
         let objects = Self::bring_objects(&mut talk, &belongings.objects)?;
         let kinds = self.bring_mappings(&mut talk, &greeting, &belongings.pieces)?;
+        if let Some(session) = session {
+            // Said again: this was all. Whoever waits for this process's pages may go on.
+            let _ = talk.ask(&Request::Return { session }, &[], true)?;
+        }
         Ok(Fresh { socket: talk.socket, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
     }
 

@@ -9,6 +9,7 @@ use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -29,8 +30,16 @@ pub struct Control {
     epoll: OwnedFd,
     listener: Arc<OwnedFd>,
     buffer: Vec<u8>,
+    /// Given up to turn a connection away when there is no descriptor left for it: else it would be announced for ever.
+    spare: Option<OwnedFd>,
+    /// Connections are being turned away; said in the log once.
+    turning_away: bool,
     /// Readable after SIGTERM.
     terminate: UnixStream,
+}
+
+fn spare() -> Option<OwnedFd> {
+    std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
 
 fn socket_token(id: SessionId) -> u64 {
@@ -48,7 +57,15 @@ impl Control {
         let (terminate, theirs) = UnixStream::pair().doing("watching for SIGTERM")?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, theirs)
             .doing("watching for SIGTERM")?;
-        let this = Control { host, epoll, listener, buffer: vec![0; limits::MESSAGE_BYTES], terminate };
+        let this = Control {
+            host,
+            epoll,
+            listener,
+            buffer: vec![0; limits::MESSAGE_BYTES],
+            spare: spare(),
+            turning_away: false,
+            terminate,
+        };
         this.watch(&*this.listener, LISTENER)?;
         this.watch(this.host.vault.watch_fd(), KEEPER)?;
         epoll::add(
@@ -107,7 +124,14 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        let Ok(socket) = socket::accept(&*self.listener) else { return };
+        let socket = match socket::accept(&*self.listener) {
+            Ok(socket) => socket,
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::MFILE | Errno::NFILE)) => {
+                return self.turn_away();
+            }
+            Err(_) => return,
+        };
+        self.turning_away = false;
         match self.host.admit(socket) {
             Ok(session) => {
                 if let Err(error) = self.watch_session(&session) {
@@ -116,6 +140,22 @@ impl Control {
                 }
             }
             Err(error) => self.host.machine.log(format_args!("a client was refused: {error}")),
+        }
+    }
+
+    /// There is no descriptor left for whoever connects.
+    fn turn_away(&mut self) {
+        if !std::mem::replace(&mut self.turning_away, true) {
+            self.host
+                .machine
+                .log("no descriptor is left: clients are turned away until others end (ulimit -n)");
+        }
+        self.spare = None;
+        drop(socket::accept(&*self.listener));
+        self.spare = spare();
+        if self.spare.is_none() {
+            // Somebody else took the place: not as fast as the loop can turn.
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
 
@@ -217,7 +257,7 @@ impl Host {
     fn replace_keeper(self: &Arc<Self>, why: &str) {
         self.machine.log(format_args!("no keeper ({why}): starting another"));
         let this = self.clone();
-        self.machine.workers.run(move || {
+        self.machine.urgent.run(move || {
             while let Err(error) = this.start_keeper(this.program.clone()) {
                 this.machine.log(format_args!("starting a keeper: {error}"));
                 std::thread::sleep(std::time::Duration::from_secs(1));

@@ -15,10 +15,15 @@ impl Host {
         session: &Arc<Session>,
         header: Header,
         request: Request,
-        fds: Vec<OwnedFd>,
+        mut fds: Vec<OwnedFd>,
     ) {
+        // What a request has no use for is closed now, not after its turn.
+        fds.truncate(descriptors_of(&request));
         match request {
-            Request::CountDirect { object, change } => return self.count_direct(session, object, change),
+            Request::CountDirect { object, change } => {
+                self.count_direct(session, object, change);
+                return self.sweep_if_ended(session);
+            }
             Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
             Request::Hello { program } => return self.hello(session, header, program),
             _ => {}
@@ -28,17 +33,31 @@ impl Host {
             return;
         }
         if is_quick(&request) || self.opens_at_once(session, &request) {
-            self.answer(session, header, request, fds);
+            self.answer(session, header, request, fds, Session::reply);
             return;
         }
-        let (this, session) = (self.clone(), session.clone());
-        self.workers_for(&session, &request).run(move || this.answer(&session, header, request, fds));
+        let pool = self.workers_for(session, &header, &request);
+        let (this, share, session) = (self.clone(), session.share.clone(), session.clone());
+        share.run(&pool, move || {
+            if !header.repeated && !matches!(request, Request::Return { .. } | Request::Reattach { .. }) {
+                this.all_brought(&session);
+            }
+            match request {
+                Request::Prefetch { object, offset, length } => {
+                    this.prefetch(&session, header.number, object, offset, length);
+                }
+                request => this.answer(&session, header, request, fds, Session::reply_in_time),
+            }
+        });
     }
 
     /// Who answers what takes long: an object whose pager is another process has threads of its own for what may wait
     /// for it.
-    fn workers_for(&self, session: &Session, request: &Request) -> Arc<Workers> {
+    fn workers_for(&self, session: &Session, header: &Header, request: &Request) -> Arc<Workers> {
         let cache = match request {
+            Request::Return { .. } | Request::Reattach { .. } => return self.machine.returning.clone(),
+            Request::Map(_) if header.repeated => return self.machine.returning.clone(),
+            Request::Prefetch { object, .. } => self.object(*object).ok().and_then(|object| object.cache()),
             Request::Sync { object, .. } | Request::Lock { object, .. } | Request::Unlock { object, .. } => {
                 self.object(*object).ok().and_then(|object| object.cache())
             }
@@ -62,12 +81,22 @@ impl Host {
         session.reply(header.number, Ok(reply), &device);
     }
 
-    fn answer(self: &Arc<Self>, session: &Arc<Session>, header: Header, request: Request, fds: Vec<OwnedFd>) {
+    fn answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
+    ) {
         let mut give = Vec::new();
         let reply = self.perform(session, header.repeated, request, fds, &mut give);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
-        session.reply(header.number, reply, &borrowed);
+        if header.number != 0 {
+            tell(session, header.number, reply, &borrowed);
+        }
+        self.sweep_if_ended(session);
     }
 
     fn perform(
@@ -91,7 +120,11 @@ impl Host {
             Request::Rename { from, to } => self.rename(session, &from, &to, repeated).map(done),
             Request::SetMode { name, mode } => self.set_mode(session, &name, mode).map(done),
             Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
-            Request::Map(map) => self.map(session, map, repeated, fds, give),
+            Request::Map(map) => {
+                let id = map.object;
+                // Where it failed, the last user of the object may have gone meanwhile.
+                self.map(session, map, repeated, fds, give).inspect_err(|_| self.settle_object(id))
+            }
             Request::Unmap { address, length } => self.unmap(session, address, length).map(done),
             Request::Sync { object, offset, length, freeze } => {
                 self.sync(session, object, offset, length, freeze)
@@ -101,9 +134,6 @@ impl Host {
                 self.let_go(session, object, offset, length).map(done)
             }
             Request::Incore { object, first_page, pages } => self.incore(session, object, first_page, pages),
-            Request::Prefetch { object, offset, length } => {
-                self.prefetch(session, object, offset, length).map(done)
-            }
             Request::Revert { name } => self.revert(session, &name),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
@@ -117,7 +147,10 @@ impl Host {
             }
             Request::Return { session: former } => self.returned(session, former).map(done),
             Request::Reattach { object, access } => self.reattach(session, object, access, fds).map(done),
-            Request::Hello { .. } | Request::CountDirect { .. } | Request::PagerAnswer { .. } => {
+            Request::Hello { .. }
+            | Request::CountDirect { .. }
+            | Request::PagerAnswer { .. }
+            | Request::Prefetch { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "not a request to be answered here"))
             }
         }
@@ -131,7 +164,10 @@ impl Host {
         let Request::Open { name, access } = request else { return false };
         let Ok(object) = self.lookup(session, name, *access) else { return true };
         let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
-        !object.is_controlled() || self.returning.is_over() && ready()
+        if !object.is_controlled() {
+            return object.descriptor().is_some();
+        }
+        self.returning.is_over() && ready()
     }
 }
 
@@ -145,4 +181,13 @@ fn is_quick(request: &Request) -> bool {
             | Request::Status
             | Request::ServePager { .. }
     )
+}
+
+/// Descriptors that a request may bring.
+fn descriptors_of(request: &Request) -> usize {
+    match request {
+        Request::Create { .. } | Request::Reattach { .. } => 1,
+        Request::Map(_) => 3, // userfaultfd, pagemap, claim words
+        _ => 0,
+    }
 }

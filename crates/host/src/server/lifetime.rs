@@ -5,7 +5,9 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
 use commonhold_object::wire::Event;
-use commonhold_object::{Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result};
+use commonhold_object::{
+    Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
+};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,7 +16,7 @@ impl Host {
     /// A client's process has ended: its mappings, locks and pins go, what it wrote stays.
     pub(super) fn process_ended(self: &Arc<Self>, session: &Arc<Session>) {
         let (this, session) = (self.clone(), session.clone());
-        self.machine.workers.run(move || this.end_session(&session));
+        self.machine.urgent.run(move || this.end_session(&session));
     }
 
     /// Ends a session.
@@ -23,6 +25,19 @@ impl Host {
         if known.is_none() {
             return; // ended already: socket and process both report the end
         }
+        self.sweep(session);
+        self.returning.departed();
+    }
+
+    /// Sweeps a session that ended while a request of it was worked on: what that left is nobody's.
+    pub(super) fn sweep_if_ended(self: &Arc<Self>, session: &Arc<Session>) {
+        if !self.sessions.read().unwrap_or_else(PoisonError::into_inner).contains_key(&session.id) {
+            self.sweep(session);
+        }
+    }
+
+    /// Takes everything that the session has. May be done again, and by several at once.
+    fn sweep(self: &Arc<Self>, session: &Arc<Session>) {
         self.pagers.disconnect(session.id.0);
         let regions = std::mem::take(&mut *session.space.map.write().unwrap_or_else(PoisonError::into_inner));
         let mut caches: Vec<Arc<Cache>> = Vec::new();
@@ -63,7 +78,6 @@ impl Host {
         }
         caches.iter().for_each(|cache| self.settle_object(cache.id));
         self.forget_session(session, &regions, &opened);
-        self.returning.departed();
     }
 
     /// The last process that mapped the object is gone without unmapping it.
@@ -84,14 +98,16 @@ impl Host {
         if object.record().name.is_some() {
             return;
         }
-        let used = object.opens.load(Ordering::Relaxed) > 0 || object.cache().is_some_and(|c| c.is_mapped());
-        if used {
+        // Clients that are expected back may have it mapped.
+        let used = || {
+            object.opens.load(Ordering::Relaxed) > 0
+                || object.cache().is_some_and(|c| c.is_mapped())
+                || self.returning.expects(id)
+        };
+        if !object.end_unless(used) {
             return;
         }
-        let removed = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        if removed.is_none() {
-            return;
-        }
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(cache) = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take() {
             cache.discard();
         }
@@ -105,6 +121,7 @@ impl Host {
     /// Everything that was kept in files for an object.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {
             let _ =
@@ -217,8 +234,13 @@ impl Host {
     }
 
     /// Ends waits that are past their deadline, and lets refused pages be asked for again.
-    pub(super) fn check_deadlines(&self) {
+    pub(super) fn check_deadlines(self: &Arc<Self>) {
         self.machine.disarm();
+        if self.returning.is_under_way() {
+            self.machine.arm();
+            let this = self.clone();
+            self.machine.urgent.run(move || this.settle_returned());
+        }
         for session in self.sessions() {
             if session.space.look_at_parked() {
                 self.machine.arm();
@@ -229,12 +251,42 @@ impl Host {
             if cache.waits_with_deadline() {
                 self.machine.arm();
             }
-            for (id, address) in cache.healed() {
+            let mut healed = cache.healed();
+            healed.sort_unstable_by_key(|(session, address)| (session.0, *address));
+            for (id, address, length) in ranges(&healed) {
                 let session = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
                 if let Some(session) = session {
-                    session.tell(Event::Heal { address, length: PAGE_SIZE_BYTES });
+                    session.tell(Event::Heal { address, length });
                 }
             }
         }
+    }
+}
+
+/// Pages side by side as one range: a message for each would fill a client's socket. `pages` are in order.
+fn ranges(pages: &[(SessionId, u64)]) -> Vec<(SessionId, u64, u64)> {
+    let mut ranges: Vec<(SessionId, u64, u64)> = Vec::new();
+    for (session, address) in pages {
+        match ranges.last_mut() {
+            Some((last, first, length)) if last == session && *address == *first + *length => {
+                *length += PAGE_SIZE_BYTES;
+            }
+            Some((last, first, length))
+                if last == session && (*first..*first + *length).contains(address) => {}
+            _ => ranges.push((*session, *address, PAGE_SIZE_BYTES)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_side_by_side_are_told_of_at_once() {
+        let (a, b) = (SessionId(1), SessionId(2));
+        let pages = [(a, 0x1000), (a, 0x2000), (a, 0x2000), (a, 0x4000), (b, 0x5000), (b, 0x6000)];
+        assert_eq!(ranges(&pages), [(a, 0x1000, 0x2000), (a, 0x4000, 0x1000), (b, 0x5000, 0x2000)]);
     }
 }

@@ -57,6 +57,7 @@ impl Host {
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
         let (object, cache, access) = self.opened(session, map.object)?;
+        let _held = object.hold()?;
         AddressMap::<()>::check_range(map.address, map.length)?;
         page_aligned("offset", map.offset)?;
         let pages = PageRange::covering(map.offset, map.length, cache.size_bytes())?;
@@ -79,14 +80,21 @@ impl Host {
         mapping.uffd.register(map.address, map.length, modes).map_err(std::io::Error::from).doing(
             "registering the mapping for fault service (is it a mapping of this object's descriptor?)",
         )?;
-        if repeated {
+        // Only a client that comes back after both died has used the mapping before: of a fork child's, or one whose
+        // answer was lost, nothing is installed yet.
+        if repeated && session.bringing.load(Ordering::Acquire) {
             cache.adopt_view(mapping.clone(), pages);
         } else {
             cache.add_view(mapping.clone(), pages);
         }
+        let mapping_cache = cache.clone();
         let shown = Shown { cache, mapping: mapping.clone() };
         let region = Region { address: map.address, length: map.length, offset: map.offset, value: shown };
-        session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)?;
+        let inserted = session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region);
+        if let Err(error) = inserted {
+            mapping_cache.remove_pages(&mapping, pages); // another thread mapped the same addresses meanwhile
+            return Err(error);
+        }
         self.keep_region(session, &map, &mapping);
         // Whoever touched it before it was known here tries again.
         let _ = mapping.uffd.wake(map.address, map.length);
@@ -211,7 +219,7 @@ impl Host {
     }
 
     pub(super) fn sync(
-        &self,
+        self: &Arc<Self>,
         session: &Session,
         id: ObjectId,
         offset: u64,
@@ -231,6 +239,9 @@ impl Host {
                 "only an object created freezable can hold its writers: leave freeze out, or create it anew",
             ));
         }
+        // Pages that another client wrote are not known before it is back.
+        self.returning.wait_for(id)?;
+        self.settle_returned();
         cache.sync(range, freeze).map(Reply::Pages)
     }
 
@@ -238,6 +249,11 @@ impl Host {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
         let pinned = cache.hold(session.id, range)?;
         self.keep_holds(session, &cache);
+        // It may have closed the object meanwhile, or ended, which lets holds go.
+        if session.access(id).is_err() {
+            cache.remove_holds(session.id);
+            self.keep_holds(session, &cache);
+        }
         Ok(Reply::Locked { pinned })
     }
 
@@ -259,17 +275,27 @@ impl Host {
         Ok(Reply::PageStates(cache.incore(PageRange::new(first, pages))))
     }
 
-    /// Begins to bring pages in; nobody waits.
-    pub(super) fn prefetch(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<()> {
-        let (cache, range, _) = self.opened_range(session, id, offset, length)?;
-        let most = PageRange::new(range.first, range.count.min(cache.traits.limit_pages / 2));
-        let machine = self.machine.clone();
-        cache.workers().clone().run(move || {
+    /// Brings pages in; the client does not wait for that, but it counts as a request of its until it is done.
+    pub(super) fn prefetch(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        number: u64,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+    ) {
+        let found = self.opened_range(session, id, offset, length);
+        let reply = found.as_ref().map(|_| Reply::Done).map_err(Clone::clone);
+        if number != 0 {
+            session.reply_in_time(number, reply, &[]);
+        }
+        if let Ok((cache, range, _)) = found {
+            let most = PageRange::new(range.first, range.count.min(cache.traits.limit_pages / 2));
             if let Err(error) = cache.bring_all(most) {
-                machine.log(format_args!("object {}: prefetch stopped: {error}", cache.id.0));
+                self.machine.log(format_args!("object {}: prefetch stopped: {error}", cache.id.0));
             }
-        });
-        Ok(())
+        }
+        session.end();
     }
 
     pub(super) fn map_info(&self, session: &Session, name: &Name) -> Result<Reply> {
@@ -335,7 +361,7 @@ fn take_claims(
     }
     let pages = usize::try_from(pages.count).map_err(|_| Error::invalid("the mapping is too large"))?;
     let claims = match fd.filter(|_| map.with_claims) {
-        Some(fd) => Claims::open(fd, pages).and_then(|claims| claims.revoke_zeros().map(|()| claims)),
+        Some(fd) => Claims::open(fd, pages).and_then(|claims| claims.take_over().map(|()| claims)),
         None => Claims::create(pages),
     };
     claims.map(Some).doing("making claim words")

@@ -61,17 +61,29 @@ impl Host {
         let descriptor = match made {
             Ok(descriptor) => descriptor,
             Err(error) => {
-                let _ = std::fs::remove_file(self.machine.path("spill", prepared.record().id));
+                self.remove_files(prepared.record().id);
                 lock(&self.registry).abandon_create(prepared);
                 return Err(error);
             }
         };
-        let record = lock(&self.registry).commit_create(prepared)?;
-        let read_only = record.file.as_ref().is_some_and(|f| f.read_only);
-        let object = Object::new(record, descriptor, String::new());
+        let object = self.commit_create(prepared, descriptor)?;
+        let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
         self.keep_object(&object);
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
         self.give(session, &object, if read_only { Access::Read } else { Access::ReadWrite }, give)
+    }
+
+    /// The object has its name from now on.
+    fn commit_create(
+        &self,
+        prepared: commonhold_registry::NewObject,
+        descriptor: Option<Arc<OwnedFd>>,
+    ) -> Result<Arc<Object>> {
+        let id = prepared.record().id;
+        let mut registry = lock(&self.registry);
+        let record = registry.commit_create(prepared).inspect_err(|_| self.remove_files(id))?;
+        let object = Object::new(record, descriptor, String::new());
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
+        Ok(object)
     }
 
     /// Looks at the descriptor of a backing file.
@@ -165,7 +177,8 @@ impl Host {
         let options = &record.options;
         match &options.pager {
             PagerKind::File => {
-                let fd = given.ok_or_else(|| Error::invalid("no descriptor"))?;
+                let given = given.ok_or_else(|| Error::invalid("no descriptor"))?;
+                let fd = own_description(given, record.file.as_ref().is_some_and(|f| f.read_only))?;
                 grow_file(&fd, options)?;
                 Ok(Some(Arc::new(fd)))
             }
@@ -179,6 +192,7 @@ impl Host {
             PagerKind::Anonymous => {
                 let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
                 let fd = frames::create("commonhold-object", bytes).doing("making memory for the object")?;
+                self.note_memory(record.id, &fd)?;
                 if options.reserves() {
                     super::status::check_memory_for(options.size_bytes)?;
                     frames::allocate(&fd, 0, bytes).doing("reserving memory for the object")?;
@@ -208,6 +222,20 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
+        let result = object.hold().and_then(|_held| self.give_held(session, object, access, give));
+        if result.is_err() {
+            self.settle_object(object.id); // its last user may have gone meanwhile
+        }
+        result
+    }
+
+    fn give_held(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        object: &Arc<Object>,
+        access: Access,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
         object.check_access(access)?;
         let controlled = object.is_controlled();
         let whole = if controlled {
@@ -215,6 +243,10 @@ impl Host {
         } else {
             let none =
                 || Error::new(ErrorKind::Lost, "the object's memory is gone: remove it and create it again");
+            if object.descriptor().is_none() {
+                self.returning.wait_for(object.id)?;
+                self.settle_returned();
+            }
             object.descriptor().ok_or_else(none)?
         };
         let fd =
@@ -223,12 +255,12 @@ impl Host {
             } else {
                 Arc::new(frames::reopen_read_only(&*whole).doing("opening the object for reading")?)
             };
-        self.note_open(session, object, access, controlled)?;
+        self.note_open(session, object, access)?;
         give.push(fd);
         Ok(Reply::Opened(Box::new(OpenReply { info: self.info(object), access })))
     }
 
-    fn note_open(&self, session: &Session, object: &Object, access: Access, controlled: bool) -> Result<()> {
+    fn note_open(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
         let mut opened = lock(&session.opened);
         if opened.len() as u64 >= limits::OPEN_OBJECTS_PER_CLIENT && !opened.contains_key(&object.id) {
             return Err(Error::new(
@@ -243,8 +275,9 @@ impl Host {
             None => drop(object.opens.fetch_add(1, Ordering::Relaxed)),
         }
         drop(opened);
-        if controlled {
+        if object.is_with_clients() {
             self.keep_session(session);
+            self.note_client(session, object.id);
         }
         Ok(())
     }
@@ -252,8 +285,12 @@ impl Host {
     pub(super) fn close(&self, session: &Session, id: ObjectId) -> Result<()> {
         let removed = lock(&session.opened).remove(&id);
         if let (Some(_), Ok(object)) = (removed, self.object(id)) {
+            if let Some(cache) = object.cache() {
+                cache.remove_holds(session.id);
+                self.keep_holds(session, &cache);
+            }
             object.opens.fetch_sub(1, Ordering::Relaxed);
-            if object.is_controlled() {
+            if object.is_with_clients() {
                 self.keep_session(session);
             }
             self.settle_object(id);
@@ -285,8 +322,18 @@ impl Host {
         Ok(Reply::Entries { entries, more })
     }
 
-    pub(super) fn resize(&self, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
+    pub(super) fn resize(self: &Arc<Self>, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
         let object = self.lookup(session, name, Access::ReadWrite)?;
+        let result = object.hold().and_then(|_held| {
+            let _one_at_a_time = lock(&object.resizing);
+            self.resize_object(&object, size_bytes)
+        });
+        // Its name may have gone meanwhile, and its last user.
+        self.settle_object(object.id);
+        result
+    }
+
+    fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
         if size_bytes == 0 {
@@ -303,13 +350,13 @@ impl Host {
         }
         let charged = if options.reserves() { size_bytes } else { 0 };
         lock(&self.registry).check_size(object.id, charged)?;
-        self.resize_memory(&object, &options)?;
-        let record = lock(&self.registry).set_size(object.id, size_bytes, charged)?;
-        *object.record() = record;
+        self.resize_memory(object, &options)?;
+        let mut registry = lock(&self.registry);
+        *object.record() = registry.set_size(object.id, size_bytes, charged)?;
         Ok(())
     }
 
-    fn resize_memory(&self, object: &Arc<Object>, options: &CreateOptions) -> Result<()> {
+    fn resize_memory(self: &Arc<Self>, object: &Arc<Object>, options: &CreateOptions) -> Result<()> {
         let old_bytes = object.record().options.size_bytes;
         let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
         if object.is_controlled() {
@@ -342,12 +389,13 @@ impl Host {
     }
 
     pub(super) fn remove(&self, session: &Session, name: &Name, repeated: bool) -> Result<()> {
-        let removed = lock(&self.registry).remove(name, &session.credentials, repeated)?;
-        let Some(record) = removed else { return Ok(()) };
+        let mut registry = lock(&self.registry);
+        let Some(record) = registry.remove(name, &session.credentials, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
-            self.settle_object(record.id);
         }
+        drop(registry);
+        self.settle_object(record.id);
         Ok(())
     }
 
@@ -372,9 +420,11 @@ impl Host {
         self.refresh_records()
     }
 
-    /// After names, modes or owners changed (a directory's rename changes many).
+    /// After names, modes or owners changed (a directory's rename changes many). Under the registry's lock, as every
+    /// change of a record: the last word is the registry's.
     fn refresh_records(&self) -> Result<()> {
-        let records = lock(&self.registry).records()?;
+        let registry = lock(&self.registry);
+        let records = registry.records()?;
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         for record in records {
             if let Some(object) = objects.get(&record.id) {
@@ -426,10 +476,32 @@ impl Host {
             mappings,
             opens: object.opens.load(Ordering::Relaxed),
             charged_to: super::status::who_pays(controlled),
-            warning: if object.unusable.is_empty() { numbers.warning } else { object.unusable.clone() },
+            warning: Some(object.unusable()).filter(|why| !why.is_empty()).unwrap_or(numbers.warning),
             options: record.options,
         }
     }
+}
+
+/// The file of a descriptor, opened anew: the one that came shares its flags with whoever sent it, and O_APPEND would
+/// lead every page to the file's end. A file that the host's own user may not open is used through what came, as long
+/// as that has no such flag.
+fn own_description(given: OwnedFd, read_only: bool) -> Result<OwnedFd> {
+    let mode = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let path = format!("/proc/self/fd/{}", given.as_raw_fd());
+    let flags = mode | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let errno = match rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty()) {
+        Ok(fd) => return Ok(fd),
+        Err(errno) => errno,
+    };
+    let flags =
+        rustix::fs::fcntl_getfl(&given).map_err(std::io::Error::from).doing("looking at the backing file")?;
+    if flags.intersects(OFlags::APPEND | OFlags::DIRECT) {
+        return Err(Error::invalid(format!(
+            "the host cannot open the backing file itself ({errno}), and the descriptor it was given has O_APPEND or \
+             O_DIRECT set, with which pages cannot be stored: open the file without them"
+        )));
+    }
+    Ok(given)
 }
 
 /// Makes a backing file as long as its object, and takes its space; on an error it is as it was.
@@ -475,4 +547,24 @@ pub(super) fn reopen_backing(file: &BackingFile) -> Result<OwnedFd> {
         ));
     }
     Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_backing_file_is_written_in_place_whatever_flags_its_descriptor_came_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let mut theirs = std::fs::File::options().read(true).append(true).open(&path).unwrap();
+        let ours: std::fs::File = own_description(theirs.try_clone().unwrap().into(), false).unwrap().into();
+        ours.write_all_at(b"page", 4096).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap()[4096..4100], *b"page");
+        theirs.write_all(b"end").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8195);
+    }
 }

@@ -1,11 +1,26 @@
 //! An object as the host knows it: its record, its descriptors, and (controlled, in use) its cache.
 
 use crate::cache::Cache;
-use commonhold_object::{Access, Error, ErrorKind, ObjectId, Result};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Default)]
+struct Life {
+    uses: u64,
+    ended: bool,
+}
+
+/// While it lives, the object does not end: whoever makes a cache for it, or opens it, holds one.
+pub struct Use<'o>(&'o Object);
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        self.0.life().uses -= 1;
+    }
+}
 
 /// One object.
 pub struct Object {
@@ -17,12 +32,18 @@ pub struct Object {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// The cache of a controlled one, from its first use on.
     pub cache: Mutex<Option<Arc<Cache>>>,
+    /// Held while the cache is made, which may take long; `cache` itself is never held for long.
+    pub making: Mutex<()>,
+    /// One change of its size at a time.
+    pub resizing: Mutex<()>,
+    /// Whether it ended, and how many requests keep it from ending meanwhile.
+    life: Mutex<Life>,
     /// Sessions that have it open.
     pub opens: AtomicU64,
     /// Mappings of a direct one, by its clients' count.
     pub direct_mappings: AtomicI64,
     /// Why it cannot be used, after a reboot for example; empty if it can.
-    pub unusable: String,
+    unusable: Mutex<String>,
 }
 
 impl Object {
@@ -33,10 +54,40 @@ impl Object {
             record: Mutex::new(record),
             descriptor: Mutex::new(descriptor),
             cache: Mutex::default(),
+            making: Mutex::default(),
+            resizing: Mutex::default(),
+            life: Mutex::default(),
             opens: AtomicU64::new(0),
             direct_mappings: AtomicI64::new(0),
-            unusable,
+            unusable: Mutex::new(unusable),
         })
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps it from ending; an error if it has ended. Whoever drops the last one asks whether it should end now.
+    pub fn hold(&self) -> Result<Use<'_>> {
+        let mut life = self.life();
+        if life.ended {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no object {} any more", self.id.0),
+            ));
+        }
+        life.uses += 1;
+        Ok(Use(self))
+    }
+
+    /// Ends it if it is of no use to anybody; whether it ended, which happens once.
+    pub fn end_unless(&self, used: impl FnOnce() -> bool) -> bool {
+        let mut life = self.life();
+        if life.ended || life.uses > 0 || used() {
+            return false;
+        }
+        life.ended = true;
+        true
     }
 
     /// The record, for a look or a change.
@@ -59,16 +110,41 @@ impl Object {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// It has a cache from now on.
+    pub fn set_cache(&self, cache: Arc<Cache>) {
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache);
+    }
+
+    /// Whether its clients have what no file has.
+    pub fn is_with_clients(&self) -> bool {
+        let record = self.record();
+        record.options.is_controlled() || record.options.pager == PagerKind::Anonymous
+    }
+
     /// Whether the host serves its faults.
     pub fn is_controlled(&self) -> bool {
         self.record().options.is_controlled()
     }
 
+    /// Why it cannot be used; empty if it can.
+    pub fn unusable(&self) -> String {
+        self.unusable.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It cannot be used until the host starts again.
+    pub fn set_unusable(&self, why: String) {
+        *self.unusable.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Refuses any use of what cannot be used.
+    pub fn check_usable(&self) -> Result<()> {
+        let why = self.unusable();
+        if why.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Lost, why)) }
+    }
+
     /// Refuses what the object cannot give.
     pub fn check_access(&self, access: Access) -> Result<()> {
-        if !self.unusable.is_empty() {
-            return Err(Error::new(ErrorKind::Lost, self.unusable.clone()));
-        }
+        self.check_usable()?;
         let read_only = self.record().file.as_ref().is_some_and(|f| f.read_only);
         if read_only && access.writes() {
             return Err(Error::new(

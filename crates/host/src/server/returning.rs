@@ -1,6 +1,7 @@
 //! After host and keeper died at once: the clients that live on have everything, and come back with it.
 //!
-//! `live/clients` names the processes that mapped controlled objects, rewritten whenever one comes or goes. The
+//! `live/clients` names the processes that had objects which only they could bring back (controlled ones and anonymous
+//! ones), rewritten whenever one comes or goes. The
 //! next host waits for those that still live before anybody else may use their objects: a second set of frames
 //! beside the first would be two truths. A process that lives but does not come (stopped, say) keeps its
 //! objects busy, with an error that names it, for as long as it lives.
@@ -12,8 +13,9 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
 use commonhold_sys::process::{self, Identity};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,10 @@ impl Expected {
 pub struct Returning {
     expected: Mutex<HashMap<u64, Expected>>,
     changed: Condvar,
+    /// Objects that were waited for, until it is settled what became of them.
+    unsettled: Mutex<HashSet<ObjectId>>,
+    /// Whether there are any.
+    under_way: AtomicBool,
     one_at_a_time: Mutex<()>,
     noting: Mutex<()>,
 }
@@ -80,14 +86,27 @@ impl Returning {
         client
     }
 
-    /// The client has brought this object back.
-    fn brought(&self, pid: u32, object: ObjectId) {
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        for client in expected.values_mut().filter(|c| c.pid == pid) {
-            client.objects.retain(|o| *o != object);
-        }
-        expected.retain(|_, client| !client.objects.is_empty());
+    /// The process has brought everything that it has, objects and mappings.
+    fn finished(&self, pid: u32) {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, client| client.pid != pid);
         self.changed.notify_all();
+    }
+
+    /// Whether somebody who lives has pages of the object that the host does not know of yet.
+    pub(super) fn expects(&self, object: ObjectId) -> bool {
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.values().any(|client| client.objects.contains(&object))
+    }
+
+    /// Calls `publish` with whether clients may still bring pages of the object; nobody settles it meanwhile.
+    pub(super) fn publish(&self, object: ObjectId, publish: impl FnOnce(bool)) {
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        publish(unsettled.contains(&object));
+    }
+
+    /// Whether it is not settled yet what became of some objects.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire)
     }
 
     /// Some client ended: whoever waits looks again.
@@ -98,22 +117,27 @@ impl Returning {
 }
 
 impl Host {
+    /// Writes down, once, that the session has an object which it could bring back.
+    pub(super) fn note_client(&self, session: &Session, object: ObjectId) {
+        if lock(&session.noted).insert(object) {
+            self.note_clients();
+        }
+    }
+
     /// Writes `live/clients`.
     pub(super) fn note_clients(&self) {
         // The last word must be the newest: nobody looks and writes in between.
         let _one_at_a_time = self.returning.noting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut clients = Vec::new();
         for session in self.sessions() {
-            let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
-            let mut objects: Vec<ObjectId> = map.iter().map(|r| r.value.cache.id).collect();
-            drop(map);
-            objects.sort_unstable();
-            objects.dedup();
+            let objects: Vec<ObjectId> = lock(&session.noted).iter().copied().collect();
             if !objects.is_empty() && session.process.start_ticks != 0 {
                 let Identity { pid, start_ticks } = session.process;
                 clients.push(Expected { session: session.id.0, pid, start_ticks, objects });
             }
         }
+        // Those that are expected back still are so if this host and its keeper die too.
+        clients.extend(lock(&self.returning.expected).values().cloned());
         let path = self.machine.directory.join("live").join("clients");
         let bytes = postcard::to_stdvec(&clients).unwrap_or_default();
         let fresh = path.with_extension("new");
@@ -137,46 +161,89 @@ impl Host {
             }
         }
         let count = expected.len();
+        let objects: HashSet<ObjectId> = expected.values().flat_map(|c| c.objects.iter().copied()).collect();
         drop(expected);
         if count > 0 {
             self.repaired(format!("host and keeper had died: {count} clients are expected back"));
+            for cache in objects.iter().filter_map(|id| self.object(*id).ok()?.cache()) {
+                cache.set_incomplete(true);
+            }
+            *lock(&self.returning.unsettled) = objects;
+            self.returning.under_way.store(true, Ordering::Release);
+            self.machine.arm();
         }
-        self.drop_lost()
-    }
-
-    /// Anonymous objects whose memory nobody can bring back are lost, and only they.
-    fn drop_lost(self: &Arc<Self>) -> Result<()> {
         for object in self.all_objects() {
-            let record = object.record().clone();
-            let present = object.descriptor().is_some() || object.cache().is_some();
-            let hoped_for = {
-                let expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
-                expected.values().any(|c| c.objects.contains(&object.id))
-            };
-            if record.options.pager != PagerKind::Anonymous {
-                if !hoped_for {
-                    self.forget_frames(&object);
-                }
-                continue;
-            }
-            // A controlled one that nobody ever used has no frames yet, and loses nothing.
-            let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
-            if present || hoped_for || (unused && record.boot_id == self.machine.boot_id) {
-                continue;
-            }
-            let name = record.name.map_or_else(String::new, |n| n.to_string());
-            self.repaired(format!(
-                "{name} was anonymous, and its memory is gone with the host and keeper that held it"
-            ));
-            self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.id);
-            self.remove_files(object.id);
-            lock(&self.registry).forget(object.id)?;
+            self.drop_if_lost(&object)?;
         }
         Ok(())
     }
 
-    /// A client of the host before comes back on a new connection.
-    pub(super) fn returned(&self, session: &Session, former: SessionId) -> Result<()> {
+    /// The session says for the second time that it comes back, or goes on to something else: all it has is here.
+    pub(super) fn all_brought(self: &Arc<Self>, session: &Session) {
+        if !session.bringing.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        self.returning.finished(session.process.pid);
+        self.settle_returned();
+    }
+
+    /// Looks for objects whose clients are all back by now, or dead: what was put off until then may happen, and what
+    /// nobody brought is lost.
+    pub(super) fn settle_returned(self: &Arc<Self>) {
+        if !self.returning.is_under_way() {
+            return;
+        }
+        self.returning.departed();
+        let mut unsettled = lock(&self.returning.unsettled);
+        let (later, now): (HashSet<_>, HashSet<_>) =
+            unsettled.drain().partition(|id| self.returning.expects(*id));
+        for object in now.iter().filter_map(|id| self.object(*id).ok()) {
+            if let Some(cache) = object.cache() {
+                cache.set_incomplete(false);
+            }
+            if let Err(error) = self.drop_if_lost(&object) {
+                self.machine.log(format_args!("object {}: {error}", object.id.0));
+            }
+        }
+        self.returning.under_way.store(!later.is_empty(), Ordering::Release);
+        *unsettled = later;
+        drop(unsettled);
+        now.into_iter().for_each(|id| self.settle_object(id));
+    }
+
+    /// An anonymous object whose memory nobody can bring back is lost; of another one, only what was not stored.
+    fn drop_if_lost(self: &Arc<Self>, object: &Object) -> Result<()> {
+        let record = object.record().clone();
+        let present = object.descriptor().is_some() || object.cache().is_some();
+        // Frames that could not be taken over this time are there still, with the keeper.
+        if self.returning.expects(object.id) || !object.unusable().is_empty() {
+            return Ok(());
+        }
+        if record.options.pager != PagerKind::Anonymous {
+            self.forget_frames(object);
+            return Ok(());
+        }
+        // A controlled one that nobody ever used has no frames yet, and loses nothing.
+        let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
+        if present || (unused && record.boot_id == self.machine.boot_id) {
+            return Ok(());
+        }
+        let name = record.name.map_or_else(String::new, |n| n.to_string());
+        self.repaired(format!(
+            "{name} was anonymous, and its memory is gone with the host and keeper that held it"
+        ));
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.id);
+        self.remove_files(object.id);
+        lock(&self.registry).forget(object.id)
+    }
+
+    /// A client of the host before comes back on a new connection: said before it brings what it has, and after.
+    pub(super) fn returned(self: &Arc<Self>, session: &Session, former: SessionId) -> Result<()> {
+        if session.bringing.load(Ordering::Acquire) {
+            self.all_brought(session);
+            return Ok(());
+        }
+        session.bringing.store(true, Ordering::Release);
         match self.returning.arrived(former.0) {
             Some(client) if client.pid == session.process.pid => Ok(()),
             Some(client) => Err(Error::new(
@@ -215,7 +282,7 @@ impl Host {
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
-            object.set_descriptor(Arc::new(own_frames(memory)?));
+            object.set_descriptor(Arc::new(self.own_memory(id, own_frames(memory)?)?));
             self.keep_object(&object);
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
@@ -225,7 +292,7 @@ impl Host {
             object.opens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         self.keep_session(session);
-        self.returning.brought(session.process.pid, id);
+        self.note_client(session, id);
         Ok(())
     }
 }
@@ -245,6 +312,37 @@ impl Host {
         }
         let what = "the object has other frames by now: what this process had mapped is lost";
         Err(Error::new(ErrorKind::Lost, what))
+    }
+}
+
+/// Which memory was a direct anonymous object's, for `live/<id>.direct`: boot and inode.
+#[derive(Serialize, Deserialize)]
+struct Memory {
+    boot_id: String,
+    inode: u64,
+}
+
+impl Host {
+    fn memory_path(&self, id: ObjectId) -> std::path::PathBuf {
+        self.machine.directory.join("live").join(format!("{}.direct", id.0))
+    }
+
+    /// Writes down which memory is the direct object's.
+    pub(super) fn note_memory(&self, id: ObjectId, fd: &OwnedFd) -> Result<()> {
+        let inode = rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at memory")?.st_ino;
+        let bytes = postcard::to_stdvec(&Memory { boot_id: self.machine.boot_id.clone(), inode });
+        std::fs::write(self.memory_path(id), bytes.unwrap_or_default()).doing("noting the object's memory")
+    }
+
+    /// Memory that came back is the object's own, not another's that its bringer may write to.
+    fn own_memory(&self, id: ObjectId, fd: OwnedFd) -> Result<OwnedFd> {
+        let bytes = std::fs::read(self.memory_path(id)).unwrap_or_default();
+        let noted = postcard::from_bytes::<Memory>(&bytes).ok().filter(|m| m.boot_id == self.machine.boot_id);
+        let inode = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at memory")?.st_ino;
+        if noted.is_some_and(|memory| memory.inode == inode) {
+            return Ok(fd);
+        }
+        Err(Error::new(ErrorKind::Permission, "this is not the memory that the object had"))
     }
 }
 

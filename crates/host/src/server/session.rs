@@ -1,18 +1,24 @@
 //! One client: who it is, what it has open, what it maps.
 
 use crate::faults::space::AddressSpace;
+use crate::workers::Share;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
 use commonhold_object::{Access, Credentials, Error, ErrorKind, ObjectId, Result, SessionId};
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::socket::{self, Wait};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Requests of one client that may be under way at once.
 pub const REQUESTS_AT_ONCE: u32 = 1024;
+
+/// How long a worker waits for room in a client's socket.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client of this host.
 pub struct Session {
@@ -38,6 +44,12 @@ pub struct Session {
     pub tokens: Mutex<Vec<u64>>,
     /// The other end of the socket is gone; the process may live on with its mappings, which are served still.
     pub hung_up: AtomicBool,
+    /// It comes back after the death of host and keeper, and has not said yet that this is all.
+    pub bringing: AtomicBool,
+    /// Objects that `live/clients` says it could bring back.
+    pub noted: Mutex<HashSet<ObjectId>>,
+    /// Its requests among the workers.
+    pub share: Arc<Share>,
     /// Requests being worked on.
     pub busy: AtomicU32,
     /// Number for the next hold, in the vault.
@@ -69,7 +81,15 @@ impl Session {
         let failed = |what: &str, e: std::io::Error| Error::io(format!("asking who connects ({what})"), &e);
         let peer = socket::peer(&socket).map_err(|e| failed("credentials", e))?;
         let groups = socket::peer_groups(&socket).map_err(|e| failed("groups", e))?;
-        let pidfd = socket::peer_pidfd(&socket).or_else(|_| process::pidfd(peer.pid)).ok();
+        // None where the process cannot be seen; but without room for another descriptor its end would go unnoticed.
+        let pidfd = match socket::peer_pidfd(&socket).or_else(|_| process::pidfd(peer.pid)) {
+            Err(e)
+                if matches!(Errno::from_io_error(&e), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) =>
+            {
+                return Err(failed("pidfd", e));
+            }
+            other => other.ok(),
+        };
         let start_ticks = process::identity(peer.pid).map_or(0, |who| who.start_ticks);
         Ok(Session::new(
             id,
@@ -100,6 +120,9 @@ impl Session {
             space: Arc::default(),
             tokens: Mutex::default(),
             hung_up: AtomicBool::new(false),
+            bringing: AtomicBool::new(false),
+            noted: Mutex::default(),
+            share: Arc::default(),
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),
         }
@@ -128,15 +151,20 @@ impl Session {
 
     /// Sends an answer. A client that does not read its answers loses its connection, nobody else notices.
     pub fn reply(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds);
+        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, Duration::ZERO);
+    }
+
+    /// The same from a worker, who can wait a while for a client with many answers to read.
+    pub fn reply_in_time(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
+        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, PATIENCE);
     }
 
     /// Sends something unasked.
     pub fn tell(&self, event: Event) {
-        self.send(Header { number: 0, repeated: false }, &FromHost::Event(event), &[]);
+        self.send(Header { number: 0, repeated: false }, &FromHost::Event(event), &[], Duration::ZERO);
     }
 
-    fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>]) {
+    fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>], patience: Duration) {
         let mut bytes = Vec::with_capacity(256);
         if encode(header, message, &mut bytes).is_err() {
             let too_long =
@@ -145,7 +173,16 @@ impl Session {
                 return;
             }
         }
-        if socket::send(&*self.socket, &bytes, fds, Wait::No).is_err() {
+        let until = Instant::now() + patience;
+        let mut sent = socket::send(&*self.socket, &bytes, fds, Wait::No);
+        while sent.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock)
+            && Instant::now() < until
+        {
+            // Room for some message is not room for this one: look again, whatever poll would say.
+            std::thread::sleep(Duration::from_millis(2));
+            sent = socket::send(&*self.socket, &bytes, fds, Wait::No);
+        }
+        if sent.is_err() {
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
         }
     }

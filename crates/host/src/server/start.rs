@@ -58,6 +58,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
             .doing(format!("creating {}/{folder}", directory.display()))?;
     }
     let registry = Registry::open(directory, limits.quota_bytes, limits.objects)?;
+    end_on_panic();
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;
     let machine = Machine::new(
@@ -86,12 +87,28 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         small_frames: frames_survive_in_pipe().unwrap_or(false),
         vault,
     });
-    host.take_over(&kept, &pipe.0)?;
+    host.take_over(&kept, inheritance.complete, &pipe.0)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();
     host.vault.ready();
     Control::new(host, listener)?.run()
+}
+
+/// From now on a panic in any thread ends the process: the keeper starts the next host, for which everything is kept.
+/// One that went on without a fault thread, or with a lock's data half changed, would let its clients hang. (Opening
+/// the registry, which is over by now, catches panics of the database over a damaged file.)
+fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed").to_owned();
+        let what = panic.to_string().replace('\n', " ");
+        eprintln!(
+            "{}",
+            crate::log::line(format_args!("fault in this program, thread {name}: {what}; ending"))
+        );
+        std::process::abort();
+    }));
 }
 
 /// A quarter of the machine's memory.

@@ -55,7 +55,7 @@ fn adopt_claims(kept: &Kept, region: &SavedRegion) -> Result<Claims> {
     let lost = || Error::new(ErrorKind::Lost, "its claim words were not kept");
     let fd = kept.fd.as_ref().ok_or_else(lost)?.try_clone().doing("taking claim words over")?;
     let claims = Claims::open(fd, region.claims_pages as usize).doing("taking claim words over")?;
-    claims.revoke_zeros().doing("taking claim words over")?;
+    claims.take_over().doing("taking claim words over")?;
     Ok(claims)
 }
 
@@ -130,7 +130,7 @@ impl Host {
             claims_pages: mapping.claims.as_ref().map_or(0, |c| c.pages() as u64),
         };
         self.keep(&session_key(session.id, &format!("map/{:x}", map.address)), &encode(&saved), None);
-        self.note_clients();
+        self.note_client(session, map.object);
     }
 
     /// Keeps the claim words of a mapping.
@@ -140,11 +140,18 @@ impl Host {
 
     /// Regions went, or were cut down to others.
     pub(super) fn keep_split(&self, session: &Session, gone: &[Region<Shown>], left: &[Region<Shown>]) {
-        for region in gone {
-            self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
-        }
+        // What is left first: a death in between must not lose it. What went with it is touched by nobody.
         for region in left {
             self.keep_region(session, &request_of(region), &region.value.mapping);
+        }
+        for region in gone.iter().filter(|g| !left.iter().any(|l| l.address == g.address)) {
+            self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+        }
+        let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
+        for mapping in gone.iter().map(|g| &g.value.mapping).filter(|m| m.claims.is_some()) {
+            if !map.iter().any(|r| Arc::ptr_eq(&r.value.mapping, mapping)) {
+                self.unkeep(&session_key(session.id, &format!("claims/{:x}", mapping.first_address())));
+            }
         }
     }
 
@@ -182,7 +189,7 @@ impl Host {
         for id in objects {
             self.unkeep(&session_key(session.id, &format!("holds/{}", id.0)));
         }
-        if !regions.is_empty() {
+        if !std::mem::take(&mut *lock(&session.noted)).is_empty() {
             self.note_clients();
         }
     }
@@ -200,11 +207,18 @@ impl Host {
     }
 
     /// The cache of a controlled object, made at its first use.
-    pub(super) fn cache_of(&self, object: &Arc<Object>) -> Result<Arc<Cache>> {
+    pub(super) fn cache_of(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
         self.returning.wait_for(object.id)?;
-        let mut slot = object.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cache) = &*slot {
-            return Ok(cache.clone());
+        self.settle_returned();
+        self.object(object.id)?;
+        object.check_usable()?;
+        if let Some(cache) = object.cache() {
+            return Ok(cache);
+        }
+        let _held = object.hold()?;
+        let _one_at_a_time = lock(&object.making);
+        if let Some(cache) = object.cache() {
+            return Ok(cache);
         }
         if object.record().options.pager == PagerKind::Anonymous {
             let _ = std::fs::remove_file(self.machine.path("live", object.id));
@@ -219,7 +233,7 @@ impl Host {
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
         self.keep(&object_key(object.id, "frames"), &[], Some(frames));
-        *slot = Some(cache.clone());
+        object.set_cache(cache.clone());
         Ok(cache)
     }
 
@@ -266,7 +280,7 @@ impl Host {
         Ok(match &record.options.pager {
             PagerKind::Anonymous => Box::new(AnonymousPager),
             PagerKind::File => {
-                let gone = || Error::new(ErrorKind::Lost, object.unusable.clone());
+                let gone = || Error::new(ErrorKind::Lost, object.unusable());
                 let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
                 Box::new(FilePager::new(fd.into(), record.options.size_bytes))
             }
@@ -285,23 +299,43 @@ impl Host {
     }
 
     /// Makes objects and sessions again from what the keeper held and the state directory holds.
-    pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], pipe: &OwnedFd) -> Result<()> {
+    ///
+    /// Where the host before died while it filled a new keeper, not all was kept (`complete`): some sessions would be
+    /// there by half, and pages that they wrote be taken for clean. Then none is taken over. Their sockets close, and
+    /// they come back with all they have, as after the death of host and keeper.
+    pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], complete: bool, pipe: &OwnedFd) -> Result<()> {
         let by_key: HashMap<&str, &Kept> = kept.iter().map(|k| (k.key.0.as_str(), k)).collect();
         self.adopt_objects(&by_key, pipe)?;
         let sessions = kept.iter().filter_map(|k| {
             let id = k.key.0.strip_prefix("session/")?.strip_suffix("/socket")?.parse().ok()?;
             Some((SessionId(id), k))
         });
-        for (id, socket) in sessions {
-            if let Err(error) = self.adopt_session(id, socket, kept, &by_key) {
-                self.repaired(format!("session {} could not be taken over: {error}", id.0));
+        if complete {
+            for (id, socket) in sessions {
+                if let Err(error) = self.adopt_session(id, socket, kept, &by_key) {
+                    self.repaired(format!("session {} could not be taken over: {error}", id.0));
+                }
+            }
+        } else {
+            self.repaired(
+                "the host before died while it filled a new keeper: clients bring everything again".into(),
+            );
+            for entry in kept.iter().filter(|k| k.key.0.starts_with("session/")) {
+                self.unkeep(&entry.key);
+            }
+        }
+        self.expect_clients()?;
+        // Only now that every view of every object is known: a fault may evict any page.
+        for session in self.sessions() {
+            if let Err(error) = self.start_serving(&session) {
+                self.repaired(format!("faults of process {} are not served: {error}", session.process.pid));
             }
         }
         let objects = self.all_objects();
         for object in objects {
             self.settle_object(object.id);
         }
-        self.expect_clients()
+        Ok(())
     }
 
     fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>, pipe: &OwnedFd) -> Result<()> {
@@ -359,8 +393,29 @@ impl Host {
         }
     }
 
-    /// Takes frames over whose book is in `live/<id>`.
+    /// Takes frames over whose book is in `live/<id>`. Where that fails for a reason that may pass (no memory, no
+    /// descriptors), they stay with the keeper and the object cannot be used until the next host has tried: other
+    /// frames in their place would lose what is in them.
     pub(super) fn adopt_cache(
+        &self,
+        object: &Object,
+        frames: Arc<OwnedFd>,
+        pipe: Option<&OwnedFd>,
+    ) -> Result<Arc<Cache>> {
+        let result = self.adopt_cache_now(object, frames.clone(), pipe);
+        if let Err(error) = &result {
+            if error.kind != ErrorKind::Lost {
+                self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+                object.set_unusable(format!(
+                    "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
+                     try again"
+                ));
+            }
+        }
+        result
+    }
+
+    fn adopt_cache_now(
         &self,
         object: &Object,
         frames: Arc<OwnedFd>,
@@ -389,7 +444,10 @@ impl Host {
             ));
         }
         self.keep(&object_key(object.id, "frames"), &[], Some(frames));
-        *object.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache.clone());
+        self.returning.publish(object.id, |incomplete| {
+            cache.set_incomplete(incomplete);
+            object.set_cache(cache.clone());
+        });
         Ok(cache)
     }
 
@@ -414,6 +472,9 @@ impl Host {
             if let Ok(object) = self.object(object) {
                 object.opens.fetch_add(1, Ordering::Relaxed);
                 lock(&session.opened).insert(object.id, access);
+                if object.is_with_clients() {
+                    lock(&session.noted).insert(object.id);
+                }
             }
         }
         if let Some(pagemap) = fd("pagemap") {
@@ -428,7 +489,7 @@ impl Host {
             }
         }
         self.adopt_regions(&session, kept, by_key);
-        self.start_serving(&session)
+        Ok(())
     }
 
     /// Faults of a taken-over session are served from now on: every mapping of it is known again.
@@ -446,9 +507,13 @@ impl Host {
             let part = &entry.key.0[prefix.len()..];
             if part.starts_with("map/") {
                 let region = postcard::from_bytes::<SavedRegion>(&entry.blob).ok();
-                let adopted = region.map(|r| self.adopt_region(session, &r, by_key));
-                if let Some(Err(error)) = adopted {
+                let adopted = region.as_ref().map(|r| self.adopt_region(session, r, by_key));
+                if let (Some(Err(error)), Some(region)) = (adopted, &region) {
                     self.repaired(format!("a mapping of process {} was lost: {error}", session.process.pid));
+                    // Whoever waits there asks again, and is told.
+                    for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
+                        let _ = uffd.wake(region.address, region.length);
+                    }
                 }
             } else if let Some(object) = part.strip_prefix("holds/") {
                 let cache =
@@ -509,6 +574,7 @@ impl Host {
         });
         let pages = PageRange::new(region.offset / PAGE_SIZE_BYTES, region.length / PAGE_SIZE_BYTES);
         cache.adopt_view(mapping.clone(), pages);
+        lock(&session.noted).insert(region.object);
         let value = Shown { cache, mapping };
         let region = Region { address: region.address, length: region.length, offset: region.offset, value };
         session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)

@@ -15,7 +15,7 @@ pub enum Request {
         program: String,
     },
     /// After both host and keeper died: a client returns to the next host, with all it has. Followed by one
-    /// `Reattach` for each object and one `Map` for each mapping, `repeated` set.
+    /// `Reattach` for each object and one `Map` for each mapping, `repeated` set. Said once more when that was all.
     Return {
         /// Its session with the host that died.
         session: SessionId,

@@ -1,0 +1,240 @@
+//! What a file holds before and after a sync, by mode; what a sync covers; locks; a true instant.
+
+use commonhold_tests::{MIB, PAGE, TestHost, page, wait};
+use std::path::Path;
+
+fn content(file: &Path) -> Vec<u8> {
+    std::fs::read(file).unwrap()
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn nothing_reaches_the_file_before_a_sync_and_all_of_it_after() {
+    let host = TestHost::start();
+    for (sync, more) in [("atomic", ""), ("ordered", ""), ("atomic", " freezable"), ("plain", " controlled")]
+    {
+        let file = host.scratch().file(&format!("file-{sync}{}", more.trim()), MIB);
+        let worker = host.worker();
+        worker.ok(&format!("create o /{sync}{} file={} sync={sync}{more}", more.trim(), file.display()));
+        worker.all("map m o rw shared 0 0\nfill m 0 256 1");
+        assert!(is_zero(&content(&file)), "{sync}");
+        // A part of it: its pages and no other.
+        assert_eq!(worker.ok("sync o 40960 40960"), "10");
+        let now = content(&file);
+        assert_eq!(now[10 * PAGE..20 * PAGE], page::bytes(10, 10, 1), "{sync}");
+        assert!(is_zero(&now[..10 * PAGE]) && is_zero(&now[20 * PAGE..]), "{sync}");
+        assert_eq!(worker.ok("sync o 0 1048576"), "246");
+        assert_eq!(content(&file), page::bytes(0, 256, 1), "{sync}");
+        assert_eq!(worker.ok("sync o 0 1048576"), "0", "nothing was written since");
+        // A read of the pages makes none of them dirty, a write of one makes one.
+        worker.all("check m 0 256 1\nfill m 77 1 2");
+        assert_eq!(worker.ok("sync o 0 1048576"), "1");
+        assert_eq!(content(&file)[77 * PAGE..78 * PAGE], page::bytes(77, 1, 2));
+    }
+}
+
+#[test]
+fn a_sync_covers_what_any_process_wrote_even_those_that_are_gone() {
+    let host = TestHost::start();
+    // How a process stops mapping the object without a word to the host.
+    let ends = [
+        "exit 0",
+        "_exit 0",
+        "exec /bin/sleep 1000",
+        "raw-munmap m 0 8",
+        "raw-mremap m",
+        "raw-dontneed m 0 8",
+    ];
+    for sync in ["atomic", "ordered"] {
+        for (index, end) in ends.iter().enumerate() {
+            let file = host.scratch().file(&format!("{sync}{index}"), 64 * PAGE as u64);
+            let (keeper, writer) = (host.worker(), host.worker());
+            keeper.ok(&format!("create o /{sync}{index} file={} sync={sync}", file.display()));
+            keeper.all("map m o rw shared 0 0\ncheck m 0 64 0");
+            writer.ok(&format!("open o /{sync}{index} rw"));
+            writer.all("map m o rw shared 0 0\nfill m 0 8 3");
+            writer.send(end);
+            if !end.starts_with("raw") && !end.starts_with("exec") {
+                writer.wait();
+            } else if end.starts_with("raw") {
+                writer.answer().unwrap_or_else(|refused| panic!("{end}: {refused:?}"));
+            } else {
+                let link = format!("/proc/{}/exe", writer.pid());
+                wait::until("exec", || {
+                    let now = std::fs::read_link(&link).ok()?;
+                    (!now.ends_with("commonhold-tests-worker")).then_some(())
+                });
+            }
+            keeper.ok("check m 0 8 3");
+            let synced: u64 = keeper.ok("sync o 0 262144").parse().unwrap();
+            assert!(synced >= 8, "{end}: {synced} pages");
+            assert_eq!(content(&file)[..8 * PAGE], page::bytes(0, 8, 3), "{sync}: {end}");
+            keeper.all("fill m 0 8 4\nsync o 0 262144");
+            assert_eq!(content(&file)[..8 * PAGE], page::bytes(0, 8, 4), "{sync}: {end}");
+        }
+    }
+}
+
+#[test]
+fn an_orderly_last_unmap_is_a_sync() {
+    let host = TestHost::start();
+    for (index, end) in ["drop m", "unmap m 0 262144", "exit 0"].iter().enumerate() {
+        for sync in ["atomic", "ordered"] {
+            let file = host.scratch().file(&format!("{sync}{index}"), 64 * PAGE as u64);
+            let (writer, other) = (host.worker(), host.worker());
+            writer.ok(&format!("create o /{sync}{index} file={} sync={sync}", file.display()));
+            writer.all("map m o rw shared 0 0\nfill m 0 64 1");
+            // Half of it is mapped by another process still.
+            other.ok(&format!("open o /{sync}{index} r"));
+            other.ok("map m o r shared 0 131072");
+            if writer.ask(end).is_err() {
+                writer.wait();
+            }
+            wait::until("what nobody maps is stored", || {
+                (content(&file)[32 * PAGE..] == page::bytes(32, 32, 1)).then_some(())
+            });
+            assert!(is_zero(&content(&file)[..32 * PAGE]), "{sync} {end}: somebody maps it still");
+            other.ok("drop m");
+            assert_eq!(content(&file), page::bytes(0, 64, 1), "{sync} {end}");
+        }
+    }
+}
+
+#[test]
+fn held_pages_reach_the_file_by_a_sync_or_unlock_alone() {
+    let host = TestHost::start();
+    let file = host.scratch().file("held", 4 * MIB);
+    let (holder, other) = (host.worker(), host.worker());
+    holder.ok(&format!("create o /held file={} sync=ordered budget=1048576", file.display()));
+    holder.all("map m o rw shared 0 0\nlock o 0 65536");
+    other.all("open o /held rw\nmap m o rw shared 0 0\nlock o 0 4096\nfill m 0 16 1");
+    // Everything else goes in and out of memory; the held pages stay.
+    holder.all("fill m 16 1008 2\ncheck m 16 1008 2");
+    let now = content(&file);
+    assert!(is_zero(&now[..16 * PAGE]), "a held page reached the file");
+    assert!(!is_zero(&now[16 * PAGE..]), "eviction stored what nobody holds");
+    assert_eq!(holder.ok("incore o 0 65536"), "d".repeat(16));
+    // Two hold the first page: one unlock is not enough.
+    holder.ok("unlock o 0 65536");
+    let now = content(&file);
+    assert!(is_zero(&now[..PAGE]), "a page that somebody else holds reached the file");
+    assert_eq!(now[PAGE..16 * PAGE], page::bytes(1, 15, 1));
+    assert_eq!(other.ok("sync o 0 4096"), "1", "a sync by anyone");
+    assert_eq!(content(&file)[..16 * PAGE], page::bytes(0, 16, 1));
+    other.ok("unlock o 0 4096");
+    // Holding more than there is memory for is refused, and holds nothing.
+    holder.refused("lock o 0 2097152", "NoSpace");
+    assert!(!holder.ok("incore o 0 2097152").contains(|c: char| c.is_lowercase()));
+    holder.ok("check m 0 16 1");
+}
+
+#[test]
+fn evicted_pages_of_an_atomic_object_do_not_reach_the_file() {
+    let host = TestHost::start();
+    let file = host.scratch().file("atomic", 8 * MIB);
+    let worker = host.worker();
+    worker.ok(&format!("create o /atomic file={} sync=atomic budget=1048576", file.display()));
+    worker.all("map m o rw shared 0 0\nfill m 0 2048 1\ncheck m 0 2048 1");
+    assert!(is_zero(&content(&file)));
+    assert!(worker.ok("info o spilled").parse::<u64>().unwrap() >= 6 * MIB);
+    assert_eq!(worker.ok("sync o 0 8388608"), "2048");
+    assert_eq!(content(&file), page::bytes(0, 2048, 1));
+    assert_eq!(worker.ok("info o spilled"), "0");
+    worker.ok("fill m 0 2048 2");
+    assert!(worker.ok("revert /atomic").parse::<u64>().unwrap() >= 2000);
+    worker.ok("check m 0 2048 1");
+}
+
+/// A writer counts up two words in turn, in different pages: at any instant the first is equal or one ahead.
+#[test]
+fn a_frozen_sync_is_a_true_instant() {
+    let host = TestHost::start();
+    for sync in ["atomic", "ordered"] {
+        let file = host.scratch().file(sync, 1024 * PAGE as u64);
+        let worker = host.worker();
+        worker.ok(&format!("create o /{sync} file={} sync={sync} freezable", file.display()));
+        worker.ok("map m o rw shared 0 0");
+        // Many pages lie between the two in the order of the copy.
+        worker.all("fill m 1 1000 9\npair m 1020 0");
+        let mut last = 0;
+        for _ in 0..40 {
+            worker.ok("freeze o 0 4194304");
+            let now = content(&file);
+            let word =
+                |page: usize| u64::from_le_bytes(now[page * PAGE..page * PAGE + 8].try_into().unwrap());
+            let (first, second) = (word(1020), word(0));
+            assert!(first == second || first == second + 1, "{sync}: {first} and {second} at one instant");
+            assert!(first >= last);
+            last = first;
+        }
+        worker.ok("halt");
+        assert!(last > 0);
+    }
+    // Without freeze only whole pages are promised, and refused is what was not created for it.
+    let worker = host.worker();
+    worker.ok("create o /not size=4096 controlled");
+    worker.refused("freeze o 0 4096", "Unsupported");
+}
+
+#[test]
+fn sync_of_what_has_no_file_succeeds() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    worker.all("create o /a size=65536 controlled\nmap m o rw shared 0 0\nfill m 0 16 1");
+    worker.ok("sync o 0 65536");
+    worker.all("create p /p size=65536\nmap n p rw shared 0 0\nfill n 0 16 1\nsync p 0 65536");
+    let file = host.scratch().file("plain", 65536);
+    worker.ok(&format!("create q /q file={}", file.display()));
+    worker.all("map k q rw shared 0 0\nfill k 0 16 1\nsync q 0 65536");
+    assert_eq!(content(&file), page::bytes(0, 16, 1));
+    worker.refused("lock q 0 4096", "Unsupported");
+    worker.refused("lock p 0 4096", "Unsupported");
+}
+
+#[test]
+fn readers_may_not_sync() {
+    let host = TestHost::start();
+    let file = host.scratch().file("file", 65536);
+    let (writer, reader) = (host.worker(), host.worker());
+    writer.ok(&format!("create o /o file={} sync=atomic", file.display()));
+    writer.all("map m o rw shared 0 0\nfill m 0 4 1");
+    reader.ok("open o /o r");
+    reader.refused("sync o 0 65536", "Permission");
+    assert!(is_zero(&content(&file)));
+}
+
+/// Pages written by several at once, while one of them syncs: each is in the file whole, old or new.
+#[test]
+fn concurrent_syncs_and_writers() {
+    let host = TestHost::start();
+    for sync in ["atomic", "ordered"] {
+        let file = host.scratch().file(sync, 4 * MIB);
+        let workers: Vec<_> = (0..3).map(|_| host.worker()).collect();
+        workers[0].ok(&format!("create o /{sync} file={} sync={sync}", file.display()));
+        let ledger = host.scratch().join(&format!("ledger-{sync}"));
+        commonhold_tests::ledger::Ledger::open(&ledger, 1024);
+        for (index, worker) in workers.iter().enumerate() {
+            worker.ok(&format!("open o /{sync} rw"));
+            worker.ok("map m o rw shared 0 0");
+            worker.ok(&format!("count m {index} 3 341 {} 1", ledger.display()));
+        }
+        for _ in 0..15 {
+            workers.iter().for_each(|worker| worker.send("sync o 0 4194304"));
+            workers.iter().for_each(|worker| drop(worker.answer().expect("sync")));
+        }
+        workers.iter().for_each(|worker| drop(worker.ok("halt")));
+        workers[1].ok("sync o 0 4194304");
+        // Now the file is what memory is.
+        let reader = host.worker();
+        reader.ok(&format!("open o /{sync} r"));
+        reader.ok(&format!(
+            "create f /{sync}-file file-ro={} ",
+            host.scratch().file_of("copy", &content(&file)).display()
+        ));
+        reader.ok("map m f r shared 0 0");
+        reader.ok(&format!("counted m 0 1 1023 {}", ledger.display()));
+    }
+}
