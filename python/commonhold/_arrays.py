@@ -119,7 +119,9 @@ def _create(
     if shape is not None:
         needed = offset + _nbytes(elements, _dims(shape))
         if size is not None and size < needed:
-            raise InvalidError(22, f"an array of {needed} bytes does not fit size {size}: leave the size out, or give more")
+            raise InvalidError(
+                22, f"an array of {needed} bytes does not fit size {size}: leave the size out, or give more"
+            )
         size = needed if size is None else size
 
     def tag(size_bytes: int) -> str:
@@ -154,7 +156,7 @@ def on_object(
     if offset < 0 or nbytes <= 0 or offset + nbytes > opened.size_bytes:
         _refuse(opened, elements, dims, offset, nbytes)
     pages = opened.pages(offset, nbytes, mode, lock=lock, prefetch=prefetch, in_thread=in_thread)
-    return np.ndarray(dims, elements, pages, offset % PAGE_SIZE_BYTES, None, order)
+    return np.ndarray(dims, elements, pages, offset % PAGE_SIZE_BYTES, None, order)  # type: ignore[arg-type]
 
 
 def _refuse(opened: Object, elements: np.dtype[Any], dims: tuple[int, ...], offset: int, nbytes: int) -> None:
@@ -165,7 +167,8 @@ def _refuse(opened: Object, elements: np.dtype[Any], dims: tuple[int, ...], offs
     size = opened.stat().size_bytes
     if offset + nbytes > size:
         raise mismatch(
-            f"{what} takes {offset + nbytes} bytes, and object {opened.name} has {size}: give a smaller shape, or resize it"
+            f"{what} takes {offset + nbytes} bytes, and object {opened.name} has {size}: "
+            f"give a smaller shape, or resize it"
         )
 
 
@@ -185,4 +188,3 @@ def _nbytes(dtype: np.dtype[Any], dims: tuple[int, ...]) -> int:
 def page_states(states: bytearray) -> States:
     """An array of page states."""
     return np.frombuffer(states, dtype=np.uint8)
-

@@ -33,7 +33,7 @@ class ArrayHandle:
         with open_same(self.state_directory, self.name, self.object_id, self.mode) as opened:
             pages = opened.pages(self.first, self.nbytes, self.mode)
         offset = self.first % PAGE_SIZE_BYTES + self.start
-        return np.ndarray(self.shape, self.dtype, pages, offset, self.strides)
+        return np.ndarray(self.shape, self.dtype, pages, offset, self.strides)  # type: ignore[arg-type]
 
 
 def handle(array: Array) -> ArrayHandle:

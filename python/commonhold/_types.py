@@ -17,7 +17,7 @@ _BARE = re.compile(r"[<>|=][a-zA-Z][0-9]+(\[[0-9a-zA-Z]+\])?")
 
 def storable(dtype: Any) -> np.dtype[Any]:
     """The dtype that is meant, if its elements can lie in memory that other processes see."""
-    found = np.dtype(dtype)
+    found: np.dtype[Any] = np.dtype(dtype)
     if found.hasobject:
         raise TypeError(f"dtype {found} holds references to Python objects, which mean nothing to other processes")
     if found.itemsize == 0:
@@ -30,7 +30,9 @@ def tag_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
     text = _text(dtype)
     tag = f"{_PREFIX}{text}:{tuple(int(n) for n in shape)!r}"
     if len(tag.encode()) > _TAG_BYTES:
-        raise TypeError(f"dtype {text} is too long to be recorded ({_TAG_BYTES} bytes): create the object of bytes, and view it")
+        raise TypeError(
+            f"dtype {text} is too long to be recorded ({_TAG_BYTES} bytes): create the object of bytes, and view it"
+        )
     return tag
 
 
@@ -48,7 +50,9 @@ def parse(tag: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
             return np.dtype(tag), None
     except (ValueError, SyntaxError, TypeError) as error:
         if tag.startswith(_PREFIX):
-            raise mismatch(f"the type tag {tag!r} is no NumPy type that this version knows: open it with a dtype of your own as bytes, and view it") from error
+            raise mismatch(
+                f"the type tag {tag!r} is no NumPy type that this version knows: map the object, and view its bytes"
+            ) from error
     return None, None
 
 

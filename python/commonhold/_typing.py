@@ -9,7 +9,7 @@ import numpy.typing as npt
 # `collections.abc.Buffer` is there from Python 3.12 on.
 Buffer: TypeAlias = Any
 Array: TypeAlias = npt.NDArray[Any]
-DType: TypeAlias = npt.DTypeLike
+DType: TypeAlias = npt.DTypeLike | None
 Shape: TypeAlias = int | Sequence[int]
 Mode: TypeAlias = Literal["r", "r+", "rw", "c"]
 Sync: TypeAlias = Literal["plain", "ordered", "atomic"]

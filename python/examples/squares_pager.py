@@ -1,7 +1,7 @@
 """A pager in Python: an object whose pages are computed when they are touched. Element i of it is i * i.
 
-    python squares_pager.py serve &
-    python squares_pager.py show 1000000
+python squares_pager.py serve &
+python squares_pager.py show 1000000
 """
 
 import sys

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -133,14 +134,39 @@ def test_interrupt_ends_a_pager_and_another_takes_over(pager, name):
     assert array[63 * 512] == 63 * 512
 
 
+def test_calls_that_wait_let_other_threads_run(name):
+    """A pager in a thread of this very process: whoever waited for it with the interpreter lock would wait for ever."""
+    stored, calls = bytearray(16 * PAGE), []
+
+    def page_in(_object, offset, length):
+        calls.append("in")
+        return memoryview(stored)[offset : offset + length]
+
+    def page_out(_object, offset, data):
+        calls.append("out")
+        stored[offset : offset + len(data)] = data
+
+    threading.Thread(target=ch.serve_pager, args=(name + "-pager", page_in, page_out), daemon=True).start()
+    opened = ch.create(name, 16 * PAGE, pager=name + "-pager", pager_deadline_ms=20000, sync="ordered")
+    opened.write(b"abc", 5)
+    assert opened.read(0, 10) == b"\0\0\0\0\0abc\0\0" and "in" in calls
+    array = opened.array()
+    ch.prefetch(array)
+    wait_for(lambda: (ch.incore(array) & 0x7F >= ch.PageState.CLEAN).all())
+    array[9] = 9
+    assert ch.sync(array) == 1 and stored[9] == 9
+    array[10] = 10
+    # The last unmap is a sync, in the deallocation of the array.
+    del array
+    assert stored[10] == 10 and calls.count("out") >= 2
+
+
 def test_the_example(name):
     process = subprocess.Popen([sys.executable, str(EXAMPLE), "serve"])
     try:
         end = time.monotonic() + DEADLINE_S
         while True:
-            done = subprocess.run(
-                [sys.executable, str(EXAMPLE), "show", "3000000000"], capture_output=True, text=True
-            )
+            done = subprocess.run([sys.executable, str(EXAMPLE), "show", "3000000000"], capture_output=True, text=True)
             if done.returncode == 0 or time.monotonic() > end:
                 break
         assert (done.returncode, done.stdout) == (0, f"{3000000000**2}\n"), done.stderr

@@ -8,6 +8,7 @@
 //! | `crash` | a job that goes on while things are killed |
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
 //! | `ledger` | what a client had done, known to others after it was killed |
+//! | `raw` | a connection that says whatever a test wants said |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
 //!
@@ -19,6 +20,7 @@ pub mod crash;
 pub mod host;
 pub mod ledger;
 pub mod page;
+pub mod raw;
 pub mod scratch;
 pub mod wait;
 pub mod worker;

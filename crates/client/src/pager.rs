@@ -32,6 +32,9 @@ impl<P: Pager + ?Sized> Pager for &mut P {
     }
 }
 
+/// Number of the request to serve; the greeting before it has 1.
+const SERVE: u64 = 2;
+
 /// Serves until the host closes the connection.
 pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) -> Result<()> {
     let socket =
@@ -39,16 +42,30 @@ pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) 
     let mut talk = Handshake::new(socket, 1)?;
     let _guard = Guard::new(shared, talk.socket.as_raw_fd());
     talk.greet()?;
-    talk.ask(&Request::ServePager { pager: name }, &[], false)??;
+    let serve = Request::ServePager { pager: name };
+    talk.send(Header { number: SERVE, repeated: false }, &serve, &[])?;
     loop {
         let message = match talk.receive(None) {
             Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
             other => other?,
         };
-        let Some((_, FromHost::Event(event), _)) = message else { continue };
-        let Some((call, result)) = answer(&mut pager, event) else { continue };
-        let header = Header { number: 0, repeated: false };
-        match talk.send(header, &Request::PagerAnswer { call, result }, &[]) {
+        let Some((header, message, _)) = message else { continue };
+        let (header, request) = match message {
+            // Who waits for a page may be told of this pager, and ask, before it is told that it serves.
+            FromHost::Reply(result) if header.number == SERVE => {
+                result?;
+                continue;
+            }
+            FromHost::Event(Event::HostReplaced) => (Header { number: SERVE, repeated: true }, serve.clone()),
+            FromHost::Event(event) => match answer(&mut pager, event) {
+                Some((call, result)) => {
+                    (Header { number: 0, repeated: false }, Request::PagerAnswer { call, result })
+                }
+                None => continue,
+            },
+            FromHost::Reply(_) => continue,
+        };
+        match talk.send(header, &request, &[]) {
             Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
             other => other?,
         }

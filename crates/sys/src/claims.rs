@@ -109,12 +109,9 @@ impl Claims {
     /// Takes the page for the host; what the word was before, or `None` when the client is at it.
     pub fn take(&self, index: usize) -> Option<u8> {
         let word = self.word(index);
-        for before in [ASK, INSTALLED, ZERO] {
-            if word.compare_exchange(before, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(before);
-            }
-        }
-        None
+        [ASK, INSTALLED, ZERO]
+            .into_iter()
+            .find(|before| word.compare_exchange(*before, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok())
     }
 
     /// Whether the host has the page.

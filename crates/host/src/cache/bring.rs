@@ -74,16 +74,17 @@ impl Cache {
         let most = (self.traits.limit_pages.min(self.machine.budget.limit_pages()) / 8).max(1);
         let mut stream = lock(&mapping.stream);
         let cluster = stream.cluster(range.first).min(most);
-        let (_, count) = self.absent_run(&inner, range, cluster);
+        let (source, count) = self.absent_run(&inner, range, cluster);
         stream.advance(range.first, count);
         drop(stream);
         let run = PageRange::new(range.first, count);
         book::insert(&mut inner.in_flight, run);
         inner.wait_for(mapping, run.first, write);
         drop(inner);
-        if self.pager.may_block() || !self.try_take(count) {
+        let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
+        if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
-            self.workers().run(move || this.bring_slowly(&mapping, run));
+            self.workers().run(move || this.bring_slowly(&mapping, run, waits));
             return None;
         }
         if self.pager.is_anonymous() {
@@ -125,9 +126,9 @@ impl Cache {
     }
 
     /// The same on a worker: make room first, then bring everything.
-    fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange) {
+    fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange, whole: bool) {
         // The room of a cluster that could not be taken at once is taken for the one page somebody waits for.
-        let wanted = if self.pager.may_block() { run } else { PageRange::new(run.first, 1) };
+        let wanted = if whole { run } else { PageRange::new(run.first, 1) };
         self.not_coming(PageRange::new(wanted.end(), run.end() - wanted.end()));
         if let Err(error) = self.make_room(wanted.count) {
             let mut inner = self.lock();

@@ -4,6 +4,7 @@ use super::{Pager, Stamp};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use rustix::fs::FallocateFlags;
+use rustix::io::ReadWriteFlags;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -99,6 +100,13 @@ impl Pager for FilePager {
         self.file.set_len(size_bytes).doing("resizing the backing file")?;
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn would_wait(&self, offset: u64) -> bool {
+        let mut byte = [0];
+        let mut buffers = [std::io::IoSliceMut::new(&mut byte)];
+        // A file system that cannot say (network, FUSE) is taken to wait.
+        rustix::io::preadv2(&self.file, &mut buffers, offset, ReadWriteFlags::NOWAIT).is_err()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -52,6 +52,12 @@ pub trait Pager: Send + Sync {
         false
     }
 
+    /// Whether bringing in the page at `offset` would have to wait, for another process or for a disk.
+    fn would_wait(&self, offset: u64) -> bool {
+        let _ = offset;
+        self.may_block()
+    }
+
     /// The file whose page cache holds the pages, if there is one: they are copied straight from it.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None

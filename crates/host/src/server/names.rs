@@ -373,7 +373,11 @@ impl Host {
         };
         let old_length =
             rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("resizing")?.st_size as u64;
-        rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object")?;
+        let cut = |length| rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object");
+        if options.size_bytes < old_bytes {
+            cut(options.size_bytes)?; // what is past the end in the last page must be zero if the object grows again
+        }
+        cut(length)?;
         if options.reserves() && length > old_length {
             let reserved =
                 (if anonymous { super::status::check_memory_for(length - old_length) } else { Ok(()) })

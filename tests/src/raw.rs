@@ -1,0 +1,87 @@
+//! A connection that says whatever a test wants said.
+
+use crate::TestHost;
+use commonhold_object::wire::{FromHost, Header, Reply, Request, decode, encode};
+use commonhold_object::{Error, limits};
+use commonhold_sys::socket::{self, Wait};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// One end of a connection to a host.
+pub struct Raw {
+    socket: OwnedFd,
+    next: u64,
+}
+
+impl Raw {
+    /// Connects, and says nothing.
+    pub fn connect(host: &TestHost) -> Raw {
+        let socket = socket::connect(host.state(), "host.sock").expect("connect");
+        for direction in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, direction, Some(Duration::from_millis(50))).expect("timeout");
+        }
+        Raw { socket, next: 1 }
+    }
+
+    /// Sends bytes as they are; whether they went.
+    pub fn throw(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        socket::send(&self.socket, bytes, fds, Wait::Yes).is_ok()
+    }
+
+    /// Sends bytes if there is room for them.
+    pub fn push(&self, bytes: &[u8]) -> bool {
+        socket::send(&self.socket, bytes, &[], Wait::No).is_ok()
+    }
+
+    /// Asks, and gives the answer; `None`: the connection ended, or nothing came in 20 s.
+    pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Option<Result<Reply, Error>> {
+        self.next += 1;
+        let number = self.next;
+        if !self.throw(&bytes_of(number, request), fds) {
+            return None;
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            match self.hear()? {
+                Some((header, FromHost::Reply(reply))) if header.number == number => return Some(reply),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The next message. `None`: the connection ended; `Some(None)`: nothing yet.
+    #[allow(clippy::option_option)] // the two say different things, and both are asked for
+    pub fn hear(&self) -> Option<Option<(Header, FromHost)>> {
+        let mut buffer = vec![0; limits::MESSAGE_BYTES];
+        let mut fds = Vec::new();
+        match socket::receive(&self.socket, &mut buffer, &mut fds, Wait::Yes) {
+            Ok(0) => None,
+            Ok(length) => Some(Some(decode(&buffer[..length]).expect("the host speaks well"))),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Some(None),
+            Err(_) => None,
+        }
+    }
+
+    /// The error with which the host ends the connection.
+    pub fn last_words(&self) -> Option<Error> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut error = None;
+        while Instant::now() < deadline {
+            match self.hear() {
+                Some(Some((_, FromHost::Reply(Err(said))))) => error = Some(said),
+                Some(_) => {}
+                None => return error,
+            }
+        }
+        panic!("the host neither answers nor hangs up");
+    }
+}
+
+/// A message.
+pub fn bytes_of(number: u64, request: &Request) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(Header { number, repeated: false }, request, &mut bytes).expect("encode");
+    bytes
+}
