@@ -2,7 +2,8 @@
 
 use commonhold_object::wire::{MapRequest, Request};
 use commonhold_object::{
-    Access, CreateOptions, ErrorKind, MapFlags, MappingId, Name, ObjectId, PagerKind, Protection, SessionId, Sharing,
+    Access, CreateOptions, ErrorKind, MapFlags, MappingId, Name, ObjectId, PagerKind, Protection, SessionId,
+    Sharing,
 };
 use commonhold_tests::crash::Chance;
 use commonhold_tests::raw::{Raw, bytes_of};
@@ -119,7 +120,13 @@ fn almost_right_requests() {
             // Nothing said by chance may end the host in order, which root may.
             let ends = matches!(
                 commonhold_object::wire::decode::<Request>(&bytes),
-                Ok((_, Request::Stop { .. } | Request::Replace { .. } | Request::Remove { .. } | Request::Rename { .. }))
+                Ok((
+                    _,
+                    Request::Stop { .. }
+                        | Request::Replace { .. }
+                        | Request::Remove { .. }
+                        | Request::Rename { .. }
+                ))
             );
             if !ends && !raw.throw(&bytes, &[]) {
                 break;
@@ -162,7 +169,9 @@ fn descriptors_of_the_wrong_kind() {
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
     let memory = commonhold_sys::frames::create("commonhold-frames-1", 4_194_304).unwrap();
     let foreign = commonhold_sys::frames::create("somebody-else", 4096).unwrap();
-    let kind = |answer: Option<Result<_, commonhold_object::Error>>| answer.expect("an answer").map(|_: commonhold_object::wire::Reply| ()).unwrap_err().kind;
+    let kind = |answer: Option<Result<_, commonhold_object::Error>>| {
+        answer.expect("an answer").map(|_: commonhold_object::wire::Reply| ()).unwrap_err().kind
+    };
     let file = CreateOptions { pager: PagerKind::File, size_bytes: 4096, ..CreateOptions::default() };
     for fd in [&pipe, &foreign] {
         let create = Request::Create { name: name("/file"), options: file.clone(), nonce: 1 };
@@ -187,7 +196,10 @@ fn descriptors_of_the_wrong_kind() {
     let reattach = Request::Reattach { object: ObjectId(1), access: Access::ReadWrite };
     for fd in [&pipe, &foreign, &memory] {
         let answer = kind(raw.ask(&reattach, &[fd.as_fd()]));
-        assert!([ErrorKind::Permission, ErrorKind::Lost, ErrorKind::Protocol].contains(&answer), "{answer:?}");
+        assert!(
+            [ErrorKind::Permission, ErrorKind::Lost, ErrorKind::Protocol].contains(&answer),
+            "{answer:?}"
+        );
     }
     assert_eq!(kind(raw.ask(&reattach, &[])), ErrorKind::Protocol);
     raw.ask(&Request::Open { name: name("/o"), access: Access::Read }, &[]).unwrap().unwrap();
@@ -221,7 +233,9 @@ fn other_versions() {
             let _ = commonhold_sys::socket::send(&socket, &bytes, &[], commonhold_sys::socket::Wait::Yes);
             let mut buffer = [0; 4096];
             let wait = commonhold_sys::socket::Wait::Yes;
-            if commonhold_sys::socket::receive(&socket, &mut buffer, &mut Vec::new(), wait).is_ok_and(|n| n == 5) {
+            if commonhold_sys::socket::receive(&socket, &mut buffer, &mut Vec::new(), wait)
+                .is_ok_and(|n| n == 5)
+            {
                 return;
             }
         }

@@ -164,7 +164,12 @@ fn a_torn_tail_of_the_journal_is_dropped() {
     let end = written_end(longest);
     let handle = std::fs::File::options().write(true).open(longest).unwrap();
     handle.write_all_at(&vec![0xa5; 20_000], end - 20_000).unwrap();
-    std::fs::File::options().write(true).open(&file).unwrap().write_all_at(&page::bytes(0, 32, 5), 0).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .write_all_at(&page::bytes(0, 32, 5), 0)
+        .unwrap();
     host.start_again().unwrap();
     let next = host.worker();
     next.all("open o /torn rw\nmap m o rw shared 0 0\ncheck m 0 64 4");
@@ -251,6 +256,11 @@ fn what_others_write_to_the_file_is_seen_when_nobody_maps_the_object() {
     let worker = host.worker();
     worker.ok(&format!("create o /o file={} sync=ordered", file.display()));
     worker.all("map m o rw shared 0 0\ncheck m 0 16 1\ndrop m");
-    std::fs::File::options().write(true).open(&file).unwrap().write_all_at(&page::bytes(0, 16, 2), 0).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .write_all_at(&page::bytes(0, 16, 2), 0)
+        .unwrap();
     worker.all("map m o rw shared 0 0\ncheck m 0 16 2");
 }

@@ -241,25 +241,18 @@ impl Cache {
         let whole_pages = run.end() * PAGE_SIZE_BYTES <= self.size_bytes();
         if let (Source::Pager, Some(file), true) =
             (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages)
+            && let Some((target, _gate)) = self.target(mapping, run)
+            && let Ok(window) = FileWindow::open(file, run.offset_bytes(), length)
         {
-            if let Some((target, _gate)) = self.target(mapping, run) {
-                if let Ok(window) = FileWindow::open(file, run.offset_bytes(), length) {
-                    // SAFETY: the window maps `length` bytes and lives until the call is over.
-                    let progress = unsafe {
-                        target.uffd.copy_raw(
-                            target.address_of(run.first),
-                            window.as_ptr(),
-                            length as u64,
-                            true,
-                        )
-                    };
-                    if progress.stopped_by.is_none() {
-                        return Ok(true);
-                    }
-                    // What was copied is in use already, and must not be touched again.
-                    done = progress.done;
-                }
+            // SAFETY: the window maps `length` bytes and lives until the call is over.
+            let progress = unsafe {
+                target.uffd.copy_raw(target.address_of(run.first), window.as_ptr(), length as u64, true)
+            };
+            if progress.stopped_by.is_none() {
+                return Ok(true);
             }
+            // What was copied is in use already, and must not be touched again.
+            done = progress.done;
         }
         let run = PageRange::new(run.first + done / PAGE_SIZE_BYTES, run.count - done / PAGE_SIZE_BYTES);
         let length = run.length_bytes() as usize;

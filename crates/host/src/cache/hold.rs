@@ -130,7 +130,7 @@ impl Cache {
                 let at = page as u32;
                 let state = if page >= inner.size_pages() {
                     PageState::Invalid
-                } else if inner.book.is_dirty(at) && !(anonymous && !inner.resident.contains(at)) {
+                } else if inner.book.is_dirty(at) && (!anonymous || inner.resident.contains(at)) {
                     PageState::Dirty
                 } else if inner.resident.contains(at) {
                     PageState::Clean

@@ -123,10 +123,10 @@ impl View {
         self.installed -= pages;
         if self.mapping.claims.is_some() {
             for page in book::within(pages, self.pages) {
-                if let Some((claims, at)) = self.mapping.claim_of(page.into()) {
-                    if claims.take(at).is_some() {
-                        claims.release(at);
-                    }
+                if let Some((claims, at)) = self.mapping.claim_of(page.into())
+                    && claims.take(at).is_some()
+                {
+                    claims.release(at);
                 }
             }
         }

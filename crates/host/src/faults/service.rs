@@ -132,15 +132,15 @@ impl Thread {
             let found =
                 if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
             busy = if found { busy + 1 } else { 0 };
-            if busy % AHEAD_EVERY != 0 {
+            if !busy.is_multiple_of(AHEAD_EVERY) {
                 continue;
             }
             // Nobody waits at the moment, or somebody always does: go on with what sequential readers will want next,
             // and may be waiting for by now.
-            if let Some(ahead) = self.ahead.pop_front() {
-                if let Some(rest) = ahead.go_on() {
-                    self.ahead.push_back(rest);
-                }
+            if let Some(ahead) = self.ahead.pop_front()
+                && let Some(rest) = ahead.go_on()
+            {
+                self.ahead.push_back(rest);
             }
         }
     }
@@ -150,10 +150,8 @@ impl Thread {
         let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 32];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = if sleep { None } else { Some(&zero) };
-        let count = match epoll::wait(&self.shared.epoll, &mut events[..], timeout) {
-            Ok(count) => count,
-            Err(_) => 0, // EINTR
-        };
+        // An error is an interruption: nothing came.
+        let count = epoll::wait(&self.shared.epoll, &mut events[..], timeout).unwrap_or(0);
         let mut found = false;
         for event in &events[..count] {
             let sources = self.shared.sources.read().unwrap_or_else(PoisonError::into_inner);

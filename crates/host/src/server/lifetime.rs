@@ -47,10 +47,10 @@ impl Host {
             }
         }
         for id in lock(&session.opened).keys() {
-            if let Some(cache) = self.object(*id).ok().and_then(|o| o.cache()) {
-                if !caches.iter().any(|c| Arc::ptr_eq(c, &cache)) {
-                    caches.push(cache);
-                }
+            if let Some(cache) = self.object(*id).ok().and_then(|o| o.cache())
+                && !caches.iter().any(|c| Arc::ptr_eq(c, &cache))
+            {
+                caches.push(cache);
             }
         }
         for cache in &caches {
@@ -145,10 +145,10 @@ impl Host {
             return;
         }
         for object in self.all_objects() {
-            if let Some(cache) = object.cache() {
-                if let Err(error) = cache.checkpoint_all() {
-                    self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
-                }
+            if let Some(cache) = object.cache()
+                && let Err(error) = cache.checkpoint_all()
+            {
+                self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
             }
         }
         self.machine.log("stopping");

@@ -115,13 +115,11 @@ impl Host {
         if options.size_bytes == 0 {
             options.size_bytes = length;
         }
-        if options.size_bytes > length {
-            if read_only {
-                return Err(Error::invalid(format!(
-                    "the file has {length} bytes, and cannot grow to {} because it is open for reading alone",
-                    options.size_bytes
-                )));
-            }
+        if options.size_bytes > length && read_only {
+            return Err(Error::invalid(format!(
+                "the file has {length} bytes, and cannot grow to {} because it is open for reading alone",
+                options.size_bytes
+            )));
         }
         let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
         Ok(Some(BackingFile {
@@ -373,7 +371,9 @@ impl Host {
         };
         let old_length =
             rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("resizing")?.st_size as u64;
-        let cut = |length| rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object");
+        let cut = |length| {
+            rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object")
+        };
         if options.size_bytes < old_bytes {
             cut(options.size_bytes)?; // what is past the end in the last page must be zero if the object grows again
         }

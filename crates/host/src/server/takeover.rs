@@ -356,10 +356,10 @@ impl Host {
             if kept("frames").is_none() {
                 self.redo_journal(&object);
             }
-            if let Some(frames) = kept("frames") {
-                if let Err(error) = self.adopt_cache(&object, frames, Some(pipe)) {
-                    self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
-                }
+            if let Some(frames) = kept("frames")
+                && let Err(error) = self.adopt_cache(&object, frames, Some(pipe))
+            {
+                self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
             }
         }
         self.remove_strays()
@@ -403,14 +403,14 @@ impl Host {
         pipe: Option<&OwnedFd>,
     ) -> Result<Arc<Cache>> {
         let result = self.adopt_cache_now(object, frames.clone(), pipe);
-        if let Err(error) = &result {
-            if error.kind != ErrorKind::Lost {
-                self.keep(&object_key(object.id, "frames"), &[], Some(frames));
-                object.set_unusable(format!(
+        if let Err(error) = &result
+            && error.kind != ErrorKind::Lost
+        {
+            self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+            object.set_unusable(format!(
                     "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
                      try again"
                 ));
-            }
         }
         result
     }
