@@ -191,7 +191,7 @@ mod tests {
                 (0..table.frames()).flat_map(|n| table.decompress(&file, n).unwrap()).collect();
             assert!(whole == content);
             for offset in [0, 1, 999, 1000, 1001, 12_344, 12_345, 1 << 40] {
-                let expected = (offset < length).then(|| (offset / 1000, offset % 1000));
+                let expected = (offset < length).then_some((offset / 1000, offset % 1000));
                 assert_eq!(table.find(offset as u64), expected, "{offset} of {length}");
             }
         }

@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const WORDS: usize = PAGE / 8;
 
 /// A page of shared memory, as words that others may write at the same time.
+#[allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "tests name pages of mappings; where one is wrong on purpose the process dies"
+)]
 pub fn words(start: *mut u8, page: usize) -> &'static [AtomicU64; WORDS] {
     // SAFETY: callers pass the start of a live mapping and a page within it; the workers keep each mapping
     // until they are told to drop it, and touch it through atomics alone.

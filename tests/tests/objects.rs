@@ -171,7 +171,7 @@ fn an_object_shrinks_and_grows_under_mappings() {
         assert_eq!(two.ok("get tail 0"), one.ok("get m 20480"));
         // Longer than it ever was.
         one.ok(&format!("resize {name} {MIB}"));
-        one.all("map n o rw shared 0 0\ncheck n 8 248 0\nfill n 8 248 4\ncheck n 3 5 2");
+        one.all("map n o rw shared 0 1048576\ncheck n 8 248 0\nfill n 8 248 4\ncheck n 3 5 2");
         assert_eq!(one.ok("info o size"), MIB.to_string());
         if let Ok(file) = std::fs::metadata(host.scratch().join(&format!("{kind}-size"))) {
             assert_eq!(file.len(), MIB, "{kind}");

@@ -109,7 +109,7 @@ fn count(start: Start, mine: &[u64], ledger: &Ledger, thread: u64, stop: &Atomic
             sequential % mine.len()
         } else {
             let random = next_random(&mut random);
-            if random % 1024 == 0 {
+            if random.is_multiple_of(1024) {
                 sequential = mine.len();
             }
             (random >> 12) as usize % mine.len()
