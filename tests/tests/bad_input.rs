@@ -127,8 +127,19 @@ fn names_that_cannot_be_and_names_that_are_not() {
             (&long, "256 bytes in a name is too long: the limit is 255"),
             (&longer, "1200 bytes is too long: the limit is 1024"),
         ] {
-            let lines = ["create n NAME size=4096", "open n NAME r", "remove NAME", "rename NAME /y", "rename /x NAME",
-                "chmod NAME 600", "chown NAME 0 0", "resize NAME 4096", "stat NAME id", "list NAME", "revert NAME"];
+            let lines = [
+                "create n NAME size=4096",
+                "open n NAME r",
+                "remove NAME",
+                "rename NAME /y",
+                "rename /x NAME",
+                "chmod NAME 600",
+                "chown NAME 0 0",
+                "resize NAME 4096",
+                "stat NAME id",
+                "list NAME",
+                "revert NAME",
+            ];
             for line in lines {
                 let text = worker.refused(&line.replace("NAME", name), "Invalid");
                 assert!(text.contains(says), "{line} of {name:?}: {text}");
@@ -138,8 +149,18 @@ fn names_that_cannot_be_and_names_that_are_not() {
             let text = worker.refused(line, "Invalid");
             assert!(text.contains("`/` is the root directory"), "{line}: {text}");
         }
-        for line in ["open n /none r", "remove /none", "rename /none /y", "chmod /none 600", "chown /none 0 0",
-            "resize /none 4096", "stat /none id", "list /none", "revert /none", "open n /no/where r"] {
+        for line in [
+            "open n /none r",
+            "remove /none",
+            "rename /none /y",
+            "chmod /none 600",
+            "chown /none 0 0",
+            "resize /none 4096",
+            "stat /none id",
+            "list /none",
+            "revert /none",
+            "open n /no/where r",
+        ] {
             let text = worker.refused(line, "NotFound");
             assert!(text.contains("/no"), "{line}: {text}");
         }
@@ -150,7 +171,9 @@ fn names_that_cannot_be_and_names_that_are_not() {
 #[test]
 fn objects_are_not_directories_nor_directories_objects() {
     each_kind(|_, worker| {
-        for line in ["create n /x/y size=4096", "open n /x/y r", "rename /x /x/y", "stat /x/y id", "remove /x/y"] {
+        for line in
+            ["create n /x/y size=4096", "open n /x/y r", "rename /x /x/y", "stat /x/y id", "remove /x/y"]
+        {
             let refused = worker.ask(line).unwrap_err();
             assert!(["Mismatch", "Invalid"].contains(&refused.kind.as_str()), "{line}: {refused:?}");
             assert!(refused.message.contains("/x"), "{line}: {refused:?}");
@@ -191,8 +214,16 @@ fn without_permission_nothing_is_had_and_nothing_changes() {
     group.refused("resize /mine/x 8192", "Permission");
     group.refused("revert /mine/x", "Permission");
     for worker in [&group, &stranger] {
-        for line in ["chmod /mine/x 666", "chown /mine/x 65531 -", "remove /mine/x", "rename /mine/x /stolen",
-            "create n /mine/new size=4096", "chmod /mine 777", "remove /mine", "chown /mine 65531 -"] {
+        for line in [
+            "chmod /mine/x 666",
+            "chown /mine/x 65531 -",
+            "remove /mine/x",
+            "rename /mine/x /stolen",
+            "create n /mine/new size=4096",
+            "chmod /mine 777",
+            "remove /mine",
+            "chown /mine 65531 -",
+        ] {
             let refused = worker.ask(line).unwrap_err();
             assert!(["Permission", "Busy"].contains(&refused.kind.as_str()), "{line}: {refused:?}");
         }
@@ -260,7 +291,10 @@ fn what_may_be_read_alone_is_never_written() {
             if let Err(refused) = reader.ask(line) {
                 assert_eq!(refused.kind, "Permission", "{options}: {line}: {}", refused.message);
             } else {
-                assert!(line.starts_with("sync") && !options.contains("atomic"), "{options}: {line} was done");
+                assert!(
+                    line.starts_with("sync") && !options.contains("atomic"),
+                    "{options}: {line} was done"
+                );
             }
         }
         owner.all("check m 0 2 1\nremove /x");

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Signal, TestHost, eventually, kill, pattern, word};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 #[test]
@@ -77,10 +78,13 @@ fn the_limits_reach_the_host_and_its_successors() {
     host.run(&["create", "/c", "--size", "4096"]).complaint();
 }
 
+/// A foreground process that has said that its host is there.
 fn foreground(host: &TestHost) -> Child {
-    let child =
-        host.command(&["host", "start", "--foreground", "--quiet"]).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("the host answers", || host.status().is_some());
+    let mut command = host.command(&["host", "start", "--foreground"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("started host"), "{line}");
     child
 }
 
@@ -114,8 +118,11 @@ fn the_foreground_process_fails_when_host_and_keeper_both_die() {
     let host = TestHost::nowhere();
     let watcher = foreground(&host);
     let (host_pid, keeper_pid) = (host.pid("host_pid"), host.pid("keeper_pid"));
-    kill(Signal::KILL, keeper_pid);
-    kill(Signal::KILL, host_pid);
+    // Stopped first: each of the two is quick to replace the other.
+    for signal in [Signal::STOP, Signal::KILL] {
+        kill(signal, keeper_pid);
+        kill(signal, host_pid);
+    }
     let output = watcher.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

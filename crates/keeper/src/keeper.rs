@@ -60,6 +60,8 @@ struct Keeper {
     generation: Generation,
     /// Whether `store` holds all that the host wished kept.
     complete: bool,
+    /// A host of this keeper has served. Until one has there is nothing to keep, and nobody who waits.
+    served: bool,
     /// Program of the next host.
     program: PathBuf,
     /// Program to return to if `program`, asked for by the last host, dies young and not ready.
@@ -93,6 +95,7 @@ impl Keeper {
         lock::write_pid(&lock)?;
         store.put(Key::new(LOCK_KEY), Thing { blob: Vec::new(), fd: Some(Arc::new(lock)) });
         let complete = inherited.is_none();
+        let served = !complete;
         let host = inherited.map(|socket| Hosted::inherited(socket, host_pid)).transpose()?;
         log.say(&match &host {
             None => format!("started for {}", config.state_directory.display()),
@@ -104,6 +107,7 @@ impl Keeper {
             previous: None,
             generation: 0,
             complete,
+            served,
             start_at: Instant::now(),
             buffer: vec![0; MESSAGE_BYTES],
             over: false,
@@ -218,6 +222,11 @@ impl Keeper {
             Next::End => {
                 self.over = true;
                 "as asked, and so do I".to_owned()
+            }
+            Next::StartAfter(_) if !self.served && matches!(ending, Ending::Code(code) if code != 0) => {
+                // It said why, and the next would say the same: state of another version, a full disk.
+                self.over = true;
+                "it never served, and so I end too".to_owned()
             }
             Next::StartAfter(pause) => {
                 if host.asked == crate::backoff::Asked::Nothing {

@@ -83,6 +83,11 @@ impl TestHost {
         until("another host serves", || (self.pids().0 != before).then_some(()));
     }
 
+    /// Waits until the host knows that this process has let go of everything: there is one pager, and who asks.
+    pub fn settle(&self) {
+        until("this process is forgotten", || (self.connect().status().ok()?.clients <= 2).then_some(()));
+    }
+
     /// Kills both at once: neither can start the other anew.
     pub fn kill_both(&self) {
         let (host, keeper) = self.pids();

@@ -108,6 +108,7 @@ fn pages_live_in_s3() {
     }
     drop((object, first));
     let _second = pager(&host, port);
+    host.settle();
     host.kill_both();
     host.start_again();
     let object = host.open("/lab/data");

@@ -39,6 +39,7 @@ fn pages_outlive_mappings_pagers_and_hosts() {
         let _pager = store_pager(&host, &place, NAME);
         // An object keeps its chunks under another name.
         host.connect().rename("/lab/data", "/lab/moved").unwrap();
+        host.settle();
         host.kill_both();
         host.start_again();
         assert!(read_mapped(&host.open("/lab/moved")) == expected, "{mode:?}, after both processes died");
@@ -139,6 +140,7 @@ fn a_host_that_takes_over_while_the_pager_is_away_loses_nothing_and_waits_for_no
     assert_eq!(sync(&object).unwrap(), 1);
     // The same where no client is left.
     drop(object);
+    host.settle();
     host.kill_both();
     host.start_again();
     let mut expected = vec![0; SIZE];
@@ -163,6 +165,7 @@ fn two_objects_of_one_pager_do_not_mix() {
         }
     });
     drop(objects);
+    host.settle();
     host.kill_both();
     host.start_again();
     for (n, name) in ["/a", "/c/b"].into_iter().enumerate() {

@@ -41,9 +41,10 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
         any: quiet,
     };
     // One that runs already is good enough for who asks quietly: clients do, several at once.
-    let running = Host::connect_to(&options.state_directory).and_then(|host| host.status()).ok();
-    let status = match running {
-        Some(status) if !quiet => {
+    let status = match host_process::start(&options) {
+        Err(busy) if busy.kind == ErrorKind::Busy && !quiet => {
+            let running = Host::connect_to(&options.state_directory).and_then(|host| host.status());
+            let Ok(status) = running else { return Err(busy.into()) };
             return Err(error(
                 ErrorKind::Exists,
                 format!(
@@ -52,8 +53,7 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
                 ),
             ));
         }
-        Some(status) => status,
-        None => host_process::start(&options)?,
+        other => other?,
     };
     if !quiet {
         say_started(json, "started", status.clone())?;

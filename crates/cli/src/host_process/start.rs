@@ -7,8 +7,10 @@ use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
 use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How long a host may take until it answers: after a crash it redoes journals first.
@@ -32,27 +34,55 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     // Others may pass through root's, to the socket; nobody lists it. What lies in it is private (see `entry`).
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&directory).doing(what())?;
-    let keeper = match lock_state_directory(&directory) {
-        Ok(lock) => {
-            let command = KeeperCommand {
-                program: own_program()?,
-                state_directory: directory.clone(),
-                host_arguments: options.limits.words(),
-            };
-            Some(command.start(lock)?)
-        }
-        Err(error) if error.kind == ErrorKind::Busy && options.any => None,
-        Err(error) => return Err(error),
+    let lock = match lock_state_directory(&directory) {
+        Err(error) if error.kind == ErrorKind::Busy && options.any => match lock_or_answer(&directory)? {
+            Found::Answer(status) => return Ok(*status),
+            Found::Lock(lock) => lock,
+        },
+        other => other?,
     };
-    wait_for_answer(&directory, keeper)
+    let command = KeeperCommand {
+        program: own_program()?,
+        state_directory: directory.clone(),
+        host_arguments: options.limits.words(),
+    };
+    let keeper = command.start(lock)?;
+    wait_for_answer(&directory, Some(keeper))
+}
+
+enum Found {
+    Lock(OwnedFd),
+    Answer(Box<HostStatus>),
+}
+
+/// Who holds the lock serves, or is about to, or is dying: then nobody else would start a host. A call may wait for a
+/// long time for the host that was lost in the middle of it, so another thread makes it.
+fn lock_or_answer(directory: &Path) -> Result<Found> {
+    let (tell, told) = channel();
+    let place = directory.to_owned();
+    std::thread::spawn(move || tell.send(wait_for_answer(&place, None)));
+    loop {
+        match told.recv_timeout(Duration::from_millis(20)) {
+            Ok(answer) => return answer.map(|status| Found::Answer(Box::new(status))),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::Disconnected, "the thread that asks the host ended"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Ok(lock) = lock_state_directory(directory) {
+            return Ok(Found::Lock(lock));
+        }
+    }
 }
 
 /// Waits until the host of a directory answers; gives up early when the keeper that was started has ended.
 fn wait_for_answer(directory: &Path, keeper: Option<u32>) -> Result<HostStatus> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
+    // It is a child of this process: its number stays taken after its end.
+    let pidfd = keeper.and_then(|pid| process::pidfd(pid).ok());
     loop {
-        let ended = keeper.is_some_and(|pid| process::identity(pid).is_err());
+        let ended = keeper.is_some() && pidfd.as_ref().is_none_or(process::has_ended);
         let error = match Host::connect_to(directory).and_then(|host| host.status()) {
             Ok(status) => return Ok(status),
             Err(error) => error,
@@ -68,11 +98,14 @@ fn wait_for_answer(directory: &Path, keeper: Option<u32>) -> Result<HostStatus> 
 fn explain(directory: &Path, ended: bool, error: &Error) -> Error {
     let log = directory.join("log");
     let text = std::fs::read_to_string(&log).unwrap_or_default();
-    let said = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+    // Why the host ended is worth more than the keeper's remark that it did.
+    let why = text.lines().rfind(|line| line.contains("ended by an error: "));
+    let last = || text.lines().rfind(|line| !line.trim().is_empty());
+    let said = why.filter(|_| ended).or_else(last).unwrap_or("nothing");
     let what =
         if ended { "ended before it answered".to_owned() } else { format!("does not answer ({error})") };
     Error::new(
         ErrorKind::Disconnected,
-        format!("the host that was started {what}; {} ends with: {said}", log.display()),
+        format!("the host that was started {what}; {} says: {said}", log.display()),
     )
 }

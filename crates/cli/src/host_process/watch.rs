@@ -5,6 +5,7 @@ use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
 use rustix::event::{PollFd, PollFlags};
+use rustix::process::WaitOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -27,10 +28,15 @@ pub fn watch(directory: &Path, first: HostStatus) -> Result<()> {
     let mut interrupted = false;
     loop {
         match signals.wait(&[status.host_pid, status.keeper_pid]).doing("cannot watch the host")? {
-            Event::Ended => match answer(directory) {
-                Some(next) => status = next,
-                None => return end(directory),
-            },
+            Event::Ended => {
+                let next = answer(directory);
+                // The first keeper is a child of this process.
+                while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+                match next {
+                    Some(next) => status = next,
+                    None => return end(directory),
+                }
+            }
             Event::Terminate => stop(directory, true),
             Event::Interrupt => {
                 stop(directory, interrupted);

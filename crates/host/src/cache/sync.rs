@@ -209,6 +209,9 @@ impl Cache {
     }
 
     fn store_atomically(&self, turn: &mut Turn, pages: &RoaringBitmap, freeze: bool) -> Result<()> {
+        if pages.is_empty() && turn.journal.is_none() {
+            return Ok(()); // what may have to be redone is done by whoever needs it
+        }
         self.open_journal(turn)?;
         self.apply_left_over(turn)?;
         if pages.is_empty() {

@@ -113,7 +113,15 @@ impl Host {
         let read_only = flags & OFlags::RWMODE == OFlags::RDONLY;
         let length = stat.st_size as u64;
         if options.size_bytes == 0 {
+            if length == 0 {
+                return Err(Error::invalid("the file is empty: give a size, to which it will grow"));
+            }
             options.size_bytes = length;
+        }
+        if options.size_bytes == 0 {
+            return Err(Error::invalid(
+                "the file is empty: give a size, to which it is grown, or another file",
+            ));
         }
         if options.size_bytes > length && read_only {
             return Err(Error::invalid(format!(

@@ -111,6 +111,7 @@ impl Keeper {
             ToKeeper::Forget { key } => drop(self.store.remove(&Key::new(key))),
             ToKeeper::Ready => {
                 self.complete = true;
+                self.served = true;
                 self.previous = None;
             }
             ToKeeper::Exit => host.asked = Asked::Exit,
