@@ -60,7 +60,9 @@ enum Found {
 fn lock_or_answer(directory: &Path) -> Result<Found> {
     let (tell, told) = channel();
     let place = directory.to_owned();
-    std::thread::spawn(move || tell.send(wait_for_answer(&place, None)));
+    std::thread::spawn(move || {
+        let _ = tell.send(wait_for_answer(&place, None));
+    });
     loop {
         match told.recv_timeout(Duration::from_millis(20)) {
             Ok(answer) => return answer.map(|status| Found::Answer(Box::new(status))),
