@@ -96,9 +96,13 @@ impl Window {
         }
         let start = NonNull::new(self.mapping.as_ptr()).unwrap_or(NonNull::dangling());
         memory::populate_read(start, self.mapping.len()).map_err(|error| {
-            let name = self.mapping.object().core.label();
+            let object = self.mapping.object();
+            let name = object.core.label();
+            // The kernel says only that there is no memory; the host knows why.
+            let why = object.info().map(|info| info.warning).ok().filter(|why| !why.is_empty());
+            let why = why.unwrap_or_else(|| error.to_string());
             let what =
-                format!("bytes of object {name} could not be had from its pager, or it was shrunk: {error}");
+                format!("bytes of object {name} could not be had from its pager, or it was shrunk: {why}");
             Error::new(ErrorKind::Pager, what)
         })
     }

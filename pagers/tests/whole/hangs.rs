@@ -81,7 +81,7 @@ fn other_objects_notice_nothing_however_much_waits_for_the_pager_that_hangs() {
             rounds += 1;
             let before = Instant::now();
             good.write_at(&content(PAGE, rounds), rounds * PAGE as u64).unwrap();
-            assert_eq!(good.sync(0, SIZE).unwrap(), 1);
+            assert!(good.sync(0, SIZE).unwrap() >= 1);
             good.read_at(&mut [0; PAGE], (500 + rounds) * PAGE as u64).unwrap();
             memory.write_at(&[1; PAGE], rounds * PAGE as u64).unwrap();
             memory.sync(0, SIZE).unwrap();

@@ -83,9 +83,10 @@ impl TestHost {
         until("another host serves", || (self.pids().0 != before).then_some(()));
     }
 
-    /// Waits until the host knows that this process has let go of everything: there is one pager, and who asks.
+    /// Waits until the host knows that this process has let go of everything: there are one pager, with its two
+    /// connections, and who asks.
     pub fn settle(&self) {
-        until("this process is forgotten", || (self.connect().status().ok()?.clients <= 2).then_some(()));
+        until("this process is forgotten", || (self.connect().status().ok()?.clients <= 3).then_some(()));
     }
 
     /// Kills both at once: neither can start the other anew.

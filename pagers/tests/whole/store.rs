@@ -137,7 +137,8 @@ fn a_host_that_takes_over_while_the_pager_is_away_loses_nothing_and_waits_for_no
     let _pager = store_pager(&host, &place, NAME);
     object.read_at(&mut found, 600 * PAGE as u64).unwrap();
     assert_eq!(found, [0; PAGE]);
-    assert_eq!(sync(&object).unwrap(), 1);
+    // What the new host could not be sure of counts as written too.
+    assert!(sync(&object).unwrap() >= 1);
     // The same where no client is left.
     drop(object);
     host.settle();

@@ -119,6 +119,9 @@ impl Cache {
             return Err(error);
         }
         inner.book.written(pages);
+        if inner.views.is_empty() {
+            inner.stamp = self.pager.stamp(); // changed by this sync, not behind the host's back
+        }
         // Spilled copies that were stored are no longer the newest there is.
         // (What is on its way from the spill file into memory is left there.)
         let stale = pages - inner.book.dirty() - &inner.in_flight;

@@ -180,10 +180,15 @@ impl Host {
 
     /// The session says for the second time that it comes back, or goes on to something else: all it has is here.
     pub(super) fn all_brought(self: &Arc<Self>, session: &Session) {
-        if !session.bringing.swap(false, Ordering::AcqRel) {
+        if !session.bringing.load(Ordering::Acquire) {
             return;
         }
         self.returning.finished(session.process.pid);
+        // In this order: a host that takes over in between must not wait for a session that is here already, nor take
+        // one for whole that is still on its way.
+        self.note_clients();
+        session.bringing.store(false, Ordering::Release);
+        self.keep_session(session);
         self.settle_returned();
     }
 
@@ -244,6 +249,7 @@ impl Host {
             return Ok(());
         }
         session.bringing.store(true, Ordering::Release);
+        self.keep_session(session);
         match self.returning.arrived(former.0) {
             Some(client) if client.pid == session.process.pid => Ok(()),
             Some(client) => Err(Error::new(

@@ -69,6 +69,8 @@ pub struct SavedSession {
     pub program: String,
     /// What it has open.
     pub opened: Vec<(ObjectId, Access)>,
+    /// It had not yet brought all it has.
+    pub bringing: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,6 +138,7 @@ impl Session {
             start_ticks: self.process.start_ticks,
             program: lock(&self.program).clone(),
             opened: lock(&self.opened).iter().map(|(id, access)| (*id, *access)).collect(),
+            bringing: self.bringing.load(Ordering::Acquire),
         }
     }
 

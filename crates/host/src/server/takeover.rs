@@ -465,6 +465,7 @@ impl Host {
         let session =
             Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
         *lock(&session.program) = saved.program;
+        session.bringing.store(saved.bringing, Ordering::Release);
         let session = Arc::new(session);
         self.next_session.fetch_max(id.0 + 1, Ordering::Relaxed);
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());
