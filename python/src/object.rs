@@ -59,7 +59,7 @@ impl Object {
     }
 }
 
-/// Maps a part; offset and length need no alignment when `within_pages`.
+/// Maps a part. `shown` bytes of it are shown; all that the object has there, unless given.
 fn map_part(
     py: Python<'_>,
     opened: Opened,

@@ -64,6 +64,19 @@ impl Raw {
         }
     }
 
+    /// The error with which the host refuses this connection, if it does so unasked within a second.
+    pub fn refusal(&self) -> Option<Error> {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < deadline {
+            match self.hear() {
+                Some(Some((_, FromHost::Reply(Err(said))))) => return Some(said),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+        None
+    }
+
     /// The error with which the host ends the connection.
     pub fn last_words(&self) -> Option<Error> {
         let deadline = Instant::now() + Duration::from_secs(20);

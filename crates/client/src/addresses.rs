@@ -114,7 +114,7 @@ fn refuse_too_many(count: usize) -> Result<()> {
         return Err(Error::new(
             ErrorKind::TooMany,
             format!(
-                "{count} mappings are too many: the limit of a process is {}",
+                "{count} mappings are too many: the limit of a process is {}; unmap some, or map larger parts",
                 limits::MAPPINGS_PER_CLIENT
             ),
         ));

@@ -82,6 +82,8 @@ fn inspect<S: Storage>(storage: &S, file: FileId, uuid: Uuid) -> Result<Found> {
         match FileHeader::decode(&slots[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES]) {
             Slot::Valid(header) => {
                 check_header(&header, file, uuid)?;
+                // No header is ever written to both slots: one of the two has been overwritten.
+                found.other_slot_bad |= found.header.is_some_and(|(_, other)| other.epoch == header.epoch);
                 if found.header.is_none_or(|(_, best)| best.epoch < header.epoch) {
                     found.header = Some((slot, header));
                 }

@@ -106,6 +106,27 @@ fn fields_that_are_wrong_under_a_right_checksum() {
     }
 }
 
+/// The older header of a file, written over the newer one, would make its records look like those of an earlier life.
+#[test]
+fn an_outdated_header_in_both_slots() {
+    for (index, file) in [(0, FileId::A), (1, FileId::B)] {
+        let files = sample();
+        let epoch = |at: usize| u64::from_le_bytes(files[index][at + 40..at + 48].try_into().unwrap());
+        let (older, newer) = if epoch(0) < epoch(PAGE_BYTES) { (0, PAGE_BYTES) } else { (PAGE_BYTES, 0) };
+        let mut damaged = files.clone();
+        damaged[index].copy_within(older..older + PAGE_BYTES, newer);
+        // No record of the other file betrays it.
+        for at in parts(&damaged[1 - index]) {
+            damaged[1 - index][at + 8] ^= 1;
+        }
+        let error = open(&damaged).unwrap_err();
+        let Error::DamagedHeader { file: found, fault: HeaderFault::Outdated { .. }, .. } = error else {
+            panic!("{file}: {error}");
+        };
+        assert_eq!(found, file);
+    }
+}
+
 #[test]
 fn the_last_record_is_a_torn_tail() {
     let files = sample();

@@ -124,9 +124,9 @@ impl Claims {
         self.word(index).store(ASK, Ordering::Release);
     }
 
-    /// Lets the client fill the page with zeros, unless it knows more already.
-    pub fn grant_zero(&self, index: usize) {
-        let _ = self.word(index).compare_exchange(ASK, ZERO, Ordering::AcqRel, Ordering::Relaxed);
+    /// Lets the client fill the page with zeros, unless it knows more already, or is at it; whether it may now.
+    pub fn grant_zero(&self, index: usize) -> bool {
+        self.word(index).compare_exchange(ASK, ZERO, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// For a host that does not know what its predecessor did: all grants are taken back, and a page that it was at
@@ -181,7 +181,8 @@ mod tests {
         let claimed = client.word(7).compare_exchange(ASK, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
         assert_eq!(claimed, Err(BUSY));
         host.release(7);
-        host.grant_zero(7);
+        assert!(host.grant_zero(7));
+        assert!(!host.grant_zero(7));
         assert_eq!(client.word(7).load(Ordering::Acquire), ZERO);
         client.word(9).store(77, Ordering::Release);
         assert_eq!(host.take(9), None, "garbage is left alone");

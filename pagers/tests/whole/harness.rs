@@ -1,6 +1,7 @@
 //! Hosts, pager processes, and programs that touch a page.
 
 use commonhold::{Access, CreateOptions, Host, MapOptions, Mapping, Object, PagerKind, Protection};
+use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -146,6 +147,16 @@ impl Process {
         Process { child: command.stdin(Stdio::null()).spawn().unwrap() }
     }
 
+    /// Starts a pager, and waits until it serves.
+    pub fn serving(command: &mut Command) -> Process {
+        let mut process = Process::start(command.stderr(Stdio::piped()));
+        let mut lines = BufReader::new(process.child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let first = lines.next().unwrap_or_default();
+        assert!(first.starts_with("serving "), "{first}");
+        std::thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
+        process
+    }
+
     pub fn signal(&self, signal_number: i32) {
         signal(self.child.id(), signal_number);
     }
@@ -171,7 +182,7 @@ impl Drop for Process {
 /// `commonhold-pager-store PLACE --name NAME …` on that host.
 pub fn store_pager(host: &TestHost, place: &Path, name: &str) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_commonhold-pager-store"));
-    Process::start(command.arg(place).args(["--name", name, "--host"]).arg(host.state()))
+    Process::serving(command.arg(place).args(["--name", name, "--host"]).arg(host.state()))
 }
 
 /// `commonhold-pager-zstd …`.

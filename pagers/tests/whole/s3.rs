@@ -73,7 +73,7 @@ fn pager(host: &TestHost, port: u16) -> Process {
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),
     ]);
-    Process::start(&mut command)
+    Process::serving(&mut command)
 }
 
 fn sync(object: &Object) -> commonhold::Result<u64> {

@@ -67,7 +67,7 @@ fn a_pager_killed_in_the_middle_of_syncs_leaves_whole_ones() {
     let host = TestHost::start();
     let place = host.file("chunks");
     std::fs::create_dir(&place).unwrap();
-    let mut pager = store_pager(&host, &place, NAME);
+    let mut pager = Some(store_pager(&host, &place, NAME));
     let object = host.create("/lab/data", NAME, SIZE as u64, atomic());
     // In all three chunks, so that a sync is several page-outs.
     let pages = [0, 1, 100, 255, 256, 300, 511, 512, 700];
@@ -90,7 +90,8 @@ fn a_pager_killed_in_the_middle_of_syncs_leaves_whole_ones() {
             let before = acknowledged.load(Ordering::Relaxed);
             until("syncs go on", || (acknowledged.load(Ordering::Relaxed) > before + 1).then_some(()));
             std::thread::sleep(Duration::from_millis(kill * 7 % 11));
-            std::mem::replace(&mut pager, store_pager(&host, &place, NAME)).kill();
+            pager.take().unwrap().kill();
+            pager = Some(store_pager(&host, &place, NAME));
         }
         stop.store(1, Ordering::Relaxed);
         writer.join().unwrap();
@@ -101,7 +102,7 @@ fn a_pager_killed_in_the_middle_of_syncs_leaves_whole_ones() {
     std::thread::scope(|scope| {
         let syncing = scope.spawn(|| drop(sync(&object)));
         std::thread::sleep(Duration::from_millis(8));
-        pager.kill();
+        drop(pager);
         host.kill_both();
         host.start_again();
         syncing.join().unwrap();

@@ -27,7 +27,7 @@ fn compressed(host: &TestHost, content: &[u8]) -> PathBuf {
 }
 
 fn serve(host: &TestHost, file: &Path) -> Process {
-    Process::start(zstd_command().arg("serve").arg(file).args(["--name", NAME, "--host"]).arg(host.state()))
+    Process::serving(zstd_command().arg("serve").arg(file).args(["--name", NAME, "--host"]).arg(host.state()))
 }
 
 #[test]

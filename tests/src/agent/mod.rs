@@ -15,7 +15,7 @@
 //! raw-munmap|raw-dontneed M offset length   raw-mremap M    exit|_exit code   exec path word…
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
-//! touch-file path                limit what value           pid                        abort
+//! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
 //! counted M first stride pages ledger
 //! ```

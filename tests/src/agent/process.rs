@@ -41,6 +41,10 @@ impl Agent {
                 file.set_modified(std::time::SystemTime::now())?;
                 Ok(String::new())
             }
+            ["chdir", path] => {
+                std::env::set_current_dir(path)?;
+                Ok(String::new())
+            }
             ["raw-clone", rest @ ..] => self.raw_clone(rest),
             ["threads", count, rest @ ..] => self.threads(number(count)?, rest),
             ["pid"] => Ok(std::process::id().to_string()),

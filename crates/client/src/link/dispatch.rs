@@ -35,7 +35,12 @@ pub(super) enum Heard {
 
 impl Reader {
     pub(super) fn receive(&mut self, socket: &OwnedFd, wait: Wait) -> Heard {
-        match socket::receive(socket, &mut self.buffer, &mut self.fds, wait) {
+        let mut received = socket::receive(socket, &mut self.buffer, &mut self.fds, wait);
+        if matches!(&received, Err(error) if error.raw_os_error() == Some(libc::ECONNRESET)) {
+            // Told once; what the host said before it ended the connection comes after that.
+            received = socket::receive(socket, &mut self.buffer, &mut self.fds, wait);
+        }
+        match received {
             Ok(0) => Heard::Gone,
             Ok(length) => match decode::<FromHost>(&self.buffer[..length]) {
                 Ok((header, message)) => Heard::Message(header, message, std::mem::take(&mut self.fds)),
@@ -94,6 +99,18 @@ impl Shared {
     }
 }
 
+/// Why the host ended a connection that nobody reads, if it said so.
+pub(super) fn last_words(socket: &OwnedFd) -> Option<Error> {
+    let mut reader = Reader::default();
+    loop {
+        match reader.receive(socket, Wait::No) {
+            Heard::Message(Header { number: 0, .. }, FromHost::Reply(Err(error)), _) => return Some(error),
+            Heard::Message(..) => {}
+            Heard::Nothing | Heard::Nonsense(_) | Heard::Gone => return None,
+        }
+    }
+}
+
 impl State {
     /// Acts on what was heard from `socket`, unless the connection has changed since.
     pub(super) fn hear(&mut self, socket: &Arc<OwnedFd>, heard: Heard) {
@@ -123,6 +140,9 @@ impl State {
                 Ok(_) => self.give_up(&wrong_reply()),
                 Err(error) => self.give_up(&error),
             };
+        }
+        if let (0, Err(error)) = (number, &result) {
+            return self.give_up(error); // why the host ends this connection
         }
         let generation = self.generation;
         // An answer nobody waits for is the second to a repeated request: its descriptors are closed.

@@ -157,16 +157,19 @@ impl Shared {
 
     /// Sends a request. Gives whether it may have reached a host; if not, it is to be sent again.
     fn transmit(
-        &self,
+        &'static self,
         number: u64,
         socket: &Arc<OwnedFd>,
         bytes: &[u8],
         fds: &[BorrowedFd<'_>],
     ) -> Result<bool> {
         let Err(error) = socket::send(socket, bytes, fds, Wait::Yes) else { return Ok(true) };
+        let gone = matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN));
+        // The host may have said why.
+        while gone && self.read_if_free() {}
         let mut state = lock(&self.state);
         match error.raw_os_error() {
-            Some(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN) => state.hear(socket, Heard::Gone),
+            _ if gone => state.hear(socket, Heard::Gone),
             // The socket's send timeout: the host is busy. Try again.
             Some(libc::EAGAIN) => {}
             _ => {

@@ -4,7 +4,7 @@
 //! needs: it says which session it was, gives back the frames of its objects, and registers each mapping
 //! again, before any of its threads may use the new connection.
 
-use super::dispatch::set_timeouts;
+use super::dispatch::{last_words, set_timeouts};
 use super::handshake::hello;
 use super::{Greeting, Handshake, Hello, Shared, State, lock};
 use crate::addresses::{self, Piece};
@@ -122,7 +122,8 @@ impl Shared {
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(64);
         encode(Header { number, repeated: false }, &hello(), &mut bytes)?;
-        socket::send(&socket, &bytes, &[], Wait::Yes).map_err(|e| locate::no_host(&self.directory, &e))?;
+        let refused = |e| last_words(&socket).unwrap_or_else(|| locate::no_host(&self.directory, &e));
+        socket::send(&socket, &bytes, &[], Wait::Yes).map_err(refused)?;
         Ok(Fresh {
             socket,
             hello: Hello::Asked(number),

@@ -7,6 +7,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::memory::FileWindow;
 use commonhold_sys::userfaultfd::Kind;
+use roaring::RoaringBitmap;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -115,14 +116,12 @@ impl Cache {
         if source != Source::Zeros || count == 0 || !self.try_take(count) {
             return;
         }
-        let granted = PageRange::new(first, count);
-        book::insert(&mut inner.resident, granted);
-        inner.order.push_back(granted);
-        for page in granted.first..granted.end() {
-            if let Some((claims, at)) = target.claim_of(page) {
-                claims.grant_zero(at);
-            }
-        }
+        // Only those that it takes: a page that is neither granted nor there would count as written and lost.
+        let taken = |page: &u64| target.claim_of(*page).is_some_and(|(claims, at)| claims.grant_zero(at));
+        let granted: RoaringBitmap = (first..first + count).filter(taken).map(|page| page as u32).collect();
+        self.give_back(count - granted.len());
+        inner.order.extend(book::runs(&granted));
+        inner.resident |= granted;
     }
 
     /// The same on a worker: make room first, then bring everything.

@@ -170,7 +170,12 @@ impl Cache {
 
     fn is_zero_until_written(&self, inner: &Inner, page: u64) -> bool {
         let at = page as u32;
-        self.pager.is_anonymous() && !inner.book.spilled().contains(at) && !inner.book.is_dirty(at)
+        // A page that a client was just filling with zeros counts as written before its frame is there.
+        let claimed =
+            || inner.views.iter().any(|v| v.pages.contains(page) && v.mapping.claim_of(page).is_some());
+        self.pager.is_anonymous()
+            && !inner.book.spilled().contains(at)
+            && (!inner.book.is_dirty(at) || claimed())
     }
 
     fn show_zeros(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, protect: bool) {

@@ -249,6 +249,7 @@ impl Host {
         }
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());
         self.keep_session(&session);
+        self.keep_pidfd(&session);
         Ok(session)
     }
 

@@ -90,7 +90,7 @@ impl Host {
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
         let mut give = Vec::new();
-        let reply = self.perform(session, header.repeated, request, fds, &mut give);
+        let reply = self.perform(session, header.repeated, request, fds, &mut give).map_err(advise);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
         if header.number != 0 {
@@ -169,6 +169,14 @@ impl Host {
         }
         self.returning.is_over() && ready()
     }
+}
+
+/// What to do about a disk or memory that is full, where whoever noticed it does not say.
+fn advise(mut error: Error) -> Error {
+    if error.kind == ErrorKind::NoSpace && !error.message.contains("try again") {
+        error.message += "; nothing is lost: free disk space (or memory), then try again";
+    }
+    error
 }
 
 /// Whether the control thread itself answers: no disk, no waiting, no long scan.

@@ -207,6 +207,7 @@ impl Host {
         let gone = self.take_out(session, address, length)?;
         let mut result = Ok(());
         for (cache, pages) in gone {
+            self.forget_client(session, cache.id);
             if let Err(error) = cache.sync_unmapped(pages) {
                 result = Err(Error::new(
                     error.kind,
@@ -324,6 +325,13 @@ impl Host {
         let before = (*count).max(0);
         *count += i64::from(change);
         object.direct_mappings.fetch_add((*count).max(0) - before, Ordering::Relaxed);
+        if *count == 0 {
+            direct.remove(&id);
+        }
+        drop(direct);
+        if change < 0 {
+            self.forget_client(session, id);
+        }
     }
 }
 

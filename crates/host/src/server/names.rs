@@ -118,11 +118,6 @@ impl Host {
             }
             options.size_bytes = length;
         }
-        if options.size_bytes == 0 {
-            return Err(Error::invalid(
-                "the file is empty: give a size, to which it is grown, or another file",
-            ));
-        }
         if options.size_bytes > length && read_only {
             return Err(Error::invalid(format!(
                 "the file has {length} bytes, and cannot grow to {} because it is open for reading alone",
@@ -282,7 +277,7 @@ impl Host {
         }
         drop(opened);
         if object.is_with_clients() {
-            self.keep_session(session);
+            self.keep_open(session, object.id);
             self.note_client(session, object.id);
         }
         Ok(())
@@ -295,8 +290,10 @@ impl Host {
                 cache.remove_holds(session.id);
                 self.keep_holds(session, &cache);
             }
+            self.forget_client(session, id);
             object.opens.fetch_sub(1, Ordering::Relaxed);
-            if object.is_with_clients() {
+            // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick.
+            if object.is_controlled() || object.is_with_clients() && object.record().name.is_none() {
                 self.keep_session(session);
             }
             self.settle_object(id);

@@ -124,6 +124,19 @@ impl Host {
         }
     }
 
+    /// The session closed the object, or unmapped a part of it: if it has nothing of it any more, the next list leaves
+    /// it out. Until then it does no harm there: the client comes back without it, and says that this was all.
+    pub(super) fn forget_client(&self, session: &Session, object: ObjectId) {
+        let open = lock(&session.opened).contains_key(&object);
+        if open || lock(&session.direct).get(&object).is_some_and(|count| *count > 0) {
+            return;
+        }
+        let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
+        if !map.iter().any(|region| region.value.cache.id == object) {
+            lock(&session.noted).remove(&object);
+        }
+    }
+
     /// Writes `live/clients`.
     pub(super) fn note_clients(&self) {
         // The last word must be the newest: nobody looks and writes in between.

@@ -36,6 +36,8 @@ pub struct Session {
     pub program: Mutex<String>,
     /// Objects it has open.
     pub opened: Mutex<HashMap<ObjectId, Access>>,
+    /// Objects that the keeper was last told it has open; closed ones may be among them.
+    pub kept: Mutex<HashMap<ObjectId, Access>>,
     /// Mappings of direct objects, by the client's own count.
     pub direct: Mutex<HashMap<ObjectId, i64>>,
     /// Mappings of controlled objects.
@@ -118,6 +120,7 @@ impl Session {
             pidfd,
             program: Mutex::default(),
             opened: Mutex::default(),
+            kept: Mutex::default(),
             direct: Mutex::default(),
             space: Arc::default(),
             tokens: Mutex::default(),

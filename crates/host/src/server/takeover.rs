@@ -84,11 +84,24 @@ impl Host {
 
     /// Keeps a session as it is now.
     pub(super) fn keep_session(&self, session: &Session) {
-        self.keep(
-            &session_key(session.id, "socket"),
-            &encode(&session.saved()),
-            Some(session.socket.clone()),
-        );
+        // Held while the keeper is told: the last word must be the newest.
+        let mut kept = lock(&session.kept);
+        let saved = session.saved();
+        self.keep(&session_key(session.id, "socket"), &encode(&saved), Some(session.socket.clone()));
+        *kept = saved.opened.into_iter().collect();
+        drop(kept);
+    }
+
+    /// Keeps a session that has opened this, unless the keeper knows that already.
+    pub(super) fn keep_open(&self, session: &Session, object: ObjectId) {
+        let now = lock(&session.opened).get(&object).copied();
+        if lock(&session.kept).get(&object).copied() != now {
+            self.keep_session(session);
+        }
+    }
+
+    /// Keeps what tells that its process has ended.
+    pub(super) fn keep_pidfd(&self, session: &Session) {
         if let Some(pidfd) = &session.pidfd {
             self.keep(&session_key(session.id, "pidfd"), &[], Some(pidfd.clone()));
         }

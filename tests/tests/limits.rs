@@ -1,0 +1,107 @@
+//! Stated limits: who reaches one is told which and what to do, and nobody else notices.
+
+use commonhold_tests::raw::Raw;
+use commonhold_tests::{MIB, TestHost, Worker, page, wait};
+
+#[test]
+fn objects_and_quotas_of_a_user() {
+    let host = TestHost::with(&["--max-objects", "5", "--quota", "8MiB"]);
+    let worker = host.worker();
+    for n in 0..4 {
+        worker.ok(&format!("create o{n} /o{n} size=65536 controlled"));
+    }
+    let says = worker.refused("create p /p size=16777216 controlled", "Quota");
+    assert!(says.contains("8388608"), "the limit is stated: {says}");
+    worker.refused("create p /p size=16777216", "Quota");
+    worker.ok("create p /p size=16777216 reserve=no");
+    let says = worker.refused("create q /q size=65536", "Quota");
+    assert!(says.contains('5'), "the limit is stated: {says}");
+    worker.refused("resize /o0 16777216", "Quota");
+    assert_eq!(worker.ok("info o0 size"), "65536");
+    // What was refused took nothing of the quota, what is removed gives back.
+    worker.all("close p\nremove /p\ncreate p /p size=8126464\nclose p\nremove /p\ncreate p /p size=8126464");
+    assert_eq!(worker.ok("list /"), "/o0 /o1 /o2 /o3 /p");
+}
+
+#[test]
+fn a_refused_creation_leaves_the_file_as_it_was() {
+    let host = TestHost::with(&["--quota", "1MiB"]);
+    let worker = host.worker();
+    worker.ok("create o /taken size=4096 controlled");
+    let file = host.scratch().file_of("file", b"small");
+    for line in ["/taken size=65536", "/taken/x size=65536", "/quota size=16777216 reserve=yes"] {
+        worker.ask(&format!("create p {line} file={}", file.display())).expect_err(line);
+        assert_eq!(std::fs::read(&file).unwrap(), b"small", "{line}");
+    }
+    worker.ok(&format!("create p /grown size=65536 file={}", file.display()));
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 65536);
+}
+
+#[test]
+fn clients_at_once() {
+    let host = TestHost::with(&["--max-clients", "6"]);
+    let workers: Vec<Worker> = (0..4).map(|_| host.worker()).collect();
+    workers[0].all("create o /o size=65536 controlled\nmap m o rw shared 0 0\nfill m 0 16 1");
+    let more: Vec<Raw> = (0..4).map(|_| Raw::connect(&host)).collect();
+    let refused: Vec<_> = more.iter().filter_map(Raw::refusal).collect();
+    assert_eq!(refused.len(), 2);
+    assert!(refused[0].message.contains("6 clients") && refused[0].message.contains("--max-clients"));
+    workers.iter().for_each(|worker| drop(worker.ok("list /")));
+    workers[0].all("check m 0 16 1\nfill m 0 16 2\ncheck m 0 16 2");
+    drop(more);
+    // Who went makes room.
+    wait::until("there is room again", || {
+        commonhold::Host::connect_to(host.state()).and_then(|h| h.status()).ok()
+    });
+}
+
+#[test]
+fn mappings_of_a_client() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    worker.ok("create o /o size=65536 controlled");
+    let offsets: Vec<&str> = std::iter::repeat_n("0", 16_400).collect();
+    let refused = worker.refused(&format!("map-many o 4096 {}", offsets.join(" ")), "TooMany");
+    assert!(refused.contains("16384"), "{refused}");
+    assert_eq!(worker.ok("info o mappings"), "0");
+}
+
+#[test]
+fn the_hosts_budget() {
+    let host = TestHost::with(&["--budget", "4MiB"]);
+    let worker = host.worker();
+    worker.refused("create o /o size=65536 budget=8388608", "Invalid");
+    worker.ok(&format!("create o /o size={} reserve=no controlled", 64 * MIB));
+    worker.all("map m o rw shared 0 0\nfill m 0 2000 1\ncheck m 0 2000 1");
+    assert!(host.status().resident_bytes <= 4 * MIB);
+    // Everything held: who needs another page is told, by SIGBUS for a touch and an error for a call.
+    worker.refused("lock o 0 8388608", "NoSpace");
+    worker.ok("check m 0 2000 1");
+}
+
+/// Every descriptor that a host takes for a client goes with it.
+#[test]
+fn nothing_is_left_of_clients_that_are_gone() {
+    let host = TestHost::start();
+    let file = host.scratch().file_of("file", &page::bytes(0, 16, 1));
+    let keeper = host.worker();
+    keeper.ok(&format!("create o /o file={} sync=atomic", file.display()));
+    let status = host.status();
+    let open = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let one_more = || {
+        let worker = host.worker();
+        worker.all("open o /o rw\nmap m o rw shared 0 0\ncheck m 0 16 1\nfill m 0 1 1\nlock o 0 4096");
+        worker.kill();
+        wait::until("its mapping goes", || (keeper.ok("stat /o mappings") == "0").then_some(()));
+    };
+    one_more();
+    wait::until("it is forgotten", || (host.status().clients == 2).then_some(()));
+    let before = (open(status.host_pid), open(status.keeper_pid));
+    for _ in 0..20 {
+        one_more();
+    }
+    wait::until("nothing is left of them", || {
+        let now = (open(status.host_pid), open(status.keeper_pid));
+        (now.0 <= before.0 && now.1 <= before.1).then_some(())
+    });
+}
