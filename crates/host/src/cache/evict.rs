@@ -37,6 +37,12 @@ impl Cache {
     pub(super) fn make_room(self: &Arc<Self>, pages: u64) -> Result<()> {
         let mut fruitless = 0;
         while !self.try_take(pages) {
+            if self.is_incomplete() {
+                // Nothing may leave until all clients are back: for that while the budget gives way.
+                self.budget.take_anyway(pages);
+                self.machine.budget.take_anyway(pages);
+                return Ok(());
+            }
             let short_here = self.budget.used_pages() + pages > self.budget.limit_pages();
             let gone = self.evict_somewhere(short_here)?;
             fruitless = if gone == 0 { fruitless + 1 } else { 0 };
@@ -85,7 +91,7 @@ impl Cache {
             return;
         }
         let this = self.clone();
-        self.machine.workers.run(move || {
+        self.machine.urgent.run(move || {
             for _ in 0..64 {
                 let here = this.budget.is_low();
                 if !here && !this.machine.budget.is_low() {
