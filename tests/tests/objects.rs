@@ -243,8 +243,9 @@ fn a_sparse_tebibyte_costs_what_is_touched() {
         for n in 0..10 {
             assert_eq!(worker.ok(&format!("get m {}", at(n))), (n + 1).to_string(), "{kind}");
         }
+        // A thread runs on before the host has noted the page that it was given: the last may be missing.
         let resident = number(&worker, "info o resident");
-        assert!((10 * 4096..=MIB).contains(&resident), "{kind}: {resident} bytes are in memory");
+        assert!((9 * 4096..=MIB).contains(&resident), "{kind}: {resident} bytes are in memory");
         let state = worker.ok(&format!("incore o {} 4096", at(5) - 17));
         assert!("CD".contains(&state), "{kind}: {state}");
         assert_eq!(worker.ok(&format!("incore o {} 4096", (size / 20 * 11) & !4095)), "A", "{kind}");
