@@ -49,6 +49,11 @@ fn host_while_it_evicts() {
 }
 
 #[test]
+fn host_and_keeper_while_they_evict() {
+    kill_while_writing("host_and_keeper_while_they_evict", 12, Victim::Both, "budget=1048576");
+}
+
+#[test]
 fn keeper_and_then_host() {
     let mut chance = Chance::new("keeper_and_then_host");
     for _ in 0..rounds(8) {

@@ -39,6 +39,9 @@ fn is_unmap(request: &Request) -> bool {
 
 #[test]
 fn faults_are_served_and_unmapping_tells_the_host_first() {
+    if !common::in_own_process("faults_are_served_and_unmapping_tells_the_host_first") {
+        return;
+    }
     let _alone = alone();
     let fake = FakeHost::start();
     let (_host, object, mapping) = mapped(&fake);
@@ -72,6 +75,9 @@ fn faults_are_served_and_unmapping_tells_the_host_first() {
 
 #[test]
 fn a_refused_mapping_is_not_mapped_and_a_failed_last_sync_is_told() {
+    if !common::in_own_process("a_refused_mapping_is_not_mapped_and_a_failed_last_sync_is_told") {
+        return;
+    }
     let _alone = alone();
     let fake = FakeHost::start();
     let (_host, object, mapping) = mapped(&fake);
@@ -243,6 +249,9 @@ fn everything_is_brought_to_the_next_host_even_while_all_threads_sleep_in_faults
 
 #[test]
 fn what_the_next_host_refuses_raises_sigbus_and_never_shows_zeroes() {
+    if !common::in_own_process("what_the_next_host_refuses_raises_sigbus_and_never_shows_zeroes") {
+        return;
+    }
     let _alone = alone();
     let mut fake = FakeHost::start();
     let (_host, _object, mapping) = mapped(&fake);

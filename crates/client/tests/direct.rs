@@ -59,6 +59,9 @@ fn opening_costs_one_request_and_the_connection_is_closed_at_the_end() {
 
 #[test]
 fn unmapping_parts_shrinks_and_splits() {
+    if !common::in_own_process("unmapping_parts_shrinks_and_splits") {
+        return;
+    }
     let fake = FakeHost::start();
     let host = Host::connect_to(&fake.directory).unwrap();
     let object = host.create("/a", &plain(8 * PAGE as u64), None).unwrap();

@@ -84,10 +84,11 @@ impl TestHost {
         until("another host serves", || (self.pids().0 != before).then_some(()));
     }
 
-    /// Waits until the host knows that this process has let go of everything: there are one pager, with its two
-    /// connections, and who asks.
+    /// Waits until the host knows that this process has let go of everything: its list of the clients that would come
+    /// back to the next host is empty.
     pub fn settle(&self) {
-        until("this process is forgotten", || (self.connect().status().ok()?.clients <= 3).then_some(()));
+        let list = self.state().join("live/clients");
+        until("this process is forgotten", || (std::fs::read(&list).ok()? == [0]).then_some(()));
     }
 
     /// Kills both at once: neither can start the other anew.

@@ -330,3 +330,20 @@ pub fn is_mapped(address: *const u8) -> bool {
     drop(read);
     n == 1
 }
+
+/// Has a test run in a process of its own, where nothing else maps memory: what it unmaps stays free. True in that
+/// process; false where the test was started, after the other ended well.
+pub fn in_own_process(test: &str) -> bool {
+    const OWN: &str = "COMMONHOLD_TEST_OWN_PROCESS";
+    if std::env::var_os(OWN).is_some() {
+        return true;
+    }
+    let ended = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--test-threads=1", "--nocapture"])
+        .env(OWN, test)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    false
+}

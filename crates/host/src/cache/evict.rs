@@ -11,6 +11,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+/// Frames that leave together.
+const PART_PAGES: usize = 32;
+
 /// The pipe through which frames leave. One eviction at a time: what is in it belongs to one object's intent.
 pub struct Evictor {
     pipe: Mutex<Pipe>,
@@ -137,14 +140,9 @@ impl Cache {
         // Only now, when nothing waits for another process: the pipe is everybody's.
         let pipe = lock(&self.machine.evictor.pipe);
         let mut inner = self.lock();
+        let outcome = saved.and_then(|()| self.drop_in_parts(&mut inner, &victims, &unsaved, &pipe));
         inner.leaving.clear();
-        // Somebody else looked meanwhile, found these written after they were saved, and protected them: their
-        // entries say nothing about that any more.
-        let touched = std::mem::take(&mut inner.touched);
-        let (going, unsaved) = (&victims - &touched, unsaved - touched);
-        let outcome = saved
-            .and_then(|()| self.note_saved(&mut inner, &unsaved))
-            .and_then(|()| self.drop_frames(&mut inner, &going, &pipe));
+        inner.touched.clear();
         inner.views.iter().for_each(|view| view.release_claims(&victims));
         inner.in_flight -= &victims;
         for run in book::runs(&(&victims & &inner.resident)) {
@@ -156,6 +154,34 @@ impl Cache {
         let gone = outcome?;
         self.machine.counters.evicted.fetch_add(gone, Ordering::Relaxed);
         Ok(gone as usize)
+    }
+
+    /// Drops what was saved, a few at a time, each after one more look: what was written while it was saved stays. The
+    /// frames that are written between that look and the punch are in the pipe alone until they are put back, and would
+    /// be lost if host and keeper died together in that instant; so it is kept short.
+    fn drop_in_parts(
+        &self,
+        inner: &mut Inner,
+        victims: &RoaringBitmap,
+        unsaved: &RoaringBitmap,
+        pipe: &Pipe,
+    ) -> Result<u64> {
+        let order: Vec<u32> = victims.iter().collect();
+        let mut gone = 0;
+        for part in order.chunks(PART_PAGES) {
+            let part: RoaringBitmap = part.iter().copied().collect();
+            for run in book::runs(&part) {
+                self.collect(inner, run);
+            }
+            // `touched` has what this look found, and what others found meanwhile: they protected it, and the page
+            // tables say nothing of it any more.
+            let going = part - &inner.touched;
+            if !going.is_empty() {
+                self.note_saved(inner, &(&going & unsaved))?;
+                gone += self.drop_frames(inner, &going, pipe)?;
+            }
+        }
+        Ok(gone)
     }
 
     /// The oldest frames that may go.

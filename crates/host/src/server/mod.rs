@@ -4,18 +4,26 @@
 //! |---|---|
 //! | `control` | the control thread: connections, messages, deaths |
 //! | `dispatch` | one request to one call |
-//! | `names` | create, open, stat, list, resize, remove, rename, mode, owner |
+//! | `names` | open, close, stat, list, remove, rename, mode, owner, revert |
+//! | `create`, `backing`, `resize` | an object's making, its file, its size |
+//! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings` | map, unmap, sync, lock, incore |
 //! | `lifetime` | ends of sessions and objects |
+//! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
 //! | `session`, `object` | the things themselves |
 
+mod backing;
+mod caches;
 pub mod control;
+mod create;
 mod dispatch;
+mod kept;
 mod lifetime;
 mod mappings;
 mod names;
 pub mod object;
+mod resize;
 mod returning;
 pub mod session;
 pub mod start;

@@ -146,6 +146,7 @@ impl Host {
             let objects: Vec<ObjectId> = lock(&session.noted).iter().copied().collect();
             if !objects.is_empty() && session.process.start_ticks != 0 {
                 let Identity { pid, start_ticks } = session.process;
+                session.listed.store(true, Ordering::Release);
                 clients.push(Expected { session: session.id.0, pid, start_ticks, objects });
             }
         }

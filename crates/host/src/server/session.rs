@@ -50,6 +50,8 @@ pub struct Session {
     pub bringing: AtomicBool,
     /// Objects that `live/clients` says it could bring back.
     pub noted: Mutex<HashSet<ObjectId>>,
+    /// `live/clients` names it: that has to be written anew when it ends, also if it has nothing any more.
+    pub listed: AtomicBool,
     /// Its requests among the workers.
     pub share: Arc<Share>,
     /// Requests being worked on.
@@ -127,6 +129,7 @@ impl Session {
             hung_up: AtomicBool::new(false),
             bringing: AtomicBool::new(false),
             noted: Mutex::default(),
+            listed: AtomicBool::new(false),
             share: Arc::default(),
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),

@@ -1,0 +1,199 @@
+//! The caches of controlled objects: made at the first use, or adopted with the frames of the host before.
+
+use super::kept::object_key;
+use super::object::Object;
+use super::{Host, lock};
+use crate::cache::book::Book;
+use crate::cache::stored;
+use crate::cache::{Cache, Traits};
+use crate::live::Live;
+use crate::pagers::{AnonymousPager, ExternalPager, FilePager, Pager};
+use crate::spill::Spill;
+use commonhold_object::SyncMode;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
+use commonhold_registry::ObjectRecord;
+use commonhold_sys::frames;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Host {
+    /// The cache of a controlled object, made at its first use.
+    pub(super) fn cache_of(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
+        self.returning.wait_for(object.id)?;
+        self.settle_returned();
+        self.object(object.id)?;
+        object.check_usable()?;
+        if let Some(cache) = object.cache() {
+            return Ok(cache);
+        }
+        let _held = object.hold()?;
+        let _one_at_a_time = lock(&object.making);
+        if let Some(cache) = object.cache() {
+            return Ok(cache);
+        }
+        if object.record().options.pager == PagerKind::Anonymous {
+            let _ = std::fs::remove_file(self.machine.path("live", object.id));
+        }
+        let record = object.record().clone();
+        let frames_bytes = pages_of(record.options.size_bytes) * PAGE_SIZE_BYTES;
+        let label = format!("commonhold-frames-{}", object.id.0);
+        let frames = Arc::new(frames::create(&label, frames_bytes).doing("making the object's frames")?);
+        let inode =
+            rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at the frames")?.st_ino;
+        let path = self.machine.path("live", object.id);
+        let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
+        let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
+        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        object.set_cache(cache.clone());
+        Ok(cache)
+    }
+
+    fn new_cache(
+        &self,
+        object: &Object,
+        record: &ObjectRecord,
+        frames: Arc<OwnedFd>,
+        book: Book,
+    ) -> Result<Arc<Cache>> {
+        let options = &record.options;
+        let limit_pages = options
+            .budget_bytes
+            .map_or(u64::MAX, |b| b / PAGE_SIZE_BYTES)
+            .min(self.machine.budget.limit_pages());
+        let traits = Traits {
+            sync: options.sync,
+            freezable: options.freezable,
+            space_reserved: options.reserves(),
+            fault_deadline_ms: options.fault_deadline_ms,
+            limit_pages,
+        };
+        let mut spill = Spill::new(&self.machine.path("spill", object.id));
+        if options.reserves() && options.pager == PagerKind::Anonymous {
+            spill.reserve(pages_of(options.size_bytes) * PAGE_SIZE_BYTES)?;
+        }
+        let cache = Cache::new(
+            self.machine.clone(),
+            object.id,
+            record.uuid,
+            traits,
+            options.size_bytes,
+            frames,
+            self.pager_of(object, record)?,
+            book,
+            spill,
+        );
+        self.machine.add(&cache);
+        cache.recover_at_start()?;
+        Ok(cache)
+    }
+
+    fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
+        Ok(match &record.options.pager {
+            PagerKind::Anonymous => Box::new(AnonymousPager),
+            PagerKind::File => {
+                let gone = || Error::new(ErrorKind::Lost, object.unusable());
+                let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
+                Box::new(FilePager::new(fd.into(), record.options.size_bytes))
+            }
+            PagerKind::External { pager } => {
+                let deadline =
+                    Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
+                Box::new(ExternalPager::new(
+                    self.pagers.clone(),
+                    pager.clone(),
+                    record.ownership.uid,
+                    record.first_name.to_string(),
+                    deadline,
+                ))
+            }
+        })
+    }
+
+    /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back
+    /// later are newer, or the same.
+    pub(super) fn redo_journal(&self, object: &Object) {
+        let record = object.record().clone();
+        if record.options.sync != SyncMode::Atomic
+            // Its pager is a process that is not connected yet: done before the first page is read.
+            || matches!(record.options.pager, PagerKind::External { .. })
+            || !self.machine.journal_paths(object.id).iter().any(|p| p.exists())
+        {
+            return;
+        }
+        let redone = self.pager_of(object, &record).and_then(|pager| {
+            let size = record.options.size_bytes;
+            stored::open_journal(&self.machine, object.id, record.uuid, size, &*pager)
+        });
+        if let Err(error) = redone {
+            self.repaired(format!("object {}: {error}", object.id.0));
+        }
+    }
+
+    /// What was known of frames that are gone is of no use any more.
+    pub(super) fn forget_frames(&self, object: &Object) {
+        if object.cache().is_none() {
+            let _ = std::fs::remove_file(self.machine.path("live", object.id));
+            let _ = std::fs::remove_file(self.machine.path("spill", object.id));
+        }
+    }
+
+    /// Takes frames over whose book is in `live/<id>`. Where that fails for a reason that may pass (no memory, no
+    /// descriptors), they stay with the keeper and the object cannot be used until the next host has tried: other
+    /// frames in their place would lose what is in them.
+    pub(super) fn adopt_cache(
+        &self,
+        object: &Object,
+        frames: Arc<OwnedFd>,
+        pipe: Option<&OwnedFd>,
+    ) -> Result<Arc<Cache>> {
+        let result = self.adopt_cache_now(object, frames.clone(), pipe);
+        if let Err(error) = &result
+            && error.kind != ErrorKind::Lost
+        {
+            self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+            object.set_unusable(format!(
+                    "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
+                     try again"
+                ));
+        }
+        result
+    }
+
+    fn adopt_cache_now(
+        &self,
+        object: &Object,
+        frames: Arc<OwnedFd>,
+        pipe: Option<&OwnedFd>,
+    ) -> Result<Arc<Cache>> {
+        let record = object.record().clone();
+        let path = self.machine.path("live", object.id);
+        let found = Live::reopen(&path, &self.machine.boot_id)?;
+        let inode =
+            rustix::fs::fstat(&*frames).map_err(std::io::Error::from).doing("looking at frames")?.st_ino;
+        let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
+            return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
+        };
+        if header.size_bytes != record.options.size_bytes {
+            self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
+        }
+        let unfinished = live.intent()?;
+        let cache = self.new_cache(object, &record, frames.clone(), Book::recover(live)?)?;
+        cache.adopt_frames()?;
+        if !unfinished.is_empty() {
+            cache.finish_eviction(pipe)?;
+            self.machine.log(format_args!(
+                "object {}: finished an eviction of {} pages",
+                object.id.0,
+                unfinished.len()
+            ));
+        }
+        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        self.returning.publish(object.id, |incomplete| {
+            cache.set_incomplete(incomplete);
+            object.set_cache(cache.clone());
+        });
+        Ok(cache)
+    }
+}
