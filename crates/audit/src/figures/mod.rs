@@ -1,0 +1,1 @@
+//! The figures: pure functions of a snapshot. One file a figure.

@@ -1,0 +1,214 @@
+//! What a host does with an object whose home schedules it: the paper's kernel.
+
+use super::message::Message;
+use crate::event::{Access, Action, Event};
+use crate::span::{HostId, Span};
+use std::collections::BTreeMap;
+
+/// What the home wants back, and cannot have before the minimum hold is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wanted {
+    Back(Access),
+    Gone,
+}
+
+/// One page at this host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Page {
+    /// What processes here may do.
+    access: Access,
+    /// What the home was asked for, and has not answered.
+    asked: Access,
+    /// The most that faults here want.
+    wants: Access,
+    /// Minimum holds that are not over: granted a moment ago, it stays, so that the instruction that faulted retires.
+    holds: u8,
+    wanted: Option<Wanted>,
+}
+
+const NOTHING: Page =
+    Page { access: Access::None, asked: Access::None, wants: Access::None, holds: 0, wanted: None };
+
+/// One host's part of a centrally scheduled object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cache {
+    home: HostId,
+    /// Whether the object has a minimum hold.
+    holds: bool,
+    /// Only pages of which there is something to say.
+    pages: BTreeMap<u32, Page>,
+    /// The requests under way, by their first page: a refusal or grant is for the whole of one.
+    spans: BTreeMap<u32, Span>,
+}
+
+impl Cache {
+    /// A host that has no page yet.
+    pub fn new(home: HostId, holds: bool) -> Cache {
+        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new() }
+    }
+
+    /// What processes of this host may do with a page.
+    pub fn access(&self, page: u32) -> Access {
+        self.pages.get(&page).map_or(Access::None, |page| page.access)
+    }
+
+    /// Whether the home has to answer something.
+    pub fn is_waiting(&self) -> bool {
+        !self.spans.is_empty()
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
+        match event {
+            Event::Fault { span, access } => self.fault(span, access, actions),
+            Event::Evict { page } => self.evict(page, actions),
+            Event::HoldOver { page } => self.hold_over(page, actions),
+            Event::Message { message, .. } => self.message(message, actions),
+            Event::Lost { host } if host == self.home => {
+                let spans: Vec<Span> = self.spans.values().copied().collect();
+                spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
+            }
+            Event::Lost { .. } => {}
+        }
+        self.pages.retain(|_, page| *page != NOTHING);
+    }
+
+    fn page(&mut self, page: u32) -> &mut Page {
+        self.pages.entry(page).or_insert(NOTHING)
+    }
+
+    fn fault(&mut self, span: Span, access: Access, actions: &mut Vec<Action<Message>>) {
+        if span.pages().all(|page| self.access(page) >= access) {
+            actions.push(Action::Install { span, access, with_data: false });
+            return;
+        }
+        for page in span.pages() {
+            let page = self.page(page);
+            page.wants = page.wants.max(access);
+        }
+        self.ask_for_wanted(span, actions);
+    }
+
+    /// Asks for what is wanted in `span` and not under way: in one request, as far as it lies together.
+    fn ask_for_wanted(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
+        let missing =
+            |page: &Page| (page.asked == Access::None && page.wants > page.access).then_some(page.wants);
+        let mut run: Option<(Span, Access)> = None;
+        for number in span.pages() {
+            let wants = self.pages.get(&number).and_then(missing);
+            run = match (run, wants) {
+                (Some((span, access)), Some(wants)) if access == wants => {
+                    Some((Span::new(span.first, span.count + 1), access))
+                }
+                (before, wants) => {
+                    if let Some((span, access)) = before {
+                        self.ask(span, access, actions);
+                    }
+                    wants.map(|wants| (Span::one(number), wants))
+                }
+            };
+        }
+        if let Some((span, access)) = run {
+            self.ask(span, access, actions);
+        }
+    }
+
+    fn ask(&mut self, span: Span, access: Access, actions: &mut Vec<Action<Message>>) {
+        let has_copy = span.pages().all(|page| self.access(page) >= Access::Read);
+        span.pages().for_each(|page| self.page(page).asked = access);
+        self.spans.insert(span.first, span);
+        actions.push(Action::Send { to: self.home, message: Message::Request { span, access, has_copy } });
+    }
+
+    fn message(&mut self, message: Message, actions: &mut Vec<Action<Message>>) {
+        match message {
+            Message::Grant { span, access, with_data } => self.granted(span, access, with_data, actions),
+            Message::Recall { page, keep } => self.give_up(page, Wanted::Back(keep), actions),
+            Message::Invalidate { page } => self.give_up(page, Wanted::Gone, actions),
+            Message::Refuse { span, why } => self.refused(span, why, actions),
+            Message::Request { .. } | Message::PageOut { .. } | Message::Done { .. } => {}
+        }
+    }
+
+    fn granted(&mut self, span: Span, access: Access, with_data: bool, actions: &mut Vec<Action<Message>>) {
+        self.spans.remove(&span.first);
+        for number in span.pages() {
+            let holds = u8::from(self.holds);
+            let page = self.page(number);
+            page.access = page.access.max(access);
+            page.asked = Access::None;
+            page.holds = page.holds.saturating_add(holds);
+        }
+        actions.push(Action::Install { span, access, with_data });
+        if self.holds {
+            actions.extend(span.pages().map(|page| Action::Hold { page }));
+        }
+        // A write may have come while a read was asked for.
+        self.ask_for_wanted(span, actions);
+        for number in span.pages() {
+            let page = self.page(number);
+            if page.asked == Access::None {
+                page.wants = Access::None;
+            }
+        }
+    }
+
+    fn refused(&mut self, span: Span, why: crate::Why, actions: &mut Vec<Action<Message>>) {
+        self.spans.remove(&span.first);
+        for number in span.pages() {
+            let page = self.page(number);
+            page.asked = Access::None;
+            page.wants = Access::None;
+            actions.push(Action::Fail { page: number, why });
+        }
+    }
+
+    /// The home wants a page back, or a copy gone. Answered once, now or when the minimum hold is over.
+    fn give_up(&mut self, number: u32, wanted: Wanted, actions: &mut Vec<Action<Message>>) {
+        let home = self.home;
+        let page = self.page(number);
+        if page.holds > 0 && page.access != Access::None {
+            page.wanted = Some(wanted);
+            return;
+        }
+        let (left, answer) = match wanted {
+            Wanted::Back(keep) if page.access == Access::Write => {
+                (keep, Message::PageOut { page: number, answers: true, keeps: keep })
+            }
+            // It went out unasked, and crossed the recall.
+            Wanted::Back(_) => (page.access, Message::Done { page: number }),
+            Wanted::Gone => (Access::None, Message::Done { page: number }),
+        };
+        if left < page.access {
+            page.access = left;
+            actions.push(Action::Restrict { page: number, access: left });
+        }
+        actions.push(Action::Send { to: home, message: answer });
+    }
+
+    fn hold_over(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let page = self.page(number);
+        page.holds = page.holds.saturating_sub(1);
+        if page.holds == 0
+            && let Some(wanted) = page.wanted.take()
+        {
+            self.give_up(number, wanted, actions);
+        }
+    }
+
+    /// Memory is short here. A copy that an upgrade counts on stays, and so does what is held.
+    fn evict(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let home = self.home;
+        let page = self.page(number);
+        if page.holds > 0 || page.asked != Access::None || page.access == Access::None {
+            return;
+        }
+        let owned = page.access == Access::Write;
+        page.access = Access::None;
+        actions.push(Action::Restrict { page: number, access: Access::None });
+        if owned {
+            let message = Message::PageOut { page: number, answers: false, keeps: Access::None };
+            actions.push(Action::Send { to: home, message });
+        }
+    }
+}

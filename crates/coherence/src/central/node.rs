@@ -1,0 +1,60 @@
+//! A host's whole part in a centrally scheduled object: what it does as a client, and as the home if it is that.
+
+use super::cache::Cache;
+use super::home::{Home, Options};
+use super::message::Message;
+use crate::event::{Access, Action, Event, Scheduler};
+use crate::span::{HostId, Span};
+
+/// One host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// The scheduler, at the home alone.
+    home: Option<Home>,
+    cache: Cache,
+}
+
+impl Node {
+    /// The host `me` of an object whose home is `home`. `holds`: granted pages stay for a minimum time.
+    pub fn new(me: HostId, home: HostId, options: Options, holds: bool) -> Node {
+        Node { home: (me == home).then(|| Home::new(options)), cache: Cache::new(home, holds) }
+    }
+
+    /// The scheduler, at the home.
+    pub fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
+    }
+}
+
+impl Scheduler for Node {
+    type Message = Message;
+
+    fn carries(message: &Message) -> Option<Span> {
+        match message {
+            Message::Grant { span, with_data: true, .. } => Some(*span),
+            Message::PageOut { page, .. } => Some(Span::one(*page)),
+            _ => None,
+        }
+    }
+
+    fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
+        match (event, &mut self.home) {
+            // Only the home schedules: to whoever believes otherwise there is nothing to say.
+            (Event::Message { from, message }, home) if message.is_for_home() => {
+                if let Some(home) = home {
+                    home.handle(from, message, actions);
+                }
+            }
+            (Event::Lost { host }, Some(home)) => home.lose(host, actions),
+            (event, _) => self.cache.handle(event, actions),
+        }
+    }
+
+    fn access(&self, page: u32) -> Access {
+        self.cache.access(page)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.cache.is_waiting() || self.home.as_ref().is_some_and(|home| home.waiting() > 0)
+    }
+}

@@ -1,0 +1,18 @@
+//! The distributed scheduler (section 4 of the paper): every host schedules for its own processes, and asks its fellows.
+//!
+//! A page has one owner; every other host has a *hint* who that is, and a request travels along hints. Hints are never
+//! wrong in the end: a request to write turns every hint that it passes to the one who asks, who will own the page.
+//! So the hints are a tree whose root asked last, at every instant, with requests under way as edges of it. (The paper
+//! does the same with `hinted(page)` and by forwarding what is queued; this is the path reversal of Li and Hudak, and of
+//! Naimi and Tréhel, whose proofs hold for it.) Each host keeps at most one successor.
+//!
+//! Copies to read are a tree as well: who has a copy gives copies, and knows whom it gave one. An invalidation goes down
+//! that tree, each host asking those it supplied (divide and conquer), and the answers come back up it. The right to
+//! write is handed over when they all have.
+
+mod message;
+mod node;
+mod page;
+
+pub use message::Message;
+pub use node::Node;

@@ -1,0 +1,78 @@
+//! What a host knows of one page.
+
+use crate::event::Access;
+use crate::span::HostId;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Why copies that this host supplied are being invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// This host owns the page and wants to write.
+    Write,
+    /// This host owns the page and hands it over to that one. It may ask for it again meanwhile, and have a successor
+    /// for that time already.
+    HandOver(HostId),
+    /// This host's own copy is being invalidated, by this one.
+    Supplier(HostId),
+}
+
+/// One page at one host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Page {
+    /// What processes here may do.
+    pub access: Access,
+    /// This host owns the page: it has the newest version, and nobody else may make one.
+    pub owned: bool,
+    /// Who owns the page, or asked for it last as far as is known here; this host itself if it is that.
+    pub hint: HostId,
+    /// What is under way for this host.
+    pub asked: Access,
+    /// The most that faults here want.
+    pub wants: Access,
+    /// Who gets the page after this host has had it, or has it next.
+    pub next: Option<HostId>,
+    /// Who gets copies when this host has the page.
+    pub readers: Vec<HostId>,
+    /// To whom this host gave copies.
+    pub supplied: BTreeSet<HostId>,
+    /// Whose word that copies are gone is awaited, and what for.
+    pub expected: BTreeSet<HostId>,
+    /// See `expected`.
+    pub purpose: Option<Purpose>,
+    /// Minimum holds that are not over.
+    pub holds: u8,
+    /// Invalidations that wait for the hold to end: from whom, and for whom.
+    pub deferred: VecDeque<(HostId, HostId)>,
+}
+
+impl Page {
+    /// A page that this host has never had: whoever it copied the object from knows more.
+    pub fn unknown(hint: HostId) -> Page {
+        Page {
+            access: Access::None,
+            owned: false,
+            hint,
+            asked: Access::None,
+            wants: Access::None,
+            next: None,
+            readers: Vec::new(),
+            supplied: BTreeSet::new(),
+            expected: BTreeSet::new(),
+            purpose: None,
+            holds: 0,
+            deferred: VecDeque::new(),
+        }
+    }
+
+    /// A page that nobody has asked for yet, at the host that the object begins at: it has the newest version.
+    pub fn origin(me: HostId) -> Page {
+        Page { access: Access::Write, owned: true, ..Page::unknown(me) }
+    }
+
+    /// Whether it has a copy to give now.
+    pub fn can_supply(&self) -> bool {
+        self.access != Access::None
+            && self.purpose.is_none()
+            && !(self.access == Access::Write && self.holds > 0)
+    }
+}

@@ -1,0 +1,7 @@
+//! The schedulers, driven through every interleaving of small clusters, and through random ones of larger ones.
+
+mod central;
+mod exhaustive;
+mod forwarding;
+mod random;
+mod world;
