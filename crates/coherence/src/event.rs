@@ -24,6 +24,27 @@ pub enum Event<M> {
         /// What for.
         access: Access,
     },
+    /// Processes of this host have written these pages since they came, were synced, or this was said last. Only
+    /// schedulers that do not stop writers want to know, and before each message and sync.
+    Written {
+        /// The pages.
+        span: Span,
+    },
+    /// A process of this host wants these pages to be what everybody sees.
+    Sync {
+        /// The pages.
+        span: Span,
+    },
+    /// These pages stay as they are here until they are unlocked.
+    Lock {
+        /// The pages.
+        span: Span,
+    },
+    /// The end of [`Event::Lock`].
+    Unlock {
+        /// The pages.
+        span: Span,
+    },
     /// This host wants the frame of a page back: it is short of memory.
     Evict {
         /// The page.
@@ -76,15 +97,26 @@ pub enum Action<M> {
         /// What is left.
         access: Access,
     },
-    /// Save the bytes that came with the message being handled (the paper's `save(data)`).
+    /// Save the next page of the bytes that came with the message being handled, or were taken (`save(data)`).
     Save {
         /// The page.
         page: u32,
     },
+    /// Keep the bytes that came with the message being handled, behind those that are kept already.
+    Keep,
+    /// Take the oldest bytes that are kept: the next actions are about them.
+    TakeKept,
     /// Say [`Event::HoldOver`] when the object's minimum hold is over.
     Hold {
         /// The page.
         page: u32,
+    },
+    /// The oldest sync of this host that was not done yet is done: whoever touches its pages from now on sees them.
+    Synced {
+        /// How many pages were sent.
+        pages: u32,
+        /// How many of them another host had synced since they came here: its version is replaced.
+        conflicts: u32,
     },
     /// Whoever waits for this page waits in vain: SIGBUS.
     Fail {
@@ -93,6 +125,28 @@ pub enum Action<M> {
         /// Why.
         why: Why,
     },
+}
+
+/// The bytes that go along with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// None.
+    Nothing,
+    /// Of these pages, from the frames that the sender's processes use.
+    Frames(Vec<u32>),
+    /// Of these pages, from the home's saved copies. Under the central scheduler these are the frames of the home's own
+    /// host; explicit coherence keeps them apart.
+    Saved(Vec<u32>),
+}
+
+impl Carried {
+    /// The pages.
+    pub fn pages(self) -> Vec<u32> {
+        match self {
+            Carried::Nothing => Vec::new(),
+            Carried::Frames(pages) | Carried::Saved(pages) => pages,
+        }
+    }
 }
 
 /// Why a page cannot be had.
@@ -119,8 +173,8 @@ pub enum Kind {
 pub trait Scheduler {
     /// What hosts say to each other.
     type Message;
-    /// The pages whose bytes go along with a message.
-    fn carries(message: &Self::Message) -> Option<Span>;
+    /// The pages whose bytes go along with a message, and where the sender takes them from.
+    fn carries(message: &Self::Message) -> Carried;
     /// Something happened; what is to be done is added to `actions`.
     fn handle(&mut self, event: Event<Self::Message>, actions: &mut Vec<Action<Self::Message>>);
     /// What processes of this host may do with a page.

@@ -5,7 +5,7 @@
 //! installs a page speaks of the frame that its driver has, or of the bytes that came with the message being handled.
 //!
 //! After Forin, Barrera, Young and Rashid, *Distributed Shared Memory Server for Mach* (1988): section 3 is `central`,
-//! section 4 `forwarding`.
+//! section 4 `forwarding`. `explicit` is the limited consistency of Shirriff, *Sprite Memory Sharing and File Mapping*.
 //! `docs/PROTOCOL.md` leads from the paper's figures to the functions.
 //!
 //! What the driver promises: messages between two hosts arrive once and in order, until one of the two is declared lost;
@@ -13,8 +13,9 @@
 
 pub mod central;
 mod event;
+pub mod explicit;
 pub mod forwarding;
 mod span;
 
-pub use event::{Access, Action, Event, Kind, Scheduler, Why};
+pub use event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
 pub use span::{HostId, Span};

@@ -68,7 +68,11 @@ impl Cache {
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
-            Event::Lost { .. } => {}
+            Event::Lost { .. }
+            | Event::Written { .. }
+            | Event::Sync { .. }
+            | Event::Lock { .. }
+            | Event::Unlock { .. } => {}
         }
         self.pages.retain(|_, page| *page != NOTHING);
     }

@@ -3,8 +3,8 @@
 use super::cache::Cache;
 use super::home::{Home, Options};
 use super::message::Message;
-use crate::event::{Access, Action, Event, Scheduler};
-use crate::span::{HostId, Span};
+use crate::event::{Access, Action, Carried, Event, Scheduler};
+use crate::span::HostId;
 
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +29,11 @@ impl Node {
 impl Scheduler for Node {
     type Message = Message;
 
-    fn carries(message: &Message) -> Option<Span> {
+    fn carries(message: &Message) -> Carried {
         match message {
-            Message::Grant { span, with_data: true, .. } => Some(*span),
-            Message::PageOut { page, .. } => Some(Span::one(*page)),
-            _ => None,
+            Message::Grant { span, with_data: true, .. } => Carried::Saved(span.pages().collect()),
+            Message::PageOut { page, .. } => Carried::Frames(vec![*page]),
+            _ => Carried::Nothing,
         }
     }
 

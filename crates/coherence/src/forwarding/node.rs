@@ -2,7 +2,7 @@
 
 use super::message::Message;
 use super::page::{Page, Purpose};
-use crate::event::{Access, Action, Event, Scheduler};
+use crate::event::{Access, Action, Carried, Event, Scheduler};
 use crate::span::{HostId, Span};
 use std::collections::BTreeMap;
 
@@ -288,10 +288,10 @@ impl Node {
 impl Scheduler for Node {
     type Message = Message;
 
-    fn carries(message: &Message) -> Option<Span> {
+    fn carries(message: &Message) -> Carried {
         match message {
-            Message::Copy { page } | Message::HandOver { page } => Some(Span::one(*page)),
-            _ => None,
+            Message::Copy { page } | Message::HandOver { page } => Carried::Frames(vec![*page]),
+            _ => Carried::Nothing,
         }
     }
 
@@ -301,7 +301,11 @@ impl Scheduler for Node {
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { from, message } => self.message(from, message, actions),
-            Event::Lost { .. } => {}
+            Event::Lost { .. }
+            | Event::Written { .. }
+            | Event::Sync { .. }
+            | Event::Lock { .. }
+            | Event::Unlock { .. } => {}
         }
     }
 

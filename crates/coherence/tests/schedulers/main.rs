@@ -2,6 +2,7 @@
 
 mod central;
 mod exhaustive;
+mod explicit;
 mod forwarding;
 mod random;
 mod world;

@@ -6,14 +6,14 @@ use commonhold_coherence::{Access, HostId, Scheduler, Span, forwarding};
 use std::fmt::Debug;
 
 /// xorshift64*: replayable anywhere, and its quality does not matter.
-struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    fn new(seed: u64) -> Dice {
+    pub fn new(seed: u64) -> Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn roll(&mut self, sides: usize) -> usize {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

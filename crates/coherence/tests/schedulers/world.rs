@@ -188,6 +188,9 @@ where
                     }
                 }
                 Action::Save { page } => self.frames[HOME][page as usize] = data[0],
+                Action::Keep | Action::TakeKept | Action::Synced { .. } => {
+                    unreachable!("not of these schedulers")
+                }
                 Action::Hold { page } => self.holds[host][page as usize] += 1,
                 Action::Fail { page, .. } => {
                     if self.scripts[host].front().is_some_and(|op| op.0.contains(page)) {
@@ -202,8 +205,7 @@ where
     }
 
     fn carried(&self, host: usize, message: &N::Message) -> Vec<u32> {
-        let pages = N::carries(message).into_iter().flat_map(Span::pages);
-        pages.map(|page| self.frames[host][page as usize]).collect()
+        N::carries(message).pages().into_iter().map(|page| self.frames[host][page as usize]).collect()
     }
 
     /// The next access of a program.
@@ -247,8 +249,8 @@ where
     fn is_under_way(&self, host: usize, page: u32) -> bool {
         let letters = self.channels.iter().filter(|((from, to), _)| *from == host || *to == host);
         let mut carried =
-            letters.flat_map(|(_, letters)| letters).filter_map(|(message, _)| N::carries(message));
-        self.nodes[host].access(page) == Access::Write || carried.any(|span| span.contains(page))
+            letters.flat_map(|(_, letters)| letters).flat_map(|(message, _)| N::carries(message).pages());
+        self.nodes[host].access(page) == Access::Write || carried.any(|carried| carried == page)
     }
 
     /// One writer, or many readers.

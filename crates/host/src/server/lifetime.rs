@@ -161,7 +161,7 @@ impl Host {
         let others: Vec<String> = self
             .sessions()
             .iter()
-            .filter(|s| s.id != session.id)
+            .filter(|s| s.id != session.id && !s.is_leaving())
             .map(|s| format!("{} ({})", s.process.pid, lock(&s.program)))
             .collect();
         if !others.is_empty() {

@@ -6,6 +6,7 @@ use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
 use commonhold_object::{Access, Credentials, Error, ErrorKind, ObjectId, Result, SessionId};
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::socket::{self, Wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -199,6 +200,14 @@ impl Session {
     /// Whether it holds anything that must be served or kept.
     pub fn maps_something(&self) -> bool {
         !self.space.map.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether its client has hung up and left nothing behind: it ends as soon as the control thread comes to it.
+    pub fn is_leaving(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.socket, PollFlags::empty())];
+        let hung_up = matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1));
+        let lives = self.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
+        hung_up && !(lives && self.maps_something())
     }
 
     /// Counts a request that begins; refuses when too many are under way.
