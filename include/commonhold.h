@@ -29,7 +29,8 @@
  *   EPROTO        library and host are of different versions
  *
  * Threads. Every function may be called by any thread at any time; ch_close() ends a handle for all of them.
- * Signal handlers may call none.
+ * Signal handlers may call none. None is a cancellation point: a thread that is cancelled (pthread_cancel) in the
+ * middle of a call ends after it; asynchronous cancellation is not for programs that use the library.
  *
  * Fork. A child sees the same objects at the same addresses and is a client of its own. Handles stay usable.
  * One thing is not inherited: private writable mappings of controlled objects (touching them is SIGSEGV).
@@ -147,7 +148,8 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 #define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
 
 /* Maps part of an object. Address (NULL: anywhere) and offset are multiples of the page size, 4096; the length is
- * rounded up to whole pages, and the range must lie in the object (its last page may be used in full).
+ * rounded up to whole pages, and the range must lie in the object as it is now, whoever resized it (its last page
+ * may be used in full). There is no length that means all of it: ch_object_info() tells the size.
  *
  * Touching a page raises SIGBUS when the object was shrunk below it, when its pager fails, or when its stored
  * bytes are lost. Memory for I/O that bypasses the processor (io_uring fixed buffers, RDMA) must not lie in a

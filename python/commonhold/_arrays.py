@@ -151,7 +151,8 @@ def on_object(
     else:
         elements = storable(np.uint8 if dtype is None else dtype)
     if dims is None:
-        dims = ((opened.size_bytes - offset) // elements.itemsize,)
+        # As large as the object is now: another process may have changed it.
+        dims = ((opened.size_by_now() - offset) // elements.itemsize,)
     nbytes = _nbytes(elements, dims)
     if offset < 0 or nbytes <= 0 or offset + nbytes > opened.size_bytes:
         _refuse(opened, elements, dims, offset, nbytes)

@@ -64,6 +64,9 @@ class Object:
     def size_bytes(self) -> int:
         """As known since it was opened, or asked for by `stat`."""
 
+    def size_by_now(self) -> int:
+        """Size by now, to the page: the host is asked only if another process changed the number of pages."""
+
     @property
     def controlled(self) -> bool:
         """Whether the host serves its faults."""

@@ -70,6 +70,9 @@ fn map_part(
     let object = opened.object.clone();
     let offset = options.offset;
     let (mapping, size_bytes) = waiting(py, move || {
+        if shown.is_none() {
+            object.info()?; // to the byte, as it is now
+        }
         let mapping = object.map(&options)?;
         Ok((mapping, object.size_bytes()))
     })?;
@@ -103,6 +106,12 @@ impl Object {
     #[getter]
     fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.opened(py)?.object.size_bytes())
+    }
+
+    /// By now, to the page; the host is asked only if that changed.
+    fn size_by_now(&self, py: Python<'_>) -> PyResult<u64> {
+        let object = self.opened(py)?.object;
+        waiting(py, || object.size_by_now())
     }
 
     #[getter]
@@ -243,8 +252,14 @@ impl Object {
         length: Option<usize>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let object = self.opened(py)?.object;
-        let rest = || usize::try_from(object.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let length = length.unwrap_or_else(rest);
+        let length = match length {
+            Some(length) => length,
+            None => {
+                // As it is now: another process may have changed it.
+                let size_bytes = waiting(py, || object.info())?.options.size_bytes;
+                usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX)
+            }
+        };
         PyBytes::new_with(py, length, |buffer| waiting(py, || object.read_at(buffer, offset)))
     }
 

@@ -84,6 +84,24 @@ def test_a_resized_object_has_its_new_size(name):
     assert ch.array(name, 100).nbytes == 100
 
 
+@pytest.mark.parametrize("sync", ["plain", "ordered"])
+def test_what_is_mapped_without_a_length_has_the_size_of_now(name, sync):
+    opened = ch.create(name, PAGE, sync=sync)
+    ch.resize(name, 2 * PAGE)
+    assert opened.size_bytes == PAGE, "as it was known"
+    with opened.map() as pages:
+        assert len(pages) == 2 * PAGE
+    ch.resize(name, 3 * PAGE)
+    assert len(opened.read()) == 3 * PAGE
+    ch.resize(name, 4 * PAGE)
+    assert opened.array().nbytes == 4 * PAGE
+    ch.resize(name, 100)
+    assert opened.array().nbytes == 100
+    ch.resize(name, 200)
+    with opened.map() as pages:
+        assert len(pages) == 200
+
+
 def test_elements_with_python_objects_are_refused(name):
     for dtype in (object, [("a", "u4"), ("b", object)], "S"):
         with pytest.raises(TypeError):

@@ -1,10 +1,12 @@
 //! A connection that says whatever a test wants said.
 
 use crate::TestHost;
+use crate::wait::LONG;
 use commonhold_object::wire::{FromHost, Header, Reply, Request, decode, encode};
 use commonhold_object::{Error, limits};
 use commonhold_sys::socket::{self, Wait};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -34,14 +36,17 @@ impl Raw {
         socket::send(&self.socket, bytes, &[], Wait::No).is_ok()
     }
 
-    /// Asks, and gives the answer; `None`: the connection ended, or nothing came in 20 s.
+    /// Asks, and gives the answer; `None`: the connection ended, or nothing came in time.
     pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Option<Result<Reply, Error>> {
         self.next += 1;
         let number = self.next;
-        if !self.throw(&bytes_of(number, request), fds) {
-            return None;
+        let deadline = Instant::now() + LONG;
+        let bytes = bytes_of(number, request);
+        while let Err(error) = socket::send(&self.socket, &bytes, fds, Wait::Yes) {
+            if error.kind() != ErrorKind::WouldBlock || Instant::now() > deadline {
+                return None;
+            }
         }
-        let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             match self.hear()? {
                 Some((header, FromHost::Reply(reply))) if header.number == number => return Some(reply),
@@ -59,27 +64,14 @@ impl Raw {
         match socket::receive(&self.socket, &mut buffer, &mut fds, Wait::Yes) {
             Ok(0) => None,
             Ok(length) => Some(Some(decode(&buffer[..length]).expect("the host speaks well"))),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Some(None),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(None),
             Err(_) => None,
         }
     }
 
-    /// The error with which the host refuses this connection, if it does so unasked within a second.
-    pub fn refusal(&self) -> Option<Error> {
-        let deadline = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < deadline {
-            match self.hear() {
-                Some(Some((_, FromHost::Reply(Err(said))))) => return Some(said),
-                Some(_) => {}
-                None => return None,
-            }
-        }
-        None
-    }
-
     /// The error with which the host ends the connection.
     pub fn last_words(&self) -> Option<Error> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + LONG;
         let mut error = None;
         while Instant::now() < deadline {
             match self.hear() {

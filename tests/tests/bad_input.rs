@@ -302,6 +302,20 @@ fn what_may_be_read_alone_is_never_written() {
 }
 
 #[test]
+fn the_table_of_bad_input_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let table = std::fs::read_to_string(root.join("docs/BAD_INPUT.md")).unwrap();
+    let names: Vec<&str> =
+        table.split('`').filter(|word| word.contains("::") && *word != "file::function").collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        let (file, function) = name.split_once("::").unwrap();
+        let source = std::fs::read_to_string(root.join(format!("tests/tests/{file}.rs"))).unwrap_or_default();
+        assert!(source.contains(&format!("fn {function}()")), "there is no test {name}");
+    }
+}
+
+#[test]
 fn an_object_may_be_removed_while_it_is_opened() {
     let host = TestHost::start();
     let rounds = 150;
@@ -327,7 +341,8 @@ fn an_object_may_be_removed_while_it_is_opened() {
                 opened += 1;
                 let mut found = [1; 10];
                 object.read_at(&mut found, 4096).unwrap();
-                assert!(found == [0; 10] || found == [5; 10], "{found:?}");
+                // Shared memory: of what is being written any part may be seen.
+                assert!(found.iter().all(|byte| [0, 5].contains(byte)), "{found:?}");
                 object.write_at(&[9], 0).unwrap();
                 object.read_at(&mut found[..1], 0).unwrap();
                 assert_eq!(found[0], 9);

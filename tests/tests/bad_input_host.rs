@@ -1,5 +1,6 @@
-//! What a host meets besides wrong requests: too much of everything, a full state directory, a journal that was cut, a
-//! pager that never answers, a clock that jumps back. What storage does is in `storage`, what liars do in `hostile`.
+//! What a host meets besides wrong requests of its clients: requests that no library sends, a full state directory, a
+//! journal that was cut, a pager that never answers, a file that others write to. What storage does is in `storage`, what
+//! liars do in `hostile`, too much of everything in `limits`, a clock that jumps in `clock`.
 
 use commonhold_object::wire::Request;
 use commonhold_object::{Access, Error, ErrorKind, Name, ObjectId};
@@ -7,63 +8,6 @@ use commonhold_tests::raw::Raw;
 use commonhold_tests::scratch::RamDisk;
 use commonhold_tests::{MIB, PAGE, Scratch, TestHost, page, wait};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
-
-#[test]
-fn too_many_objects_and_clients() {
-    let host = TestHost::with(&["--max-objects", "3", "--max-clients", "4"]);
-    let worker = host.worker();
-    for name in ["/a", "/b", "/c"] {
-        worker.ok(&format!("create o {name} size=4096"));
-    }
-    let says = worker.refused("create o /d size=4096", "Quota");
-    assert!(says.contains("3 objects, the limit: remove some"), "{says}");
-    assert_eq!(worker.ok("list /"), "/a /b /c");
-    worker.all("close o\nremove /b\ncreate o /d size=4096");
-    // A removed one counts for as long as it is in use.
-    worker.all("remove /d\nremove /c\ncreate p /e size=4096");
-    worker.refused("create q /f size=4096", "Quota");
-    worker.all("close o\ncreate q /f size=4096");
-    let mut silent: Vec<Raw> = (0..3).map(|_| Raw::connect(&host)).collect();
-    wait::until("all are counted", || (worker_clients(&mut silent[0]) == 4).then_some(()));
-    let error = Raw::connect(&host).last_words().expect("an error");
-    assert_eq!(error.kind, ErrorKind::TooMany);
-    assert!(
-        error.message.contains("4 clients, its limit: end some, or start it with --max-clients"),
-        "{error}"
-    );
-    let refused = commonhold::Host::connect_to(host.state()).and_then(|host| host.status()).unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::TooMany, "{refused}");
-    worker.all("map m q rw shared 0 0\nfill m 0 1 1");
-    silent.pop();
-    wait::until("there is room", || {
-        commonhold::Host::connect_to(host.state()).and_then(|host| host.status()).ok()
-    });
-    worker.ok("check m 0 1 1");
-}
-
-/// Clients as the host counts them, asked over a connection that is there already.
-fn worker_clients(raw: &mut Raw) -> u64 {
-    match raw.ask(&Request::Status, &[]) {
-        Some(Ok(commonhold_object::wire::Reply::Status(status))) => status.clients,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn too_many_mappings_of_one_client() {
-    let host = TestHost::start();
-    let (worker, other) = (host.worker(), host.worker());
-    worker.ok(&format!("create o /x size={} controlled mode=600", 256 * MIB));
-    let limit = commonhold_object::limits::MAPPINGS_PER_CLIENT;
-    // Every other page, so that no two of them are one.
-    let offsets = |count: u64| (0..count).map(|n| (n * 8192).to_string()).collect::<Vec<_>>().join(" ");
-    let says = worker.refused(&format!("map-many o 4096 {}", offsets(limit + 1)), "TooMany");
-    assert!(says.contains("16384") && says.contains("unmap some, or map larger parts"), "{says}");
-    assert_eq!(worker.ok("info o mappings"), "0", "all or none");
-    worker.all("map m o rw shared 0 0\nfill m 0 10 1\ndrop m");
-    other.all("open o /x rw\nmap m o rw shared 0 0\ncheck m 0 10 1");
-}
 
 #[test]
 fn a_host_checks_what_the_library_checks() {
@@ -268,87 +212,24 @@ fn a_direct_write_to_the_file_is_seen_as_documented() {
     }
 }
 
-/// Overrides the clock of the day: a year earlier for as long as the file is there that `COMMONHOLD_TESTS_CLOCK` names.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-static long earlier(void) {
-    const char *file = getenv("COMMONHOLD_TESTS_CLOCK");
-    return file && access(file, F_OK) == 0 ? 365L * 86400 : 0;
-}
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    long result = syscall(SYS_clock_gettime, clock, now);
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec -= earlier();
-    return (int)result;
-}
-int gettimeofday(struct timeval *now, void *zone) {
-    struct timespec time;
-    (void)zone;
-    clock_gettime(CLOCK_REALTIME, &time);
-    now->tv_sec = time.tv_sec;
-    now->tv_usec = time.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *out) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (out) *out = now.tv_sec;
-    return now.tv_sec;
-}
-"#;
-
 #[test]
-fn a_clock_that_jumps_back_a_year_changes_nothing() {
-    let scratch = Scratch::new();
-    let (source, shim) = (scratch.file_of("shim.c", SHIM.as_bytes()), scratch.join("shim.so"));
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).output();
-    if !compiled.as_ref().is_ok_and(|output| output.status.success()) {
-        return eprintln!("skipped: no C compiler for the clock's shim: {compiled:?}");
+fn memory_pinned_for_io_is_warned_of() {
+    let host = TestHost::start();
+    let (worker, other) = (host.worker(), host.worker());
+    worker.all("create o /x size=65536 controlled mode=666\nmap m o rw shared 0 0\nfill m 0 16 1");
+    assert_eq!(worker.ok("stat /x warning"), "");
+    if let Err(why) = worker.ask("pin m 0 4") {
+        return eprintln!("skipped: io_uring pins nothing here: {}", why.message);
     }
-    let (state, shim, jump) = (scratch.join("state"), shim.display().to_string(), scratch.join("jump"));
-    let variables = [("LD_PRELOAD", &*shim), ("COMMONHOLD_TESTS_CLOCK", jump.to_str().unwrap())];
-    let host = TestHost::not_started(scratch, state, &[], &variables);
-    host.start_again().unwrap();
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", host.status().host_pid)).unwrap();
-    assert!(maps.contains("shim.so"), "the shim is not in the host");
-    let file = host.scratch().file("file", 65536);
-    let worker = host.worker();
-    worker.ok(&format!("create o /x file={} sync=atomic", file.display()));
-    worker.all(&format!(
-        "map m o rw shared 0 0\ncreate a /a size={} budget={MIB}\nmap n a rw shared 0 0",
-        4 * MIB
-    ));
-    let waits = host.worker();
-    waits.ok("create w /w size=65536 pager=/nobody pager-deadline=300");
-    for seed in 1..60 {
-        worker
-            .all(&format!("fill m 0 16 {seed}\nsync o 0 65536\nfill n 0 1024 {seed}\ncheck n 0 1024 {seed}"));
-        worker.all(&format!("create t /t{seed} size=4096\nremove /t{seed}\nclose t"));
-        match seed {
-            20 => drop(std::fs::write(&jump, "")),
-            30 => {
-                // A deadline is none the longer, and the next host begins in the year before.
-                waits.refused("lock w 0 4096", "Pager");
-                let before = host.status().host_pid;
-                host.command(&["host", "restart"], |_| {}).unwrap();
-                host.wait_for_other_host(before);
-            }
-            40 => drop(std::fs::remove_file(&jump)),
-            50 => drop(std::fs::write(&jump, "")),
-            _ => {}
-        }
-    }
-    host.kill_both();
-    host.start_again().unwrap();
-    worker.all("check m 0 16 59\ncheck n 0 1024 59\nfill m 0 16 60\nsync o 0 65536\nfill n 0 1024 60\ncheck n 0 1024 60");
-    assert!(std::fs::read(&file).unwrap() == page::bytes(0, 16, 60));
-    let other = host.worker();
-    other.all("open o /x r\nmap m o r shared 0 0\ncheck m 0 16 60\nopen a /a r\nmap n a r shared 0 0\ncheck n 0 1024 60");
-    // It did jump: the lines of the log are of two years, the later one first.
-    let years: Vec<String> = host.log().lines().filter_map(|line| line.get(..4).map(str::to_owned)).collect();
-    assert!(years.iter().any(|year| *year < years[0]), "{years:?}");
+    let says = other.ok("stat /x warning");
+    assert!(
+        says.contains(&format!("process {}", worker.pid())) && says.contains("16384 bytes pinned"),
+        "{says}"
+    );
+    // Nobody is held up by it, and nobody else is blamed.
+    other.all("create p /y size=65536 controlled\nmap n p rw shared 0 0\nfill n 0 16 1");
+    assert_eq!(other.ok("stat /y warning"), "");
+    other.all("open o /x rw\nmap m o rw shared 0 0\ncheck m 0 16 1\nfill m 0 16 2");
+    worker.all("check m 0 16 2\nunpin");
+    wait::until("the warning goes", || (other.ok("stat /x warning").is_empty()).then_some(()));
 }

@@ -69,6 +69,8 @@ fn a_clock_that_jumps_back_a_year_changes_nothing() {
     worker.ok("map p p rw shared 0 0");
     worker.ok(&format!("count p 0 1 1024 {} 1", path.display()));
     worker.all("map m o rw shared 0 0\nfill m 0 256 1\nsync o 0 1048576");
+    let waits = host.worker();
+    waits.ok("create w /w size=65536 pager=/nobody pager-deadline=300");
     let progress = || (0..1024).map(|page| ledger.get(page).0).sum::<u64>();
     let goes_on = || {
         let before = progress();
@@ -78,7 +80,8 @@ fn a_clock_that_jumps_back_a_year_changes_nothing() {
     std::fs::write(&jump, b"").unwrap();
     let said = || host.log().lines().last().unwrap_or_default().to_owned();
     goes_on();
-    worker.all("fill m 0 256 2\nsync o 0 1048576");
+    waits.refused("lock w 0 4096", "Pager"); // a deadline is none the longer
+    worker.all("create t /t size=4096\nremove /t\nclose t\nfill m 0 256 2\nsync o 0 1048576");
     assert_eq!(std::fs::read(&file).unwrap(), page::bytes(0, 256, 2));
     // The next host, the next keeper, and the recovery after both, in the year before.
     let before = host.status();
@@ -90,12 +93,18 @@ fn a_clock_that_jumps_back_a_year_changes_nothing() {
     assert!(year(&said()) < Some(first), "the host's clock did not jump: {}", said());
     host.kill_keeper();
     goes_on();
+    let before = host.status().host_pid;
+    host.command(&["host", "restart"], |_| {}).unwrap();
+    host.wait_for_other_host(before);
+    goes_on();
     worker.all("fill m 0 256 3\nsync o 0 1048576");
     host.kill_both();
     host.start_again().unwrap();
     goes_on();
     worker.all("check m 0 256 3\nfill m 0 256 4\nsync o 0 1048576");
     std::fs::remove_file(&jump).unwrap();
+    goes_on(); // forward again, a year in an instant
+    waits.refused("lock w 0 4096", "Pager");
     worker.all("check m 0 256 4\nfill m 0 256 5\nsync o 0 1048576");
     assert_eq!(std::fs::read(&file).unwrap(), page::bytes(0, 256, 5));
     worker.ok("halt");

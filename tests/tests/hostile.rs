@@ -65,8 +65,6 @@ fn requests(chance: &mut Chance) -> Vec<Request> {
         Request::Rename { from: named.clone(), to: name("/x/z") },
         Request::SetMode { name: named.clone(), mode: u32::MAX },
         Request::Map(map_request(object.0, offset)),
-        Request::CountDirect { object, change: i32::MIN },
-        Request::CountDirect { object, change: i32::MAX },
         Request::Unmap { address: offset, length },
         Request::Sync { object, offset, length, freeze: true },
         Request::Lock { object, offset, length },

@@ -1,5 +1,8 @@
 //! Stated limits: who reaches one is told which and what to do, and nobody else notices.
 
+use commonhold_object::ErrorKind;
+use commonhold_object::limits::MAPPINGS_PER_CLIENT;
+use commonhold_object::wire::{Reply, Request};
 use commonhold_tests::raw::Raw;
 use commonhold_tests::{MIB, TestHost, Worker, page, wait};
 
@@ -38,14 +41,44 @@ fn a_refused_creation_leaves_the_file_as_it_was() {
 }
 
 #[test]
+fn objects_that_are_removed_count_while_they_are_in_use() {
+    let host = TestHost::with(&["--max-objects", "3"]);
+    let worker = host.worker();
+    for name in ["/a", "/b", "/c"] {
+        worker.ok(&format!("create o {name} size=4096"));
+    }
+    let says = worker.refused("create o /d size=4096", "Quota");
+    assert!(says.contains("3 objects, the limit: remove some"), "{says}");
+    assert_eq!(worker.ok("list /"), "/a /b /c");
+    worker.all("close o\nremove /b\ncreate o /d size=4096");
+    worker.all("remove /d\nremove /c\ncreate p /e size=4096");
+    worker.refused("create q /f size=4096", "Quota");
+    worker.all("close o\ncreate q /f size=4096");
+}
+
+/// Clients as the host counts them, asked over a connection that is there already.
+fn clients(raw: &mut Raw) -> u64 {
+    match raw.ask(&Request::Status, &[]) {
+        Some(Ok(Reply::Status(status))) => status.clients,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn clients_at_once() {
     let host = TestHost::with(&["--max-clients", "6"]);
     let workers: Vec<Worker> = (0..4).map(|_| host.worker()).collect();
     workers[0].all("create o /o size=65536 controlled\nmap m o rw shared 0 0\nfill m 0 16 1");
-    let more: Vec<Raw> = (0..4).map(|_| Raw::connect(&host)).collect();
-    let refused: Vec<_> = more.iter().filter_map(Raw::refusal).collect();
-    assert_eq!(refused.len(), 2);
-    assert!(refused[0].message.contains("6 clients") && refused[0].message.contains("--max-clients"));
+    let mut more: Vec<Raw> = (0..2).map(|_| Raw::connect(&host)).collect();
+    wait::until("all are counted", || (clients(&mut more[0]) == 6).then_some(()));
+    for _ in 0..2 {
+        let refused = Raw::connect(&host).last_words().expect("an error");
+        assert_eq!(refused.kind, ErrorKind::TooMany);
+        let says = "6 clients, its limit: end some, or start it with --max-clients";
+        assert!(refused.message.contains(says), "{refused}");
+    }
+    let refused = commonhold::Host::connect_to(host.state()).and_then(|host| host.status()).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::TooMany, "{refused}");
     workers.iter().for_each(|worker| drop(worker.ok("list /")));
     workers[0].all("check m 0 16 1\nfill m 0 16 2\ncheck m 0 16 2");
     drop(more);
@@ -58,12 +91,15 @@ fn clients_at_once() {
 #[test]
 fn mappings_of_a_client() {
     let host = TestHost::start();
-    let worker = host.worker();
-    worker.ok("create o /o size=65536 controlled");
-    let offsets: Vec<&str> = std::iter::repeat_n("0", 16_400).collect();
-    let refused = worker.refused(&format!("map-many o 4096 {}", offsets.join(" ")), "TooMany");
-    assert!(refused.contains("16384"), "{refused}");
-    assert_eq!(worker.ok("info o mappings"), "0");
+    let (worker, other) = (host.worker(), host.worker());
+    worker.ok(&format!("create o /x size={} controlled mode=600", 256 * MIB));
+    // Every other page, so that no two of them are one.
+    let offsets: Vec<String> = (0..=MAPPINGS_PER_CLIENT).map(|n| (n * 8192).to_string()).collect();
+    let says = worker.refused(&format!("map-many o 4096 {}", offsets.join(" ")), "TooMany");
+    assert!(says.contains("16384") && says.contains("unmap some, or map larger parts"), "{says}");
+    assert_eq!(worker.ok("info o mappings"), "0", "all or none");
+    worker.all("map m o rw shared 0 0\nfill m 0 10 1\ndrop m");
+    other.all("open o /x rw\nmap m o rw shared 0 0\ncheck m 0 10 1");
 }
 
 #[test]

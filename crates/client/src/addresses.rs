@@ -26,8 +26,6 @@ pub(crate) struct Origin {
     pub(crate) protection: Protection,
     pub(crate) sharing: Sharing,
     pub(crate) flags: MapFlags,
-    /// Connection on which a direct mapping was counted.
-    pub(crate) generation: u64,
     /// The process that serves its own faults of it; 0: the host does.
     pub(crate) served_by: u32,
     /// How, once the host has agreed.
@@ -122,11 +120,18 @@ fn refuse_too_many(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Adds a mapping.
+/// Adds a mapping that was just made. What was known of its addresses is no more: the kernel gives no address that is
+/// in use, so the program unmapped them behind the library's back.
 pub(crate) fn insert(address: NonNull<u8>, length: usize, offset: u64, origin: Arc<Origin>) -> Result<()> {
     let value = Piece { origin, state: PieceState::Mapped };
     let region = Region { address: address.as_ptr() as u64, length: length as u64, offset, value };
-    lock(&ADDRESSES).insert(region)
+    let mut map = lock(&ADDRESSES);
+    let gone = map.remove(region.address, region.length)?;
+    let added = map.insert(region);
+    drop(map);
+    // The last piece of a mapping may have another mapping behind it, whose end takes the lock.
+    drop(gone);
+    added
 }
 
 /// The pieces that cover the range, cut to it, in order. A gap is an error that names its address.
@@ -216,10 +221,7 @@ fn take_out(address: u64, length: u64, only: Option<&Arc<Origin>>) -> Result<()>
             set_state(&mut map, &piece, PieceState::Leaving);
             left.push(piece);
         } else {
-            let before = map.len() as i64;
-            let ended = end(&mut map, &piece);
-            piece.value.origin.count(map.len() as i64 - before);
-            result = result.and(ended);
+            result = result.and(end(&mut map, &piece));
         }
     }
     drop(map);
@@ -268,17 +270,6 @@ fn leave(piece: &Region<Piece>) -> Result<()> {
     }
     let request = Request::Unmap { address: piece.address, length: piece.length };
     shared.call(Call::new(&request)).map(drop)
-}
-
-impl Origin {
-    /// Tells the host that a direct object has more or fewer mappings.
-    pub(crate) fn count(&self, change: i64) {
-        if change != 0 && !self.object.is_controlled() {
-            let change = i32::try_from(change).unwrap_or(0);
-            let request = Request::CountDirect { object: self.object.id(), change };
-            self.object.shared().note(&request, self.generation);
-        }
-    }
 }
 
 /// Drops page table entries, so that pages which failed once are asked for again.

@@ -3,7 +3,7 @@
 use crate::addresses::{self, Origin, Piece, PieceState};
 use crate::in_thread::Service;
 use crate::link::{Answer, Call, OnLoss, Shared, State, lock};
-use crate::{Error, MapFlags, Result};
+use crate::{Error, ErrorKind, MapFlags, Result};
 use commonhold_object::Region;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply, Request};
@@ -142,6 +142,9 @@ fn tell_host(shared: &'static Shared, piece: &Region<Piece>) -> Result<u64> {
         }
         match answer? {
             Answer::Reply(Reply::Claims, mut fds, generation) => {
+                if fds.is_empty() && piece.value.origin.service.get().is_none() {
+                    return Err(no_descriptor_left("the claim words of the mapping"));
+                }
                 if let Some(fd) = fds.pop() {
                     let service = Service::new(fd, piece.length as usize / 4096)?;
                     let _ = piece.value.origin.service.set(service); // told again: the words are the same
@@ -182,6 +185,14 @@ fn prepare(state: &mut State, kind: Kind) -> Option<Result<Introduction>> {
     };
     state.kinds.introducing |= !known;
     Some(Ok(Introduction { descriptors, first: !known }))
+}
+
+/// Something was sent with a descriptor, and no descriptor came: the kernel drops those for which there is no room.
+pub(crate) fn no_descriptor_left(what: &str) -> Error {
+    let what = format!(
+        "{what} did not arrive: this process has no file descriptor left; close some, or raise the limit (ulimit -n)"
+    );
+    Error::new(ErrorKind::TooMany, what)
 }
 
 fn explain(error: Error) -> Error {

@@ -11,6 +11,7 @@
 
 use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::link::{Call, HOSTS, Shared};
+use crate::{ErrorKind, Protection};
 use commonhold_object::wire::Request;
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
@@ -54,18 +55,23 @@ fn leave_in_order() {
         let _ = unsafe { memory::make_inaccessible(start_of(piece.address), piece.length as usize) };
     }
     for shared in lock_until(&HOSTS, deadline).map(|hosts| hosts.clone()).unwrap_or_default() {
-        for piece in pieces.iter().filter(|piece| std::ptr::eq(piece.value.object().shared(), shared)) {
-            tell(shared, piece, deadline);
-        }
+        let of_it = pieces.iter().filter(|piece| std::ptr::eq(piece.value.object().shared(), shared));
+        // Without a host, what is true of the first is true of all.
+        let _ = of_it.map(|piece| tell(shared, piece, deadline)).find(|host_is_there| !host_is_there);
     }
 }
 
-fn tell(shared: &'static Shared, piece: &Region<Piece>, deadline: Instant) {
+/// Gives whether there is a host to be told more.
+fn tell(shared: &'static Shared, piece: &Region<Piece>, deadline: Instant) -> bool {
     let request = Request::Unmap { address: piece.address, length: piece.length };
-    if let Err(error) = shared.call(Call { deadline: Some(deadline), ..Call::new(&request) }) {
+    let Err(error) = shared.call(Call { deadline: Some(deadline), ..Call::new(&request) }) else {
+        return true;
+    };
+    if piece.value.origin.protection == Protection::ReadWrite {
         let name = piece.value.object().label();
         crate::complain(&format!("at exit, the last changes of object {name} were not stored: {error}"));
     }
+    error.kind != ErrorKind::Disconnected
 }
 
 fn controlled_pieces(map: &AddressMap<Piece>) -> Vec<Region<Piece>> {

@@ -17,8 +17,9 @@
 
 use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::c_api::DEFAULT_HOST;
+use crate::in_thread::{self, Changes};
 use crate::link::{HOSTS, Opens, Shared, State, lock};
-use crate::{Host, complain, exit};
+use crate::{Host, complain, exit, link};
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
 use std::cell::UnsafeCell;
@@ -31,6 +32,8 @@ pub(crate) fn register_handlers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         LazyLock::force(&ADDRESSES);
+        // What another thread is about to set up when this one forks would never be ready in the child.
+        link::prepare();
         // SAFETY: the three are functions of this library, which is never unloaded (see build.rs).
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         if failed != 0 {
@@ -47,6 +50,7 @@ struct Held {
     hosts: MutexGuard<'static, Vec<&'static Shared>>,
     map: MutexGuard<'static, AddressMap<Piece>>,
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
+    in_thread: MutexGuard<'static, Changes>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
     pieces: Vec<Region<Piece>>,
@@ -68,11 +72,12 @@ extern "C" fn before() {
         let hosts = lock(&HOSTS);
         let map = lock(&ADDRESSES);
         let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
+        let in_thread = in_thread::lock_changes();
         let controlled =
             |r: &&Region<Piece>| r.value.object().is_controlled() && r.value.state != PieceState::Lost;
         let pieces = map.iter().filter(controlled).cloned().collect();
         // SAFETY: this thread holds the first lock.
-        unsafe { *SLOT.0.get() = Some(Held { default_host, hosts, map, each, pieces }) };
+        unsafe { *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, pieces }) };
     });
 }
 
@@ -90,7 +95,7 @@ extern "C" fn in_child() {
 }
 
 fn begin_anew(mut held: Held) {
-    crate::in_thread::forget_all_after_fork();
+    in_thread::forget_all_after_fork();
     let mut pieces = std::mem::take(&mut held.pieces);
     // First of all, and without allocating.
     let mapped = map_again(&mut pieces);

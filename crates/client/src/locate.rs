@@ -59,12 +59,31 @@ pub(crate) fn connect(directory: &Path) -> std::io::Result<std::os::fd::OwnedFd>
     commonhold_sys::socket::connect(directory, SOCKET_NAME)
 }
 
+/// Whether that error of [`connect`] says that nobody is expected: a host that ends in order takes its socket away,
+/// and one that dies leaves it to the next.
+pub(crate) fn was_stopped(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOENT)
+}
+
+/// Says that the host this process was connected to is gone for good.
+pub(crate) fn stopped(directory: &Path) -> Error {
+    let place = directory.display();
+    let what = format!(
+        "the host in {place} was stopped: start it again with `commonhold host start --state {place}`"
+    );
+    Error::new(ErrorKind::Disconnected, what)
+}
+
 /// Says of a failed connection what it means and what to do.
 pub(crate) fn no_host(directory: &Path, error: &std::io::Error) -> Error {
     let (kind, advice) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             (ErrorKind::Permission, "its permissions do not let this user in")
         }
+        Some(libc::EMFILE | libc::ENFILE) => (
+            ErrorKind::TooMany,
+            "no file descriptor is left for the connection: close some, or raise the limit (ulimit -n)",
+        ),
         _ => (ErrorKind::Disconnected, "start one with `commonhold host start --state DIRECTORY`"),
     };
     Error::new(kind, format!("no host answers in {}: {error}: {advice}", directory.display()))

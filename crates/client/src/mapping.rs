@@ -18,7 +18,7 @@ pub struct MapOptions {
     pub hint: usize,
     /// First byte of the object; page-aligned.
     pub offset: u64,
-    /// Bytes, rounded up to whole pages; `None`: all from `offset` on.
+    /// Bytes, rounded up to whole pages; `None`: all from `offset` on, by the size that the object has now.
     pub length: Option<u64>,
     /// What for.
     pub protection: Protection,
@@ -81,7 +81,14 @@ impl Prepared {
         if options.flags.lock {
             core.refuse_lock_if_direct()?;
         }
-        let pages = core.with_size(|size| Self::pages(core, options, size))?;
+        if options.length.is_none() {
+            core.look_at_size()?;
+        }
+        let mut pages = core.with_size(|size| Self::pages(core, options, size))?;
+        if core.may_have_shrunk_below(pages.end()) {
+            core.look_at_size()?;
+            pages = Self::pages(core, options, core.size_bytes())?;
+        }
         let length = usize::try_from(pages.length_bytes()).map_err(|_| {
             Error::invalid(format!("{} pages do not fit this machine's addresses", pages.count))
         })?;
@@ -116,7 +123,6 @@ impl Prepared {
             protection: self.options.protection,
             sharing: self.options.sharing,
             flags: self.options.flags,
-            generation: core.opened_at(),
             served_by: if self.serves_itself() { std::process::id() } else { 0 },
             service: OnceLock::new(),
         });
@@ -125,7 +131,6 @@ impl Prepared {
             controlled::announce(address, self.length, self.options.offset, &origin)?;
         } else {
             addresses::insert(address, self.length, self.options.offset, origin.clone())?;
-            origin.count(1);
         }
         let address = address.as_ptr() as usize;
         let mapping = Mapping { address, length: self.length, object: self.object, origin, given_up: false };

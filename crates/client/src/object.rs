@@ -1,5 +1,6 @@
 //! An open object: what can be done with it by offset.
 
+use crate::controlled::no_descriptor_left;
 use crate::link::{Answer, Call, Lease, Shared, lock, wrong_reply};
 use crate::mapping::{self, Prepared};
 use crate::{
@@ -45,10 +46,7 @@ impl Core {
         let info = reply.info;
         let Some(fd) = fd else {
             lease.shared().close(info.id, generation);
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                "the host opened an object and sent no descriptor of it",
-            ));
+            return Err(no_descriptor_left("the memory of the object, which the host opened (or created),"));
         };
         let core = Arc::new(Core {
             lease: lease.clone(),
@@ -153,6 +151,34 @@ impl Core {
             Answer::Reply(reply, _, _) => Ok(reply),
             Answer::AskAnew => Err(wrong_reply()),
         }
+    }
+
+    /// Learns how many pages the object has now: another process may have changed that.
+    pub(crate) fn look_at_size(&self) -> Result<()> {
+        // A host that resizes an object gives its file that length, and memory as many whole pages: if the length is
+        // the one that goes with the size as known, nobody has to be asked.
+        let known = self.size_bytes();
+        let expected = match self.options.pager {
+            PagerKind::File if !self.controlled => known,
+            _ => pages_of(known) * PAGE_SIZE_BYTES,
+        };
+        if rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_size as u64 == expected) {
+            return Ok(());
+        }
+        match self.info() {
+            // A direct object that no host knows any more keeps the size it had: only a host changes it.
+            Err(error) if !self.controlled && matches!(error.kind, ErrorKind::NotFound | ErrorKind::Lost) => {
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// Whether the file or memory of a direct object ends before that page. No host sees such a mapping, and would
+    /// refuse it.
+    pub(crate) fn may_have_shrunk_below(&self, end: u64) -> bool {
+        let shorter = |stat: rustix::fs::Stat| pages_of(stat.st_size as u64) < end;
+        !self.controlled && rustix::fs::fstat(&self.fd).is_ok_and(shorter)
     }
 
     /// Runs `check` with the size as known, and again with the size as it is if that was refused.
@@ -270,9 +296,16 @@ impl Object {
         self.core.info()
     }
 
-    /// Size as known since it was opened, resized through this object, or asked for by [`Object::info`].
+    /// Size as last known: since it was opened, resized through this object, or asked for by [`Object::info`].
     pub fn size_bytes(&self) -> u64 {
         self.core.size_bytes()
+    }
+
+    /// Size by now, to the page: the host is asked only if the length of the object's memory tells that another process
+    /// changed the number of its pages (of a file: its bytes). [`Object::info`] asks always.
+    pub fn size_by_now(&self) -> Result<u64> {
+        self.core.look_at_size()?;
+        Ok(self.size_bytes())
     }
 
     /// How it was opened.

@@ -3,12 +3,11 @@
 //! It has a connection of its own, on which the host asks and the pager answers. When a new host process took
 //! over, the host asks again what was not answered; an answer to what is no longer asked is ignored there.
 
-use crate::link::{Handshake, Shared, lock};
+use crate::link::{Guard, Handshake, Shared};
 use crate::{ErrorKind, Name, Result, locate};
 use commonhold_object::limits;
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, Request};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Supplies and stores the pages of the objects that were created with its name.
@@ -39,8 +38,8 @@ const SERVE: u64 = 2;
 pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) -> Result<()> {
     let socket =
         locate::connect(&shared.directory).map_err(|error| locate::no_host(&shared.directory, &error))?;
-    let mut talk = Handshake::new(socket, 1)?;
-    let _guard = Guard::new(shared, talk.socket.as_raw_fd());
+    let guard = Guard::new(shared, socket);
+    let mut talk = Handshake::new(guard.socket().clone(), 1)?;
     talk.greet()?;
     let serve = Request::ServePager { pager: name };
     talk.send(Header { number: SERVE, repeated: false }, &serve, &[])?;
@@ -52,7 +51,8 @@ pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) 
         let Some((header, message, _)) = message else { continue };
         let (header, request) = match message {
             // Who waits for a page may be told of this pager, and ask, before it is told that it serves.
-            FromHost::Reply(result) if header.number == SERVE => {
+            // 0: why the host ends the connection.
+            FromHost::Reply(result) if header.number == SERVE || header.number == 0 => {
                 result?;
                 continue;
             }
@@ -116,25 +116,6 @@ fn guarded(what: &str, run: impl FnOnce() -> io::Result<()>) -> std::result::Res
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
             Err(shorten(format!("{what} panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))))
         }
-    }
-}
-
-/// While it lives, a fork child will not keep the pager's socket open.
-struct Guard {
-    shared: &'static Shared,
-    socket: RawFd,
-}
-
-impl Guard {
-    fn new(shared: &'static Shared, socket: RawFd) -> Self {
-        lock(&shared.state).pager_sockets.push(socket);
-        Guard { shared, socket }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        lock(&self.shared.state).pager_sockets.retain(|socket| *socket != self.socket);
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::FakeHost;
+use common::{Do, FakeHost};
+use commonhold::Host;
 use commonhold::c_api::{ch_info, ch_options, ch_pager, ch_region};
 use commonhold_object::PageState;
+use commonhold_object::wire::Request;
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -120,6 +122,44 @@ fn a_c_program_works_under_address_sanitizer() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}\n{said}", output.status);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn a_cancelled_thread_ends_after_its_call() {
+    let fake = FakeHost::start();
+    Host::connect_to(&fake.directory).unwrap().create("/a", &common::plain(4096), None).unwrap();
+    let mut refusals = 3;
+    fake.rule(move |_, request| match request {
+        Request::Hello { .. } if refusals > 0 => {
+            refusals -= 1;
+            Do::HangUp
+        }
+        _ => Do::Usual,
+    });
+    let program = compile("cancel.c", &["-std=c11", "-pthread"]);
+    let output = Command::new(&program).env("COMMONHOLD_HOST", &fake.directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn a_library_that_was_unloaded_goes_on() {
+    let fake = FakeHost::start();
+    let program = compile("loaded.c", &["-std=c11", "-D_GNU_SOURCE", "-Wl,--as-needed"]);
+    let library = library_directory().join("libcommonhold.so");
+    let output =
+        Command::new(&program).arg(library).env("COMMONHOLD_HOST", &fake.directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    assert_eq!(
+        fake.count(|r| matches!(r, Request::Unmap { .. })),
+        2,
+        "at exit; the child's end was not orderly"
+    );
     std::fs::remove_file(program).unwrap();
 }
 

@@ -248,6 +248,52 @@ fn everything_is_brought_to_the_next_host_even_while_all_threads_sleep_in_faults
 }
 
 #[test]
+fn that_a_host_was_stopped_is_said_once_where_threads_may_wait_for_it() {
+    if !common::in_own_process("that_a_host_was_stopped_is_said_once_where_threads_may_wait_for_it") {
+        return;
+    }
+    let said = common::Complaints::hear();
+    let mut fake = FakeHost::start();
+    let (_host, _object, mapping) = mapped(&fake);
+    word(mapping.as_ptr(), 0).store(7, Ordering::SeqCst);
+    fake.stop();
+    said.wait_for(1);
+    // Time for two more attempts.
+    std::thread::sleep(Duration::from_millis(2500));
+    fake.listen();
+    said.wait_for(2);
+    let said = said.all();
+    assert!(said[0].contains("was stopped: start it again with"), "{said:?}");
+    assert!(said[0].contains("its threads wait"), "{said:?}");
+    assert!(said[1].contains("has taken this process back"), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
+    word(mapping.as_ptr(), 3 * PAGE).store(5, Ordering::SeqCst);
+    assert_eq!(word(mapping.as_ptr(), 0).load(Ordering::SeqCst), 7);
+}
+
+#[test]
+fn dropping_what_a_stopped_host_served_is_quick_and_silent() {
+    if !common::in_own_process("dropping_what_a_stopped_host_served_is_quick_and_silent") {
+        return;
+    }
+    let said = common::Complaints::hear();
+    let mut fake = FakeHost::start();
+    let (host, object, mapping) = mapped(&fake);
+    let more: Vec<_> = (0..5).map(|_| object.map(&MapOptions::default()).unwrap()).collect();
+    word(mapping.as_ptr(), 0).store(7, Ordering::SeqCst);
+    let address = mapping.as_ptr();
+    fake.stop();
+    said.wait_for(1);
+    let begun = std::time::Instant::now();
+    let error = more[0].unmap(0, PAGE).unwrap_err();
+    assert!(error.message.contains("was stopped"), "an explicit call is told: {error}");
+    drop((more, mapping, object, host));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(!is_mapped(address));
+    assert_eq!(said.all().len(), 1, "{:?}", said.all());
+}
+
+#[test]
 fn what_the_next_host_refuses_raises_sigbus_and_never_shows_zeroes() {
     if !common::in_own_process("what_the_next_host_refuses_raises_sigbus_and_never_shows_zeroes") {
         return;

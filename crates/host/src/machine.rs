@@ -21,6 +21,8 @@ pub struct Machine {
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
     pub returning: Arc<Workers>,
+    /// Threads for faults that must wait, for room or for a disk. Requests wait for pages that are brought here.
+    pub bringing: Arc<Workers>,
     /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
     pub urgent: Arc<Workers>,
     /// What happened so far.
@@ -71,6 +73,7 @@ impl Machine {
             evictor,
             workers: Workers::new(64),
             returning: Workers::new(8),
+            bringing: Workers::new(64),
             urgent: Workers::new(32),
             counters: Counters::default(),
             directory: directory.to_owned(),

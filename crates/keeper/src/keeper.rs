@@ -45,11 +45,17 @@ pub fn run_keeper(
         ..config
     };
     let log = StateLog::new(&config.state_directory, "keeper");
-    let outcome = Keeper::new(config, log.clone(), lock, inherited, host_pid).and_then(Keeper::run);
+    let keeper = Keeper::new(config, log.clone(), lock, inherited, host_pid);
+    // The lock goes after the last word: from then on the directory is another's.
+    let (outcome, held) = match keeper {
+        Ok(mut keeper) => (keeper.run(), Some(keeper)),
+        Err(error) => (Err(error), None),
+    };
     match &outcome {
         Ok(()) => log.say("ended"),
         Err(error) => log.say(&format!("ended by an error: {error}")),
     }
+    drop(held);
     outcome
 }
 
@@ -120,7 +126,7 @@ impl Keeper {
         })
     }
 
-    fn run(mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         while !self.over {
             if self.host.is_none() && Instant::now() >= self.start_at {
                 self.start_host();

@@ -4,6 +4,7 @@
 pub mod bits;
 pub mod claims;
 pub mod frames;
+pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;

@@ -28,9 +28,19 @@ pub fn identity(pid: u32) -> io::Result<Identity> {
     Ok(Identity { pid, start_ticks: start.parse().map_err(|_| bad())? })
 }
 
-/// Whether that very process still lives.
+/// Whether that very process still lives. Where that cannot be found out (no descriptor is left, say) it does.
 pub fn is_alive(who: Identity) -> bool {
-    identity(who.pid).is_ok_and(|now| now == who)
+    match identity(who.pid) {
+        Ok(now) => now == who,
+        Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH),
+    }
+}
+
+/// Memory of the process that is pinned for I/O for long (io_uring buffers, RDMA); 0 where that cannot be seen.
+pub fn pinned_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmPin:")?.split_whitespace().next());
+    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 /// A descriptor of the process `pid`.

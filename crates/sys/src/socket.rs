@@ -1,6 +1,6 @@
 //! Unix sockets that keep message boundaries and carry descriptors (SOCK_SEQPACKET, SCM_RIGHTS).
 
-use rustix::net::sockopt;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -9,6 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Instant;
 
 /// Most descriptors in one message.
 pub const DESCRIPTORS: usize = 16;
@@ -147,9 +148,10 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait)
     }
     let mut flags = SendFlags::NOSIGNAL;
     flags.set(SendFlags::DONTWAIT, wait == Wait::No);
+    let mut interrupted = None;
     loop {
         match rustix::net::sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
-            Err(rustix::io::Errno::INTR) => continue,
+            Err(rustix::io::Errno::INTR) => check_timeout(&socket, Timeout::Send, &mut interrupted)?,
             Err(errno) => return Err(errno.into()),
             Ok(n) if n == bytes.len() => return Ok(()),
             Ok(_) => return Err(io::Error::new(io::ErrorKind::WriteZero, "message cut short")),
@@ -165,14 +167,38 @@ pub fn receive(
     fds: &mut Vec<OwnedFd>,
     wait: Wait,
 ) -> io::Result<usize> {
+    match receive_message(socket, buffer, fds, wait)? {
+        (_, false) => Err(too_much()),
+        (length, true) => Ok(length),
+    }
+}
+
+/// As [`receive`], but a message whose descriptors did not all arrive (this process may have no room for them) is
+/// given without any.
+pub fn receive_what_fits(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    wait: Wait,
+) -> io::Result<usize> {
+    Ok(receive_message(socket, buffer, fds, wait)?.0)
+}
+
+fn receive_message(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    wait: Wait,
+) -> io::Result<(usize, bool)> {
     fds.clear();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut flags = RecvFlags::CMSG_CLOEXEC;
     flags.set(RecvFlags::DONTWAIT, wait == Wait::No);
+    let mut interrupted = None;
     let message = loop {
         match rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags) {
-            Err(rustix::io::Errno::INTR) => continue,
+            Err(rustix::io::Errno::INTR) => check_timeout(&socket, Timeout::Recv, &mut interrupted)?,
             other => break other?,
         }
     };
@@ -181,12 +207,62 @@ pub fn receive(
             fds.extend(received);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if message.flags.contains(ReturnFlags::TRUNC) {
         fds.clear();
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "a message too long, or with too many descriptors",
-        ));
+        return Err(too_much());
     }
-    Ok(message.bytes)
+    let complete = !message.flags.contains(ReturnFlags::CTRUNC);
+    if !complete {
+        fds.clear();
+    }
+    Ok((message.bytes, complete))
+}
+
+fn too_much() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a message too long, or with too many descriptors")
+}
+
+/// A call that a signal interrupted begins its timeout anew, and signals may come faster than it passes (a profiler's
+/// do): ends the wait when it has passed since the first of them.
+fn check_timeout(socket: impl AsFd, timeout: Timeout, since: &mut Option<Instant>) -> io::Result<()> {
+    let since = *since.get_or_insert_with(Instant::now);
+    match sockopt::socket_timeout(socket, timeout) {
+        Ok(Some(limit)) if since.elapsed() >= limit => Err(rustix::io::Errno::AGAIN.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    #[test]
+    fn signals_do_not_prolong_a_timeout() {
+        // SAFETY: a zeroed sigaction with a handler that does nothing; nobody else here uses the signal.
+        let me = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
+            libc::pthread_self()
+        };
+        let (ours, _theirs) = pair().unwrap();
+        sockopt::set_socket_timeout(&ours, Timeout::Recv, Some(Duration::from_millis(200))).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: the thread waits below until this one has ended.
+                    unsafe { libc::pthread_kill(me, libc::SIGUSR2) };
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let received = receive(&ours, &mut [0; 16], &mut Vec::new(), Wait::Yes);
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(received.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        });
+    }
 }

@@ -15,6 +15,7 @@
 //! raw-munmap|raw-dontneed M offset length   raw-mremap M    exit|_exit code   exec path word…
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
+//! pin M first count              unpin      (for I/O, as a registered buffer)
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
 //! counted M first stride pages ledger
@@ -23,11 +24,13 @@
 mod activity;
 mod memory;
 mod objects;
+mod pinned;
 mod process;
 
 use commonhold::{Host, Mapping, Object};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
+use std::os::fd::OwnedFd;
 
 /// What went wrong: the kind of an error, and what it says.
 pub struct Failure {
@@ -61,6 +64,8 @@ pub struct Agent {
     objects: HashMap<String, Object>,
     mappings: HashMap<String, Mapping>,
     activities: Vec<activity::Activity>,
+    /// Rings with buffers in mappings.
+    pinned: Vec<OwnedFd>,
 }
 
 /// Runs until the input ends.
@@ -72,8 +77,13 @@ pub fn run() {
     if let [_, uid, gid] = &words[..] {
         process::become_user(uid, gid);
     }
-    let mut agent =
-        Agent { host: None, objects: HashMap::new(), mappings: HashMap::new(), activities: Vec::new() };
+    let mut agent = Agent {
+        host: None,
+        objects: HashMap::new(),
+        mappings: HashMap::new(),
+        activities: Vec::new(),
+        pinned: Vec::new(),
+    };
     match Host::connect_to(std::path::Path::new(&words[0])) {
         Ok(host) => agent.host = Some(host),
         Err(error) => return answer(Err(error.into())),
@@ -126,6 +136,7 @@ impl Agent {
             | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at" | "regain" => {
                 self.on_memory(words)
             }
+            "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "pair" | "halt" | "watch" => self.on_activity(words),
             _ => self.on_process(words),
         }

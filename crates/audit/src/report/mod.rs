@@ -118,7 +118,7 @@ pub enum Proof {
 pub struct EqualFiles {
     /// Build ID or hash, hexadecimal.
     pub identity: String,
-    /// `build ID` (and equal content) or `content`.
+    /// `build ID` (and equal content), `content`, or `build ID, content not compared` (never counted as waste).
     pub by: String,
     /// Length of one.
     pub size_bytes: u64,
@@ -227,7 +227,7 @@ pub struct KernelMeans {
 /// What ends with a process, a container or a control group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unique {
-    /// `process`, `container`, `control group`.
+    /// `process`, `container`, `control group`; `scope`: all that was asked for.
     pub kind: String,
     /// Which.
     pub name: String,
@@ -235,6 +235,8 @@ pub struct Unique {
     pub processes: u64,
     /// Pages that nobody else maps.
     pub unique_bytes: u64,
+    /// Swap that surely is nobody else's, at least.
+    pub swap_bytes: u64,
     /// Its share (Pss).
     pub proportional_bytes: u64,
     /// Sum of Rss.
@@ -256,6 +258,8 @@ pub struct LibrarySet {
     pub by_archive: u64,
     /// Of those, neither: only the whole-library figures hold for them.
     pub uncounted: u64,
+    /// Files of the set that are no programs: scripts, libraries, damaged and unreadable files. Not in `programs`.
+    pub skipped: u64,
     /// Library code / all code, over the counted programs.
     pub code_fraction: Option<f64>,
     /// Library code / disk space, over the counted programs.
@@ -281,7 +285,7 @@ pub struct Advice {
     pub what: String,
     /// What it would free, bytes of memory.
     pub saving_bytes: u64,
-    /// How sure: `measured`, `estimated`.
+    /// How sure: `measured`, `estimated`, or `at most` (only if the copies need not differ; listed last).
     pub certainty: String,
     /// How to get it: commands or steps, each a line.
     pub how: Vec<String>,

@@ -12,6 +12,7 @@ thread_local! {
 
 /// Runs a call; a failure or panic is noted, and `failed` returned.
 pub(super) fn guard<T>(failed: T, run: impl FnOnce() -> Result<T>) -> T {
+    let _uncancelled = Uncancelled::begin();
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(Error::new(
             ErrorKind::Io,
@@ -22,6 +23,34 @@ pub(super) fn guard<T>(failed: T, run: impl FnOnce() -> Result<T>) -> T {
         note(&error);
         failed
     })
+}
+
+/// While it lives, `pthread_cancel` waits: a thread that ended in the middle of a call would leave locks behind, and its
+/// end would unwind through code that cannot be unwound so.
+struct Uncancelled {
+    before: c_int,
+}
+
+// SAFETY: as the C library declares it.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    fn begin() -> Uncancelled {
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        // SAFETY: changes this thread's own state, and writes the former one to a valid place.
+        unsafe { pthread_setcancelstate(DISABLE, &mut before) };
+        Uncancelled { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: as above; the state is the one that was there before.
+        unsafe { pthread_setcancelstate(self.before, &mut 0) };
+    }
 }
 
 /// As [`guard`], for calls that return 0 or -1.

@@ -35,10 +35,11 @@ pub(super) enum Heard {
 
 impl Reader {
     pub(super) fn receive(&mut self, socket: &OwnedFd, wait: Wait) -> Heard {
-        let mut received = socket::receive(socket, &mut self.buffer, &mut self.fds, wait);
+        // Without descriptors for which this process has no room: who needs them says so.
+        let mut received = socket::receive_what_fits(socket, &mut self.buffer, &mut self.fds, wait);
         if matches!(&received, Err(error) if error.raw_os_error() == Some(libc::ECONNRESET)) {
             // Told once; what the host said before it ended the connection comes after that.
-            received = socket::receive(socket, &mut self.buffer, &mut self.fds, wait);
+            received = socket::receive_what_fits(socket, &mut self.buffer, &mut self.fds, wait);
         }
         match received {
             Ok(0) => Heard::Gone,
@@ -123,6 +124,9 @@ impl State {
             Heard::Message(_, FromHost::Event(event), _) => self.told(event),
             Heard::Nonsense(error) => self.give_up(&error),
             Heard::Gone => {
+                if matches!(self.hello, Hello::Asked(_)) {
+                    self.unheard.lost();
+                }
                 self.lose_connection();
                 self.pending.values_mut().for_each(|pending| pending.lose());
             }
@@ -134,6 +138,7 @@ impl State {
             return match result {
                 Ok(Reply::Hello(reply)) => {
                     self.session = Some(reply.session);
+                    self.unheard.heard();
                     let device = fds.into_iter().next().map(Arc::new);
                     self.hello = Hello::Known(Greeting { reply, device });
                 }

@@ -1,7 +1,7 @@
 //! A conversation by one thread alone: before a connection is shared, in a fork child, and for pagers.
 
 use super::Greeting;
-use super::dispatch::{set_timeouts, wrong_reply};
+use super::dispatch::{last_words, set_timeouts, wrong_reply};
 use crate::{Error, ErrorKind, Result};
 use commonhold_object::error::Doing;
 use commonhold_object::limits;
@@ -18,24 +18,30 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 
 /// One end of such a conversation.
 pub(crate) struct Handshake {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: Arc<OwnedFd>,
     buffer: Vec<u8>,
     next: u64,
 }
 
-/// The request that opens a connection.
-pub(crate) fn hello() -> Request {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
+static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// Finds out, once, what this process calls itself.
+pub(crate) fn prepare() {
+    PROGRAM.get_or_init(|| {
         let name = std::env::args_os().next().unwrap_or_else(|| OsString::from("?"));
         name.to_string_lossy().chars().take(200).collect()
     });
-    Request::Hello { program: program.clone() }
+}
+
+/// The request that opens a connection.
+pub(crate) fn hello() -> Request {
+    prepare();
+    Request::Hello { program: PROGRAM.get().cloned().unwrap_or_default() }
 }
 
 impl Handshake {
     /// Numbers requests from `next` on.
-    pub(crate) fn new(socket: OwnedFd, next: u64) -> Result<Self> {
+    pub(crate) fn new(socket: Arc<OwnedFd>, next: u64) -> Result<Self> {
         set_timeouts(&socket)?;
         Ok(Handshake { socket, buffer: vec![0; limits::MESSAGE_BYTES], next })
     }
@@ -70,6 +76,8 @@ impl Handshake {
                 FromHost::Reply(result) if header.number == number => {
                     return Ok(result.map(|reply| (reply, received)));
                 }
+                // Why the host ends the connection.
+                FromHost::Reply(Err(error)) if header.number == 0 => return Err(error),
                 FromHost::Event(Event::HostReplaced) => {
                     self.send(Header { number, repeated: true }, request, fds)?;
                 }
@@ -87,6 +95,9 @@ impl Handshake {
         loop {
             match socket::send(&self.socket, &bytes, fds, Wait::Yes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+                    return Err(last_words(&self.socket).unwrap_or_else(gone));
+                }
                 other => return other.doing("sending to the host"),
             }
         }
@@ -98,9 +109,12 @@ impl Handshake {
         deadline: Option<Instant>,
     ) -> Result<Option<(Header, FromHost, Vec<OwnedFd>)>> {
         let mut fds = Vec::new();
+        let mut reset = false;
         loop {
-            match socket::receive(&self.socket, &mut self.buffer, &mut fds, Wait::Yes) {
-                Ok(0) => return Err(Error::new(ErrorKind::Disconnected, "the host closed the connection")),
+            match socket::receive_what_fits(&self.socket, &mut self.buffer, &mut fds, Wait::Yes) {
+                Ok(0) => return Err(gone()),
+                // Told once; what the host said before it ended the connection comes after that.
+                Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) && !reset => reset = true,
                 Ok(length) => {
                     let (header, message) = decode(&self.buffer[..length])?;
                     return Ok(Some((header, message, fds)));
@@ -114,4 +128,8 @@ impl Handshake {
             }
         }
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Disconnected, "the host closed the connection")
 }

@@ -5,29 +5,36 @@
 //! first [`Lease`] is taken and closed when the last is dropped. Every host handle, open object and mapping
 //! holds a lease.
 //!
-//! Order of locks: HOSTS, then the address map (`addresses.rs`), then `opens`, then `state`.
+//! Order of locks: HOSTS, then the address map (`addresses.rs`), then `opens`, then `state`, then
+//! the changes of in-thread service.
 
 mod dispatch;
 mod exchange;
+mod failed;
+mod guard;
 mod handshake;
 mod opens;
 mod recovery;
+mod unheard;
 mod watcher;
 
 pub(crate) use dispatch::wrong_reply;
 pub(crate) use exchange::{Answer, Call, OnLoss};
-pub(crate) use handshake::Handshake;
+pub(crate) use guard::Guard;
+pub(crate) use handshake::{Handshake, prepare};
 pub(crate) use opens::Opens;
+use unheard::Unheard;
 
 use crate::controlled::Kinds;
-use crate::{Result, fork, locate};
+use crate::{Error, Result, fork, locate};
 use commonhold_object::wire::HelloReply;
 use commonhold_object::{MappingId, SessionId};
 use std::collections::HashMap;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Every host that this process ever named.
 pub(crate) static HOSTS: Mutex<Vec<&'static Shared>> = Mutex::new(Vec::new());
@@ -64,8 +71,12 @@ pub(crate) struct State {
     session: Option<SessionId>,
     pub(crate) kinds: Kinds,
     watcher: Option<Arc<OwnedFd>>,
-    /// Sockets that pagers of this process serve on: a fork child must not keep them open.
-    pub(crate) pager_sockets: Vec<RawFd>,
+    /// Further sockets (of pagers, and of connections being made): a fork child must not keep them open.
+    guarded: Vec<Arc<OwnedFd>>,
+    /// When a host could not be started, and why.
+    start_failed: Option<(Instant, Error)>,
+    /// Connections that were lost before the host said anything.
+    unheard: Unheard,
 }
 
 /// What the host said of itself and of the session.
@@ -98,7 +109,9 @@ impl State {
             session: None,
             kinds: Kinds::default(),
             watcher: None,
-            pager_sockets: Vec::new(),
+            guarded: Vec::new(),
+            start_failed: None,
+            unheard: Unheard::default(),
         }
     }
 
@@ -112,9 +125,8 @@ impl State {
 
     /// In a fork child: nothing of the parent's conversation is ours, and none of its threads exist here.
     pub(crate) fn begin_anew_after_fork(&mut self) {
-        let sockets =
-            self.socket.iter().chain(&self.watcher).map(|fd| std::os::fd::AsRawFd::as_raw_fd(&**fd));
-        fork::deaden(sockets.chain(self.pager_sockets.iter().copied()));
+        let open = self.socket.iter().chain(&self.watcher).chain(&self.guarded);
+        fork::deaden(open.map(|fd| fd.as_raw_fd()));
         let (generation, pending) = (self.generation, std::mem::take(&mut self.pending));
         *self = State { generation: generation + 1, ..State::new() };
         drop(pending);

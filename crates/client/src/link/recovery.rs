@@ -5,12 +5,13 @@
 //! again, before any of its threads may use the new connection.
 
 use super::dispatch::{last_words, set_timeouts};
+use super::failed::Failed;
 use super::handshake::hello;
-use super::{Greeting, Handshake, Hello, Shared, State, lock};
+use super::{Greeting, Guard, Handshake, Hello, Shared, State, lock};
 use crate::addresses::{self, Piece};
 use crate::controlled::{self, Descriptors};
 use crate::object::Core;
-use crate::{ErrorKind, Result, complain, locate, start};
+use crate::{Error, ErrorKind, Result, complain, locate, start};
 use commonhold_object::wire::{Header, Reply, Request, encode};
 use commonhold_object::{Region, SessionId};
 use commonhold_sys::socket::{self, Wait};
@@ -21,14 +22,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a request waits for a host before it fails.
-const HOST_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a request waits for the next host, after one that died, before it fails.
+pub(super) const HOST_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two attempts.
 const RETRY: Duration = Duration::from_millis(50);
+/// For so long after a host could not be started, no thread tries it again: each would wait as long as the first.
+const START_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection that nobody uses yet.
 struct Fresh {
-    socket: OwnedFd,
+    guard: Guard,
     hello: Hello,
     session: Option<SessionId>,
     kinds: Vec<(Kind, Arc<Descriptors>)>,
@@ -57,56 +60,98 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(1));
         }
         let result = self.connect_once(None);
-        self.settle(result).inspect_err(|_| lock(&self.state).wake_all())
+        self.settle(result).map_err(|failed| {
+            lock(&self.state).wake_all();
+            failed.error
+        })
     }
 
-    /// Makes a new connection, within 30 s or until `deadline`; if there is none, everybody who waits for one
-    /// fails. The caller has set `recovering`.
+    /// Makes a new connection, within 30 s or until `deadline`; if there is none, or it is certain that none will come,
+    /// everybody who waits for one fails. The caller has set `recovering`.
     pub(super) fn recover(&'static self, deadline: Option<Instant>) -> Result<()> {
         let limit = Instant::now() + HOST_DEADLINE;
-        let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
+        self.recover_until(deadline.map_or(limit, |deadline| deadline.min(limit)))
+    }
+
+    fn recover_until(&'static self, limit: Instant) -> Result<()> {
+        let begun = Instant::now();
         loop {
             let result = self.connect_once(Some(limit));
-            let passing = matches!(&result, Err(error) if error.kind == ErrorKind::Disconnected);
+            let passing = matches!(&result, Err(failed) if !failed.for_good);
             if !passing || Instant::now() > limit {
-                return self.settle(result).inspect_err(|error| lock(&self.state).give_up(error));
+                return self.settle(result).map_err(|failed| {
+                    let error = failed.after(begun.elapsed());
+                    lock(&self.state).give_up(&error);
+                    error
+                });
             }
             std::thread::sleep(RETRY);
         }
     }
 
     /// One attempt, for the watcher: who waits goes on waiting if it fails. The caller has set `recovering`.
-    pub(super) fn recover_once(&'static self) -> Result<()> {
+    pub(super) fn recover_once(&'static self) -> std::result::Result<(), Failed> {
         let result = self.connect_once(None);
         self.settle(result).inspect_err(|_| lock(&self.state).wake_all())
     }
 
     /// Puts a fresh connection in use.
-    fn settle(&self, result: Result<Fresh>) -> Result<()> {
+    fn settle(&self, result: std::result::Result<Fresh, Failed>) -> std::result::Result<(), Failed> {
         let mut state = lock(&self.state);
         state.recovering = false;
         let mut fresh = result?;
         let objects = std::mem::take(&mut fresh.objects);
-        state.put_in_use(fresh);
+        let guard = state.put_in_use(fresh);
         objects.iter().for_each(|object| object.is_open_at(state.generation));
-        // Dropping the last handle of an object takes other locks.
+        // Dropping the last handle of an object takes other locks, and dropping the guard this one.
         drop(state);
-        drop(objects);
+        drop((objects, guard));
         Ok(())
     }
 
-    fn connect_once(&'static self, deadline: Option<Instant>) -> Result<Fresh> {
+    fn connect_once(&'static self, deadline: Option<Instant>) -> std::result::Result<Fresh, Failed> {
+        let mut state = lock(&self.state);
+        if state.unheard.take_long() {
+            let place = self.directory.display();
+            let what = format!("the host in {place} ends every connection without a word: see {place}/log");
+            return Err(Failed::for_good(Error::new(ErrorKind::Disconnected, what)));
+        }
+        let pause = state.unheard.is_under_way();
+        drop(state);
+        if pause {
+            std::thread::sleep(RETRY); // not as fast as connections can be made
+        }
         let socket = if self.may_start.load(Ordering::Relaxed) {
-            start::connect_or_start(&self.directory, deadline)?
+            self.connect_or_start(deadline)?
         } else {
-            locate::connect(&self.directory).map_err(|error| locate::no_host(&self.directory, &error))?
+            locate::connect(&self.directory).map_err(|error| self.explain(&error))?
         };
+        let guard = Guard::new(self, socket);
         let belongings = self.belongings();
         if belongings.objects.is_empty() && belongings.pieces.is_empty() {
-            return self.begin(socket);
+            return Ok(self.begin(guard)?);
         }
         let session = lock(&self.state).session;
-        self.bring(socket, session, &belongings)
+        Ok(self.bring(guard, session, &belongings)?)
+    }
+
+    /// Where no host answers, who may start one does not wait for another to do it.
+    fn connect_or_start(&self, deadline: Option<Instant>) -> std::result::Result<OwnedFd, Failed> {
+        let failed = lock(&self.state).start_failed.clone();
+        if let Some((_, error)) = failed.filter(|(at, _)| at.elapsed() < START_PAUSE) {
+            return locate::connect(&self.directory).map_err(|_| Failed::for_good(error));
+        }
+        let result = start::connect_or_start(&self.directory, deadline);
+        lock(&self.state).start_failed = result.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        result.map_err(Failed::for_good)
+    }
+
+    /// Whether the host died, and the next one is on its way, or was stopped.
+    fn explain(&self, error: &std::io::Error) -> Failed {
+        if locate::was_stopped(error) {
+            return Failed::for_good(locate::stopped(&self.directory));
+        }
+        locate::no_host(&self.directory, error).into()
     }
 
     /// What is to be brought along to another host.
@@ -117,25 +162,21 @@ impl Shared {
     }
 
     /// Says hello and does not wait for the answer: it comes before the next one.
-    fn begin(&self, socket: OwnedFd) -> Result<Fresh> {
-        set_timeouts(&socket)?;
+    fn begin(&self, guard: Guard) -> Result<Fresh> {
+        let socket = guard.socket();
+        set_timeouts(socket)?;
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(64);
         encode(Header { number, repeated: false }, &hello(), &mut bytes)?;
-        let refused = |e| last_words(&socket).unwrap_or_else(|| locate::no_host(&self.directory, &e));
-        socket::send(&socket, &bytes, &[], Wait::Yes).map_err(refused)?;
-        Ok(Fresh {
-            socket,
-            hello: Hello::Asked(number),
-            session: None,
-            kinds: Vec::new(),
-            objects: Vec::new(),
-        })
+        let refused = |e| last_words(socket).unwrap_or_else(|| locate::no_host(&self.directory, &e));
+        socket::send(socket, &bytes, &[], Wait::Yes).map_err(refused)?;
+        let hello = Hello::Asked(number);
+        Ok(Fresh { guard, hello, session: None, kinds: Vec::new(), objects: Vec::new() })
     }
 
     /// Introduces the process with all it has. What the host refuses is lost, and only that.
-    fn bring(&self, socket: OwnedFd, session: Option<SessionId>, belongings: &Belongings) -> Result<Fresh> {
-        let mut talk = Handshake::new(socket, 1 << 62)?;
+    fn bring(&self, guard: Guard, session: Option<SessionId>, belongings: &Belongings) -> Result<Fresh> {
+        let mut talk = Handshake::new(guard.socket().clone(), 1 << 62)?;
         let greeting = talk.greet()?;
         let mut now = greeting.reply.session;
         if let Some(session) = session
@@ -149,7 +190,7 @@ impl Shared {
             // Said again: this was all. Whoever waits for this process's pages may go on.
             let _ = talk.ask(&Request::Return { session }, &[], true)?;
         }
-        Ok(Fresh { socket: talk.socket, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
+        Ok(Fresh { guard, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
     }
 
     /// Gives those that the host took. It keeps one access for each object of a session, that of the last word:
@@ -207,20 +248,22 @@ impl Shared {
 
     /// In a fork child: connects and brings the mappings along, as a session of its own.
     pub(crate) fn bring_to_new_session(&'static self, pieces: Vec<Region<Piece>>) -> Result<()> {
-        let result = locate::connect(&self.directory)
-            .map_err(|error| locate::no_host(&self.directory, &error))
-            .and_then(|socket| {
+        let result =
+            locate::connect(&self.directory).map_err(|error| self.explain(&error)).and_then(|socket| {
                 let objects = lock(&self.opens).belongings();
-                self.bring(socket, None, &Belongings { objects, pieces })
+                Ok(self.bring(Guard::new(self, socket), None, &Belongings { objects, pieces })?)
             });
-        self.settle(result)
+        self.settle(result).map_err(|failed| failed.error)
     }
 }
 
 impl State {
-    fn put_in_use(&mut self, fresh: Fresh) {
-        self.socket = Some(Arc::new(fresh.socket));
+    fn put_in_use(&mut self, fresh: Fresh) -> Guard {
+        self.socket = Some(fresh.guard.socket().clone());
         self.hello = fresh.hello;
+        if let Hello::Known(_) = self.hello {
+            self.unheard.heard();
+        }
         if fresh.session.is_some() {
             self.session = fresh.session;
         }
@@ -228,6 +271,8 @@ impl State {
             self.kinds.introduced(kind, &descriptors);
         }
         self.wake_all();
+        self.watcher.iter().for_each(|watcher| super::watcher::wake(watcher));
+        fresh.guard
     }
 
     fn wake_all(&mut self) {
@@ -249,5 +294,25 @@ impl State {
             Hello::Known(greeting) => Some(greeting.clone()),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn for_a_host_that_died_a_request_waits_until_the_limit_and_is_told_so() {
+        let directory = std::env::temp_dir().join(format!("commonhold-limit-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        // The socket of a host that died: the file is there, and nobody listens.
+        drop(socket::listen(&directory, locate::SOCKET_NAME, 1).unwrap());
+        let shared = Shared::of(&directory);
+        let begun = Instant::now();
+        let error = shared.recover_until(begun + Duration::from_millis(300)).unwrap_err();
+        assert!(begun.elapsed() >= Duration::from_millis(300));
+        assert_eq!(error.kind, ErrorKind::Disconnected);
+        assert!(error.message.contains("no host answers in") && error.message.contains("waited"), "{error}");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

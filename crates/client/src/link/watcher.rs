@@ -3,17 +3,23 @@
 //! Only processes with controlled mappings have it. It notices that a new host took over, that a range is to
 //! be healed, and that host and keeper are gone: then it returns to the next host with all the process has.
 
+use super::failed::Failed;
+use super::recovery::HOST_DEADLINE;
 use super::{Shared, lock};
+use crate::{addresses, complain};
 use commonhold_sys::process::readable_within;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// After a message that another thread took: so long it leaves reading to those who wait for answers.
 const BACK_OFF_MS: u64 = 20;
-/// Between two attempts to find a host.
-const RETRY: Duration = Duration::from_millis(250);
+/// Between two attempts to find a host, where one is on its way.
+const RETRY_MS: u64 = 250;
+/// Between two attempts where somebody must do something first.
+const RETRY_SELDOM_MS: u64 = 1000;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Makes the watcher of this eventfd look up.
@@ -40,7 +46,10 @@ impl Shared {
     }
 
     fn watch(&'static self, wake: &Arc<OwnedFd>) {
+        let mut trouble = Trouble::default();
         loop {
+            // Whoever wakes this thread has changed something before.
+            let _ = rustix::io::read(&**wake, &mut [0u8; 8]);
             let state = lock(&self.state);
             // The starter may not have put the eventfd there yet: then the lock was just released, and it has.
             if !state.watcher.as_ref().is_some_and(|current| Arc::ptr_eq(current, wake)) {
@@ -49,26 +58,62 @@ impl Shared {
             let (socket, busy) = (state.socket.clone(), state.recovering);
             drop(state);
             let Some(socket) = socket else {
-                if busy || !self.return_once() {
-                    std::thread::sleep(RETRY);
-                }
+                let pause = if busy { RETRY_MS } else { self.return_once(&mut trouble) };
+                let _ = readable_within(&**wake, pause);
                 continue;
             };
+            trouble.is_over(&self.directory);
             if wait_for_either(&socket, wake) && !self.read_if_free() {
                 let _ = readable_within(&**wake, BACK_OFF_MS);
             }
         }
     }
 
-    /// Tries once to find a host; gives whether there is a connection now.
-    fn return_once(&'static self) -> bool {
+    /// Tries once to find a host; gives how long to wait until the next attempt.
+    fn return_once(&'static self, trouble: &mut Trouble) -> u64 {
         let mut state = lock(&self.state);
         if state.socket.is_some() || state.recovering {
-            return true;
+            return 0;
         }
         state.recovering = true;
         drop(state);
-        self.recover_once().is_ok()
+        let Err(failed) = self.recover_once() else { return 0 };
+        // Without controlled mappings nobody sleeps in a fault, and whoever calls is told by the call.
+        if !addresses::controlled_pieces(self).is_empty() {
+            trouble.complain_of(&failed);
+        }
+        if failed.for_good { RETRY_SELDOM_MS } else { RETRY_MS }
+    }
+}
+
+/// What was said of a host that is not there, while threads may sleep in faults that it should serve.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    said: Option<String>,
+}
+
+impl Trouble {
+    /// Says it once; of a host that may be on its way, after a while.
+    fn complain_of(&mut self, failed: &Failed) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let message = &failed.error.message;
+        let due = failed.for_good || since.elapsed() > HOST_DEADLINE;
+        if due && self.said.as_ref() != Some(message) {
+            complain(&format!(
+                "{message}; until a host takes this process back, its threads wait where they touch pages of \
+                 controlled objects that are not in memory"
+            ));
+            self.said = Some(message.clone());
+        }
+    }
+
+    /// There is a host again.
+    fn is_over(&mut self, directory: &Path) {
+        if self.said.take().is_some() {
+            complain(&format!("a host in {} has taken this process back", directory.display()));
+        }
+        self.since = None;
     }
 }
 

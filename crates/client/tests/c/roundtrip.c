@@ -166,7 +166,15 @@ static void names(void) {
     CHECK(info->struct_bytes == sizeof *info && info->mode == 0600 && info->sync == CH_SYNC_PLAIN);
     CHECK(ch_stat("/c", info) == 0 && info->is_directory);
     CHECK(ch_list("/c", each_entry, &listing) == 0 && listing.entries >= 1 && listing.found);
-    CHECK(ch_resize("/c/direct", 2 * PAGE) == 0);
+    ch_object *before = ch_open("/c/direct", CH_READ);
+    CHECK(before != NULL && ch_resize("/c/direct", 2 * PAGE) == 0);
+    /* A handle from before the change: the size of now counts. */
+    NO_POINTER(ch_map(NULL, 4 * PAGE - 100, CH_PROT_READ, CH_SHARED, before, 0), EINVAL);
+    CHECK(ch_object_info(before, info) == 0 && info->size_bytes == 2 * PAGE);
+    CHECK(ch_resize("/c/direct", 6 * PAGE) == 0);
+    void *larger = ch_map(NULL, 6 * PAGE, CH_PROT_READ, CH_SHARED, before, 0);
+    CHECK(larger != NULL && ch_unmap(larger, 6 * PAGE) == 0);
+    CHECK(ch_close(before) == 0 && ch_resize("/c/direct", 2 * PAGE) == 0);
     REFUSED(ch_resize("/c/direct", 0), EINVAL);
     CHECK(ch_chmod("/c/direct", 0640) == 0);
     REFUSED(ch_chmod("/c/direct", 01777), EINVAL);

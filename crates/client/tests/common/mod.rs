@@ -2,6 +2,8 @@
 //! faults with zeroes, and does whatever else a test tells it to.
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod real;
+
 use commonhold::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, Ownership, Result,
     SyncMode,
@@ -34,6 +36,8 @@ pub enum Do {
     SayReplaced,
     /// Close the connection.
     HangUp,
+    /// Say why, and close the connection.
+    Refuse(Error),
 }
 
 type Rule = Box<dyn FnMut(&Header, &Request) -> Do + Send>;
@@ -74,7 +78,9 @@ impl FakeHost {
 
     /// Begins to accept connections (again).
     pub fn listen(&mut self) {
-        let listener = Arc::new(socket::listen(&self.directory, "host.sock", 16).unwrap());
+        // In one step: a client that found no socket would take the host for stopped.
+        let listener = Arc::new(socket::listen(&self.directory, "new.sock", 16).unwrap());
+        std::fs::rename(self.directory.join("new.sock"), self.directory.join("host.sock")).unwrap();
         self.listener = Some(listener.clone());
         let state = self.state.clone();
         std::thread::spawn(move || {
@@ -87,12 +93,17 @@ impl FakeHost {
         });
     }
 
+    /// Ends in order: takes the socket away first.
+    pub fn stop(&mut self) {
+        let _ = std::fs::remove_file(self.directory.join("host.sock"));
+        self.die();
+    }
+
     /// Both host and keeper die.
     pub fn die(&mut self) {
         if let Some(listener) = self.listener.take() {
             let _ = rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both);
         }
-        let _ = std::fs::remove_file(self.directory.join("host.sock"));
         for socket in self.state.lock().unwrap().sockets.drain(..) {
             let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
         }
@@ -190,6 +201,13 @@ fn serve(state: &Arc<Mutex<State>>, socket: &Arc<OwnedFd>) {
                 let _ = socket::send(&**socket, &bytes, &[], Wait::Yes);
                 None
             }
+            Do::Refuse(error) => {
+                let refusal: FromHost = FromHost::Reply(Err(error));
+                encode(Header { number: 0, repeated: false }, &refusal, &mut out).unwrap();
+                let _ = socket::send(&**socket, &out, &[], Wait::Yes);
+                let _ = rustix::net::shutdown(&**socket, rustix::net::Shutdown::Both);
+                return;
+            }
             Do::HangUp => {
                 let _ = rustix::net::shutdown(&**socket, rustix::net::Shutdown::Both);
                 return;
@@ -265,7 +283,7 @@ fn usual(
         Request::Sync { length, .. } => Ok(Reply::Pages(length.div_ceil(4096))),
         Request::Lock { .. } => Ok(Reply::Locked { pinned: true }),
         Request::Incore { pages, .. } => Ok(Reply::PageStates(vec![3; *pages as usize])),
-        Request::CountDirect { .. } | Request::PagerAnswer { .. } => return None,
+        Request::PagerAnswer { .. } => return None,
         _ => Ok(Reply::Done),
     };
     Some(FromHost::Reply(reply))
@@ -346,4 +364,32 @@ pub fn in_own_process(test: &str) -> bool {
     let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("1 passed"), "{said}");
     false
+}
+
+/// What the library says on standard error from now on. Only in a process of the test's own.
+pub struct Complaints(OwnedFd);
+
+impl Complaints {
+    pub fn hear() -> Complaints {
+        let file = frames::create("complaints", 0).unwrap();
+        // SAFETY: both descriptors are open; standard error stays open as something else.
+        assert_eq!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), 2) }, 2);
+        Complaints(file)
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        let mut text = vec![0; 64 * 1024];
+        let length = rustix::io::pread(&self.0, &mut text, 0).unwrap();
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        text.lines().filter(|line| line.starts_with("commonhold: ")).map(str::to_owned).collect()
+    }
+
+    /// Waits until there are so many.
+    pub fn wait_for(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.all().len() < count {
+            assert!(Instant::now() < deadline, "{:?}", self.all());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

@@ -85,7 +85,7 @@ impl Cache {
         let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
         if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
-            self.workers().run(move || this.bring_slowly(&mapping, run, waits));
+            self.bringers().run(move || this.bring_slowly(&mapping, run, waits));
             return None;
         }
         if self.pager.is_anonymous() {

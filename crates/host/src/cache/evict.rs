@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex};
 /// Frames that leave together.
 const PART_PAGES: usize = 32;
 
+/// Evictions that may fail before whoever needs the room is told.
+const MOST_FAILURES: u32 = 20;
+
 /// The pipe through which frames leave. One eviction at a time: what is in it belongs to one object's intent.
 pub struct Evictor {
     pipe: Mutex<Pipe>,
@@ -38,7 +41,7 @@ impl Evictor {
 impl Cache {
     /// Takes room for `pages` frames, evicting as needed. An error says what holds the memory.
     pub(super) fn make_room(self: &Arc<Self>, pages: u64) -> Result<()> {
-        let mut fruitless = 0;
+        let (mut fruitless, mut failures) = (0, 0);
         while !self.try_take(pages) {
             if self.is_incomplete() {
                 // Nothing may leave until all clients are back: for that while the budget gives way.
@@ -47,7 +50,15 @@ impl Cache {
                 return Ok(());
             }
             let short_here = self.budget.used_pages() + pages > self.budget.limit_pages();
-            let gone = self.evict_somewhere(short_here)?;
+            // What could not be saved stays, and comes last the next time: others may go in its place.
+            let gone = match self.evict_somewhere(short_here) {
+                Err(error) if failures == MOST_FAILURES => return Err(error),
+                Err(_) => {
+                    failures += 1;
+                    0
+                }
+                Ok(gone) => gone,
+            };
             fruitless = if gone == 0 { fruitless + 1 } else { 0 };
             if fruitless > 200 {
                 let (what, limit) = if short_here {
@@ -213,22 +224,25 @@ impl Cache {
         self.traits.sync != SyncMode::Atomic && !self.pager.is_anonymous() && !self.pager.may_block()
     }
 
-    /// Writes dirty victims where they can be found again.
+    /// Writes dirty victims where they can be found again. What the pager takes is flushed before the frames go: after
+    /// a flush that failed nobody else would have the pages.
     fn save(&self, pages: &RoaringBitmap) -> Result<()> {
+        let failed_before = self.flushes.failed();
         let mut buffer = Vec::new();
         for run in book::runs(pages) {
             buffer.resize(run.length_bytes() as usize, 0);
             read_frames(&self.frames, run.first, &mut buffer).doing("reading frames")?;
             if self.evicts_to_pager() {
-                // Before and after: a sync that flushes in between must not take this page for flushed.
-                self.unflushed.store(true, Ordering::SeqCst);
                 self.pager.page_out(run.offset_bytes(), &buffer)?;
-                self.unflushed.store(true, Ordering::SeqCst);
             } else {
                 lock(&self.spill).write(run.first, &buffer)?;
             }
         }
-        Ok(())
+        if self.evicts_to_pager() && !pages.is_empty() {
+            self.flushes.flush(&*self.pager, failed_before)
+        } else {
+            Ok(())
+        }
     }
 
     fn note_saved(&self, inner: &mut Inner, pages: &RoaringBitmap) -> Result<()> {

@@ -76,7 +76,7 @@ impl Cache {
     }
 
     /// Whether there is a frame now: one that the message speaks of may have been evicted since.
-    fn has_frame(&self, page: u64) -> bool {
+    pub(super) fn has_frame(&self, page: u64) -> bool {
         let offset = page * PAGE_SIZE_BYTES;
         rustix::fs::seek(&*self.frames, rustix::fs::SeekFrom::Data(offset)).is_ok_and(|found| found == offset)
     }

@@ -4,6 +4,7 @@
 use super::{Cache, book, without};
 use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionId, SyncMode, limits};
 use commonhold_sys::memory::Pin;
+use commonhold_sys::process;
 use std::sync::Arc;
 
 /// One held run.
@@ -132,7 +133,9 @@ impl Cache {
                     PageState::Invalid
                 } else if inner.book.is_dirty(at) && (!anonymous || inner.resident.contains(at)) {
                     PageState::Dirty
-                } else if inner.resident.contains(at) {
+                } else if inner.resident.contains(at) || inner.in_flight.contains(at) && self.has_frame(page)
+                {
+                    // In flight, with a frame: whoever waited for it may run on before this is noted.
                     PageState::Clean
                 } else {
                     PageState::Absent
@@ -140,6 +143,24 @@ impl Cache {
                 state.encode(inner.is_held(at))
             })
             .collect()
+    }
+
+    /// Warns of a process that may write to the object past its page tables. Which memory is pinned the kernel does not
+    /// tell, so nothing can be refused.
+    pub fn pinned_warning(&self) -> Option<String> {
+        let mut writers: Vec<u32> =
+            self.views().iter().filter(|(m, _)| m.writes_object()).map(|(m, _)| m.pid).collect();
+        writers.sort_unstable();
+        writers.dedup();
+        writers.into_iter().find_map(|pid| {
+            let bytes = process::pinned_bytes(pid);
+            (bytes > 0).then(|| {
+                format!(
+                    "process {pid}, which maps the object for writing, has {bytes} bytes pinned for I/O: what devices \
+                     write to pages of the object is not noticed, and may be lost; give them other memory"
+                )
+            })
+        })
     }
 
     /// Held runs, to be held again by the next host.

@@ -12,7 +12,8 @@
 //! | `bring` | brings pages into memory |
 //! | `track` | asks page tables what was written |
 //! | `evict` | makes room |
-//! | `sync`, `stored` | stores; the journal under it |
+//! | `sync`, `stored`, `flushes` | stores; the journal under it; when a flush can be believed |
+//! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
 //! | `resize`, `recover` | what the names say |
 
@@ -20,9 +21,11 @@ pub mod book;
 mod bring;
 mod evict;
 mod fault;
+mod flushes;
 mod hold;
 mod recover;
 mod resize;
+mod stamp;
 pub mod stored;
 mod sync;
 mod track;
@@ -33,7 +36,7 @@ pub use fault::Ahead;
 
 use crate::budget::Budget;
 use crate::machine::Machine;
-use crate::pagers::{Pager, Stamp};
+use crate::pagers::Pager;
 use crate::spill::Spill;
 use crate::workers::Workers;
 use book::Book;
@@ -83,7 +86,7 @@ pub struct Cache {
     /// The stored object is what the last sync made it: nothing is left to be redone.
     whole: AtomicBool,
     /// For what waits for its pager, if that is another process: it may hang, and others shall not notice.
-    own_workers: Option<Arc<Workers>>,
+    own_workers: Option<OwnWorkers>,
     checkpointing: AtomicBool,
     /// One checkpoint at a time, from flush to reset: a second flush after a failed one would lie.
     checkpoint_turn: Mutex<()>,
@@ -92,8 +95,7 @@ pub struct Cache {
     /// Clients that have newer pages are expected back: nothing may be judged clean until they are.
     incomplete: AtomicBool,
     evicting: AtomicBool,
-    /// Pages written to the pager since it was last flushed.
-    unflushed: AtomicBool,
+    flushes: flushes::Flushes,
     syncs: AtomicU64,
 }
 
@@ -120,8 +122,8 @@ struct Inner {
     frozen: bool,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
     refused: Vec<Refused>,
-    /// State of the stored object when nobody mapped it any more.
-    stamp: Option<Stamp>,
+    /// State of the stored object when nobody mapped it any more; none if it cannot be known.
+    stamp: Option<stamp::Seen>,
     /// Pages whose loss is known, for `stat`.
     warning: String,
 }
@@ -143,8 +145,20 @@ struct Refused {
 /// How long a page stays refused: long enough for whoever waited to get SIGBUS.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-/// Threads that wait for one object's pager at once.
+/// Threads of one object that wait for its pager at once, on behalf of requests, and of faults.
 const OWN_WORKERS: usize = 16;
+
+/// Requests wait for pages that faults bring, so they must not take the threads of those.
+struct OwnWorkers {
+    requests: Arc<Workers>,
+    faults: Arc<Workers>,
+}
+
+impl OwnWorkers {
+    fn new() -> OwnWorkers {
+        OwnWorkers { requests: Workers::new(OWN_WORKERS), faults: Workers::new(OWN_WORKERS) }
+    }
+}
 
 /// Numbers for `stat`.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +193,7 @@ impl Cache {
         book: Book,
         spill: Spill,
     ) -> Arc<Cache> {
-        let own_workers = pager.may_block().then(|| Workers::new(OWN_WORKERS));
+        let own_workers = pager.may_block().then(OwnWorkers::new);
         Arc::new(Cache {
             id,
             uuid,
@@ -215,7 +229,7 @@ impl Cache {
             evict_turn: Mutex::default(),
             incomplete: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
-            unflushed: AtomicBool::new(false),
+            flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
             machine,
             traits,
@@ -232,9 +246,14 @@ impl Cache {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Threads for what may wait for the pager.
+    /// Threads for requests that may wait for the pager.
     pub fn workers(&self) -> &Arc<Workers> {
-        self.own_workers.as_ref().unwrap_or(&self.machine.workers)
+        self.own_workers.as_ref().map_or(&self.machine.workers, |own| &own.requests)
+    }
+
+    /// Threads for faults that must wait.
+    fn bringers(&self) -> &Arc<Workers> {
+        self.own_workers.as_ref().map_or(&self.machine.bringing, |own| &own.faults)
     }
 
     /// Says whether clients with newer pages of this object are expected back (host and keeper died at once).
@@ -281,10 +300,7 @@ impl Cache {
 
     /// Adds a view. What was changed in the stored object while nobody mapped it is seen now.
     pub fn add_view(&self, mapping: Arc<Mapping>, pages: PageRange) {
-        let mut inner = self.lock();
-        if inner.views.is_empty() && inner.stamp.is_some() && inner.stamp != self.pager.stamp() {
-            self.drop_clean(&mut inner);
-        }
+        let mut inner = self.see_changes(self.lock());
         inner.views.push(View { mapping, pages, installed: RoaringBitmap::new() });
     }
 
@@ -310,7 +326,7 @@ impl Cache {
         // Whoever touches what is being unmapped must not sleep on in what is mapped there next.
         gone.iter().for_each(|w| fault::wake(&w.mapping, w.page.into()));
         if inner.views.is_empty() {
-            inner.stamp = self.pager.stamp();
+            self.note_stamp(&mut inner);
         }
         drop(inner);
         // Nobody puts pages at these addresses any more.
@@ -331,21 +347,7 @@ impl Cache {
         inner.waiting.retain(|w| w.mapping.session != session);
         inner.holds.retain(|h| h.session != session);
         if inner.views.is_empty() {
-            inner.stamp = self.pager.stamp();
-        }
-    }
-
-    /// Drops frames equal to what is stored. Nobody maps the object, so none can change meanwhile.
-    fn drop_clean(&self, inner: &mut Inner) {
-        let mut keep = inner.book.dirty() | inner.book.writing() | &inner.in_flight;
-        inner.holds.iter().for_each(|hold| book::insert(&mut keep, hold.pages));
-        let gone = &inner.resident - keep;
-        for run in book::runs(&gone) {
-            if commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).is_err() {
-                return;
-            }
-            book::remove(&mut inner.resident, run);
-            self.give_back(run.count);
+            self.note_stamp(&mut inner);
         }
     }
 

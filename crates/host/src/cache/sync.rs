@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering;
 
 /// Pages copied between two system calls of an ordered sync.
 const COPY_PAGES: u64 = 256;
+/// Up to so many pages are copied while writers are held, and written out afterwards: 16 MiB. Of more, writers wait
+/// until they are written out.
+const FROZEN_COPY_PAGES: u64 = 4096;
 
 /// What belongs to whoever syncs.
 #[derive(Default)]
@@ -120,7 +123,7 @@ impl Cache {
         }
         inner.book.written(pages);
         if inner.views.is_empty() {
-            inner.stamp = self.pager.stamp(); // changed by this sync, not behind the host's back
+            self.note_stamp(&mut inner); // changed by this sync, not behind the host's back
         }
         // Spilled copies that were stored are no longer the newest there is.
         // (What is on its way from the spill file into memory is left there.)
@@ -189,11 +192,13 @@ impl Cache {
     fn store_in_place(&self, pages: &RoaringBitmap, freeze: bool) -> Result<()> {
         let mut copies = Vec::new();
         let mut buffer = Vec::new();
+        let failed_before = self.flushes.failed();
+        let copy_first = freeze && pages.len() <= FROZEN_COPY_PAGES;
         for run in book::runs(pages) {
             for part in parts(run, COPY_PAGES) {
                 buffer.resize(part.length_bytes() as usize, 0);
                 self.copy_out(part, &mut buffer)?;
-                if freeze {
+                if copy_first {
                     copies.push((part, std::mem::take(&mut buffer)));
                 } else {
                     self.pager.page_out(part.offset_bytes(), &buffer)?;
@@ -204,11 +209,7 @@ impl Cache {
         for (part, copy) in copies {
             self.pager.page_out(part.offset_bytes(), &copy)?;
         }
-        if !pages.is_empty() || self.unflushed.load(Ordering::Relaxed) {
-            self.unflushed.store(false, Ordering::Relaxed);
-            self.pager.flush().inspect_err(|_| self.unflushed.store(true, Ordering::Relaxed))?;
-        }
-        Ok(())
+        if pages.is_empty() { Ok(()) } else { self.flushes.flush(&*self.pager, failed_before) }
     }
 
     fn store_atomically(&self, turn: &mut Turn, pages: &RoaringBitmap, freeze: bool) -> Result<()> {

@@ -115,6 +115,6 @@ impl Pager for FilePager {
 
     fn stamp(&self) -> Option<Stamp> {
         let now = self.file.metadata().ok()?;
-        Some(Stamp { size_bytes: now.len(), changed: (now.mtime(), now.mtime_nsec() as u64) })
+        Some(Stamp { size_bytes: now.len(), changed: (now.ctime(), now.ctime_nsec() as u64) })
     }
 }

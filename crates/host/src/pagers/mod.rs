@@ -10,6 +10,7 @@ pub use file::FilePager;
 
 use commonhold_object::Result;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
 ///
@@ -69,11 +70,27 @@ pub trait Pager: Send + Sync {
     }
 }
 
-/// Size and modification time of a file: equal stamps mean that nobody wrote in between.
+/// Size and time of change of a file: equal stamps mean that nobody wrote in between, if they are not recent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Size, bytes.
     pub size_bytes: u64,
     /// Time of the last change: seconds and nanoseconds.
     pub changed: (i64, u64),
+}
+
+/// The kernel's clock for files moves in steps of up to 10 ms.
+const CLOCK_STEP: Duration = Duration::from_millis(50);
+
+impl Stamp {
+    /// Whether the file was changed so lately that one more change could leave the stamp as it is.
+    pub fn is_recent(&self) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let after_epoch = Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds as u32);
+        let apart = match SystemTime::now().duration_since(UNIX_EPOCH + after_epoch) {
+            Ok(age) => age,
+            Err(in_the_future) => in_the_future.duration(),
+        };
+        apart < CLOCK_STEP
+    }
 }

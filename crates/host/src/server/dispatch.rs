@@ -20,10 +20,6 @@ impl Host {
         // What a request has no use for is closed now, not after its turn.
         fds.truncate(descriptors_of(&request));
         match request {
-            Request::CountDirect { object, change } => {
-                self.count_direct(session, object, change);
-                return self.sweep_if_ended(session);
-            }
             Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
             Request::Hello { program } => return self.hello(session, header, program),
             _ => {}
@@ -90,7 +86,7 @@ impl Host {
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
         let mut give = Vec::new();
-        let reply = self.perform(session, header.repeated, request, fds, &mut give).map_err(advise);
+        let reply = self.perform(session, header, request, fds, &mut give).map_err(advise);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
         if header.number != 0 {
@@ -102,7 +98,7 @@ impl Host {
     fn perform(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        repeated: bool,
+        Header { number, repeated }: Header,
         request: Request,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
@@ -145,12 +141,9 @@ impl Host {
                 self.keep_pager(session, pager.as_str());
                 Ok(Reply::Done)
             }
-            Request::Return { session: former } => self.returned(session, former).map(done),
+            Request::Return { session: former } => self.returned(session, former, number).map(done),
             Request::Reattach { object, access } => self.reattach(session, object, access, fds).map(done),
-            Request::Hello { .. }
-            | Request::CountDirect { .. }
-            | Request::PagerAnswer { .. }
-            | Request::Prefetch { .. } => {
+            Request::Hello { .. } | Request::PagerAnswer { .. } | Request::Prefetch { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "not a request to be answered here"))
             }
         }
@@ -181,14 +174,7 @@ fn advise(mut error: Error) -> Error {
 
 /// Whether the control thread itself answers: no disk, no waiting, no long scan.
 fn is_quick(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Close { .. }
-            | Request::Stat { .. }
-            | Request::StatObject { .. }
-            | Request::Status
-            | Request::ServePager { .. }
-    )
+    matches!(request, Request::Close { .. } | Request::Status | Request::ServePager { .. })
 }
 
 /// Descriptors that a request may bring.

@@ -64,12 +64,6 @@ impl Host {
             self.faults.remove(token);
         }
         let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
-        let direct: Vec<(ObjectId, i64)> = lock(&session.direct).drain().collect();
-        for (id, count) in direct {
-            if let Ok(object) = self.object(id) {
-                object.direct_mappings.fetch_sub(count.max(0), Ordering::Relaxed);
-            }
-        }
         for id in &opened {
             if let Ok(object) = self.object(*id) {
                 object.opens.fetch_sub(1, Ordering::Relaxed);
@@ -157,11 +151,20 @@ impl Host {
         self.exit_soon();
     }
 
+    /// Whether a client would notice if the host went away. One that only keeps its connection finds the next host by
+    /// itself: an interpreter that used an object once must not keep a host from stopping.
+    fn would_lose(&self, session: &Session) -> bool {
+        !lock(&session.opened).is_empty()
+            || session.maps_something()
+            || self.pagers.serves(session.id.0)
+            || session.busy.load(Ordering::Relaxed) > 0
+    }
+
     fn check_idle(&self, session: &Session) -> Result<()> {
         let others: Vec<String> = self
             .sessions()
             .iter()
-            .filter(|s| s.id != session.id && !s.is_leaving())
+            .filter(|s| s.id != session.id && !s.is_leaving() && self.would_lose(s))
             .map(|s| format!("{} ({})", s.process.pid, lock(&s.program)))
             .collect();
         if !others.is_empty() {

@@ -315,23 +315,10 @@ impl Host {
                 faults: mapping.faults.load(Ordering::Relaxed),
             }));
         }
+        if !object.is_controlled() {
+            mappings = self.direct_mappings(&object);
+        }
         Ok(Reply::Mappings(mappings))
-    }
-
-    pub(super) fn count_direct(&self, session: &Session, id: ObjectId, change: i32) {
-        let Ok(object) = self.object(id) else { return };
-        let mut direct = lock(&session.direct);
-        let count = direct.entry(id).or_insert(0);
-        let before = (*count).max(0);
-        *count += i64::from(change);
-        object.direct_mappings.fetch_add((*count).max(0) - before, Ordering::Relaxed);
-        if *count == 0 {
-            direct.remove(&id);
-        }
-        drop(direct);
-        if change < 0 {
-            self.forget_client(session, id);
-        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `names` | open, close, stat, list, remove, rename, mode, owner, revert |
 //! | `create`, `backing`, `resize` | an object's making, its file, its size |
 //! | `caches` | the frames of controlled objects, made or adopted |
-//! | `mappings` | map, unmap, sync, lock, incore |
+//! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
@@ -17,6 +17,7 @@ mod backing;
 mod caches;
 pub mod control;
 mod create;
+mod direct;
 mod dispatch;
 mod kept;
 mod lifetime;

@@ -76,7 +76,7 @@ impl Host {
             };
         self.note_open(session, object, access)?;
         give.push(fd);
-        Ok(Reply::Opened(Box::new(OpenReply { info: self.info(object), access })))
+        Ok(Reply::Opened(Box::new(OpenReply { info: self.short_info(object), access })))
     }
 
     fn note_open(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
@@ -203,32 +203,39 @@ impl Host {
     }
 
     /// All there is to tell of an object.
-    pub(super) fn info(&self, object: &Object) -> ObjectInfo {
+    fn info(&self, object: &Object) -> ObjectInfo {
+        let mut info = self.short_info(object);
+        if let (false, Some(fd)) = (info.controlled, object.descriptor()) {
+            info.resident_bytes = match info.options.pager {
+                PagerKind::Anonymous => frames::resident_bytes(&*fd).unwrap_or(0),
+                _ => frames::cache_state(&*fd, 0, info.options.size_bytes)
+                    .map_or(0, |state| state.cached * PAGE_SIZE_BYTES),
+            };
+            info.mappings = self.direct_mappings(object).len() as u64;
+        }
+        if info.warning.is_empty()
+            && let Some(cache) = object.cache()
+        {
+            info.warning = cache.pinned_warning().unwrap_or_default();
+        }
+        info
+    }
+
+    /// The same for who opens it: of a direct object without what the kernel has to be asked for.
+    fn short_info(&self, object: &Object) -> ObjectInfo {
         let record = object.record().clone();
         let controlled = record.options.is_controlled();
         let numbers = object.cache().map(|c| c.numbers()).unwrap_or_default();
-        let direct_bytes = match (object.descriptor(), &record.options.pager) {
-            (Some(fd), PagerKind::Anonymous) => frames::resident_bytes(&*fd).unwrap_or(0),
-            (Some(fd), _) if !controlled => frames::cache_state(&*fd, 0, record.options.size_bytes)
-                .map_or(0, |c| c.cached * PAGE_SIZE_BYTES),
-            _ => 0,
-        };
-        let resident = if controlled { numbers.resident_pages * PAGE_SIZE_BYTES } else { direct_bytes };
-        let mappings = if controlled {
-            numbers.views
-        } else {
-            object.direct_mappings.load(Ordering::Relaxed).max(0) as u64
-        };
         ObjectInfo {
             id: record.id,
             name: record.name,
             ownership: record.ownership,
             controlled,
             file_path: record.file.map(|f| f.path.to_string_lossy().into_owned()).unwrap_or_default(),
-            resident_bytes: resident,
+            resident_bytes: numbers.resident_pages * PAGE_SIZE_BYTES,
             dirty_bytes: numbers.dirty_pages * PAGE_SIZE_BYTES,
             spilled_bytes: numbers.spilled_pages * PAGE_SIZE_BYTES,
-            mappings,
+            mappings: numbers.views,
             opens: object.opens.load(Ordering::Relaxed),
             charged_to: super::status::who_pays(controlled),
             warning: Some(object.unusable()).filter(|why| !why.is_empty()).unwrap_or(numbers.warning),

@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -40,8 +40,6 @@ pub struct Object {
     life: Mutex<Life>,
     /// Sessions that have it open.
     pub opens: AtomicU64,
-    /// Mappings of a direct one, by its clients' count.
-    pub direct_mappings: AtomicI64,
     /// Why it cannot be used, after a reboot for example; empty if it can.
     unusable: Mutex<String>,
 }
@@ -58,7 +56,6 @@ impl Object {
             resizing: Mutex::default(),
             life: Mutex::default(),
             opens: AtomicU64::new(0),
-            direct_mappings: AtomicI64::new(0),
             unusable: Mutex::new(unusable),
         })
     }

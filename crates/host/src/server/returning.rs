@@ -22,6 +22,12 @@ use std::time::{Duration, Instant};
 /// How long others wait for a client that is expected back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the control thread may take until it notices that a connection is over.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How long a fault thread is at most at the faults that it took at once, by far.
+const UNDER_WAY: Duration = Duration::from_millis(20);
+
 /// A client as `live/clients` names it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Expected {
@@ -128,7 +134,7 @@ impl Host {
     /// it out. Until then it does no harm there: the client comes back without it, and says that this was all.
     pub(super) fn forget_client(&self, session: &Session, object: ObjectId) {
         let open = lock(&session.opened).contains_key(&object);
-        if open || lock(&session.direct).get(&object).is_some_and(|count| *count > 0) {
+        if open {
             return;
         }
         let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +169,6 @@ impl Host {
 
     /// Reads `live/clients`: whoever of them lives, and was not taken over from the keeper, is expected.
     pub(super) fn expect_clients(self: &Arc<Self>) -> Result<()> {
-        self.reap();
         let path = self.machine.directory.join("live").join("clients");
         let bytes = std::fs::read(&path).unwrap_or_default();
         let clients: Vec<Expected> = postcard::from_bytes(&bytes).unwrap_or_default();
@@ -186,6 +191,8 @@ impl Host {
             self.returning.under_way.store(true, Ordering::Release);
             self.machine.arm();
         }
+        // Only now: the end of a session writes the list anew, from those that are here and those that are expected.
+        self.reap();
         for object in self.all_objects() {
             self.drop_if_lost(&object)?;
         }
@@ -256,12 +263,22 @@ impl Host {
         lock(&self.registry).forget(object.id)
     }
 
-    /// A client of the host before comes back on a new connection: said before it brings what it has, and after.
-    pub(super) fn returned(self: &Arc<Self>, session: &Session, former: SessionId) -> Result<()> {
-        if session.bringing.load(Ordering::Acquire) {
+    /// A client of the host before comes back on a new connection: said before it brings what it has, and after. The
+    /// number of the request tells the second time from the first that is repeated, to a host that took over before the
+    /// answer.
+    pub(super) fn returned(
+        self: &Arc<Self>,
+        session: &Session,
+        former: SessionId,
+        number: u64,
+    ) -> Result<()> {
+        let said = session.returned_by.load(Ordering::Acquire);
+        if said != 0 && said != number {
             self.all_brought(session);
+            self.end_former(session, former);
             return Ok(());
         }
+        session.returned_by.store(number, Ordering::Release);
         session.bringing.store(true, Ordering::Release);
         self.keep_session(session);
         match self.returning.arrived(former.0) {
@@ -272,6 +289,32 @@ impl Host {
             )),
             // It mapped nothing when the host died, or its objects are back already: nothing to wait for.
             None => Ok(()),
+        }
+    }
+
+    /// Where only the connection broke, the session before is here still, with the same mappings: served twice, they would
+    /// be two truths. All of it is in the new one now.
+    fn end_former(self: &Arc<Self>, session: &Session, former: SessionId) {
+        let former = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&former).cloned();
+        let same = |f: &Arc<Session>| {
+            f.id != session.id && f.process == session.process && f.process.start_ticks != 0
+        };
+        let Some(former) = former.filter(same) else { return };
+        // The control thread stops listening to it first.
+        let _ = rustix::net::shutdown(&*former.socket, rustix::net::Shutdown::Both);
+        let until = Instant::now() + FAREWELL;
+        while !former.hung_up.load(Ordering::Acquire) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Nor do the fault threads. What they took for it before is asked for again, in the new session.
+        lock(&former.tokens).drain(..).for_each(|token| self.faults.remove(token));
+        std::thread::sleep(UNDER_WAY);
+        self.end_session(&former);
+        for _ in 0..2 {
+            for region in session.space.map.read().unwrap_or_else(PoisonError::into_inner).iter() {
+                let _ = region.value.mapping.uffd.wake(region.address, region.length);
+            }
+            std::thread::sleep(UNDER_WAY);
         }
     }
 

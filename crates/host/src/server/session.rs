@@ -39,8 +39,6 @@ pub struct Session {
     pub opened: Mutex<HashMap<ObjectId, Access>>,
     /// Objects that the keeper was last told it has open; closed ones may be among them.
     pub kept: Mutex<HashMap<ObjectId, Access>>,
-    /// Mappings of direct objects, by the client's own count.
-    pub direct: Mutex<HashMap<ObjectId, i64>>,
     /// Mappings of controlled objects.
     pub space: Arc<AddressSpace>,
     /// Tokens of the fault service.
@@ -49,6 +47,8 @@ pub struct Session {
     pub hung_up: AtomicBool,
     /// It comes back after the death of host and keeper, and has not said yet that this is all.
     pub bringing: AtomicBool,
+    /// The request with which it said so first; 0 if it did not.
+    pub returned_by: AtomicU64,
     /// Objects that `live/clients` says it could bring back.
     pub noted: Mutex<HashSet<ObjectId>>,
     /// `live/clients` names it: that has to be written anew when it ends, also if it has nothing any more.
@@ -76,6 +76,8 @@ pub struct SavedSession {
     pub opened: Vec<(ObjectId, Access)>,
     /// It had not yet brought all it has.
     pub bringing: bool,
+    /// The request with which it said first that it comes back; 0 if it did not.
+    pub returned_by: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,11 +126,11 @@ impl Session {
             program: Mutex::default(),
             opened: Mutex::default(),
             kept: Mutex::default(),
-            direct: Mutex::default(),
             space: Arc::default(),
             tokens: Mutex::default(),
             hung_up: AtomicBool::new(false),
             bringing: AtomicBool::new(false),
+            returned_by: AtomicU64::new(0),
             noted: Mutex::default(),
             listed: AtomicBool::new(false),
             share: Arc::default(),
@@ -146,6 +148,7 @@ impl Session {
             program: lock(&self.program).clone(),
             opened: lock(&self.opened).iter().map(|(id, access)| (*id, *access)).collect(),
             bringing: self.bringing.load(Ordering::Acquire),
+            returned_by: self.returned_by.load(Ordering::Acquire),
         }
     }
 

@@ -146,11 +146,14 @@ impl Host {
         if let Some(fd) = kept.iter().find(|k| k.key.0 == "listener").and_then(|k| k.fd.clone()) {
             return Ok(fd);
         }
-        let fd = socket::listen(directory, "host.sock", 1024).doing("listening on host.sock")?;
+        // Put in the place of a dead host's socket in one step: where there is none, clients take the host for stopped
+        // and wait for no other, and one that they may not use is an error to them.
+        let fd = socket::listen(directory, "host.sock.new", 1024).doing("listening on host.sock")?;
         let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
-        let path = directory.join("host.sock");
+        let path = directory.join("host.sock.new");
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode))
             .doing("setting the mode of host.sock")?;
+        std::fs::rename(path, directory.join("host.sock")).doing("putting host.sock in its place")?;
         let fd = Arc::new(fd);
         self.vault.put(&Key("listener".into()), &[], Some(fd.clone()))?;
         Ok(fd)

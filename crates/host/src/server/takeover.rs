@@ -114,6 +114,7 @@ impl Host {
         // The host before may have written it down.
         session.listed.store(true, Ordering::Release);
         session.bringing.store(saved.bringing, Ordering::Release);
+        session.returned_by.store(saved.returned_by, Ordering::Release);
         let session = Arc::new(session);
         self.next_session.fetch_max(id.0 + 1, Ordering::Relaxed);
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());

@@ -63,3 +63,25 @@ fn evicted_pages_are_flushed_by_the_next_sync() {
     }
     cut(&rig, 23);
 }
+
+/// A flush is told of a failure once. Pages that were evicted before it must not be lost with it.
+#[test]
+fn evicted_pages_survive_a_flush_that_fails() {
+    let size_bytes = 24 * PAGE as u64;
+    let mut rig = Rig::on(&new_disk(size_bytes), Shape { size_bytes, limit_pages: 6, ..shape() }).unwrap();
+    for of_an_eviction in [true, false, true] {
+        rig.disk.attempted(rig.states.len() as u64);
+        if of_an_eviction {
+            rig.disk.plan(Fault::flush(0));
+        }
+        rig.write(&(0..24).collect::<Vec<u64>>());
+        if !of_an_eviction {
+            rig.disk.plan(Fault::flush(0));
+            rig.sync().unwrap_err();
+            assert!(rig.shown() == rig.memory);
+        }
+        rig.sync().unwrap();
+        assert!(rig.disk.contents(OBJECT) == rig.memory);
+    }
+    cut(&rig, 24);
+}

@@ -135,11 +135,10 @@ impl Drop for Driver {
             eprintln!("the log:\n{}", self.log());
         }
         // An orderly end; whatever is left over sees that the driver has ended, and ends too.
-        if lock_state_directory(self.state()).is_err() && self.try_ask("exit").is_none() {
-            let until = Instant::now() + Duration::from_secs(10);
-            while lock_state_directory(self.state()).is_err() && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+        let until = Instant::now() + Duration::from_secs(20);
+        while lock_state_directory(self.state()).is_err() && Instant::now() < until {
+            let _ = self.try_ask("exit");
+            std::thread::sleep(Duration::from_millis(5));
         }
         // A host that panicked was started again, so that nothing else may show it.
         assert!(std::thread::panicking() || !self.log().contains("panicked"), "the log:\n{}", self.log());

@@ -104,13 +104,6 @@ pub enum Request {
     /// registers it for fault service. [userfaultfd and pagemap, where the client sends the kind's first; the
     /// claim words it has, where it repeats a mapping with in-thread service]
     Map(MapRequest),
-    /// A client maps or unmaps part of a direct object: for counting alone; not answered.
-    CountDirect {
-        /// Which.
-        object: ObjectId,
-        /// Change of the number of its mappings.
-        change: i32,
-    },
     /// Take addresses out of the client's address map; the client unmaps them after the answer.
     Unmap {
         /// First address.

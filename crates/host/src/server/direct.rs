@@ -1,0 +1,44 @@
+//! Mappings of direct objects. Their clients map them without the host, and need tell nobody: whoever asks how many there
+//! are looks at /proc. So attaching costs one question, and the count is the kernel's.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_object::{MappingId, MappingInfo, Protection, Sharing};
+use commonhold_sys::maps::MappedFile;
+use std::collections::BTreeMap;
+
+impl Host {
+    /// The mappings that clients have of a direct object. A process that cannot be looked at (of another user, in an
+    /// unprivileged host; of a foreign pid namespace) has none.
+    pub(super) fn direct_mappings(&self, object: &Object) -> Vec<MappingInfo> {
+        let Some(file) = object.descriptor().and_then(|fd| MappedFile::of(&*fd).ok()) else {
+            return Vec::new();
+        };
+        // A client has open what it maps; a process may be several clients.
+        let has_open = |session: &Session| lock(&session.opened).contains_key(&object.id);
+        let sessions = self.sessions();
+        let users: BTreeMap<u32, u32> = sessions
+            .iter()
+            .filter(|session| has_open(session))
+            .map(|session| (session.process.pid, session.credentials.uid))
+            .collect();
+        let mut mappings = Vec::new();
+        for (pid, uid) in users {
+            for found in file.mappings_in(pid).unwrap_or_default() {
+                mappings.push(MappingInfo {
+                    mapping: MappingId(0),
+                    pid,
+                    uid,
+                    address: found.address,
+                    length_bytes: found.length,
+                    offset_bytes: found.offset,
+                    protection: if found.writable { Protection::ReadWrite } else { Protection::Read },
+                    sharing: if found.shared { Sharing::Shared } else { Sharing::Private },
+                    faults: 0,
+                });
+            }
+        }
+        mappings
+    }
+}
