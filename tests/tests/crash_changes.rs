@@ -73,8 +73,7 @@ fn creations_and_removals() {
         // A host may take an object for open still that the host before was told of its closing: until the client ends.
         drop(worker);
         wait::until("the object is gone", || (host.status().objects == 0).then_some(()));
-        let gone =
-            wait::within(std::time::Duration::from_secs(10), || left_in(&host).is_empty().then_some(()));
+        let gone = wait::within(wait::LONG, || left_in(&host).is_empty().then_some(()));
         assert!(gone.is_some(), "{kind}: {:?} is left", left_in(&host));
     }
 }

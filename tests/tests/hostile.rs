@@ -255,8 +255,6 @@ fn half_open_and_silent_clients() {
     }
     worker.all("check m 0 1024 1\nfill m 0 1024 1");
     wait::until("they are counted", || (host.status().clients >= 71).then_some(()));
-    let refused = worker.refused("stop gently", "Busy");
-    assert!(refused.contains("silent"), "{refused}");
     drop((silent, greeted));
     is_unharmed(&host, &worker, pid);
 }

@@ -2,7 +2,7 @@
 //! of the host, and in fork children.
 
 use commonhold_tests::ledger::Ledger;
-use commonhold_tests::{MIB, TestHost, Worker};
+use commonhold_tests::{MIB, TestHost, Worker, wait};
 use std::time::Duration;
 
 fn mapper(host: &TestHost, name: &str, wishes: &str) -> Worker {
@@ -40,13 +40,13 @@ fn pages_are_seen_by_others_and_stored() {
 }
 
 /// Two workers that serve themselves and one that the host serves each count up their own pages of an object eight times
-/// as large as its budget.
-fn press(options: &str, during: impl Fn(&TestHost)) {
+/// as large as its budget. `step` is done a few times, each time after every one of them has gone on.
+fn press(options: &str, step: impl Fn(&TestHost)) {
     let host = TestHost::start();
     let (bytes, count) = (32 * MIB, 3);
     let pages = bytes / 4096 / count * count;
-    let ledger = host.scratch().join("ledger");
-    Ledger::open(&ledger, pages as usize);
+    let path = host.scratch().join("ledger");
+    let ledger = Ledger::open(&path, pages as usize);
     let options = options.replace("FILE", &host.scratch().file("backing", bytes).display().to_string());
     let creator = host.worker();
     creator.ok(&format!("create o /big {options}"));
@@ -55,39 +55,37 @@ fn press(options: &str, during: impl Fn(&TestHost)) {
         .zip(0u64..)
         .map(|(wishes, index)| {
             let writer = mapper(&host, "/big", wishes);
-            writer.ok(&format!("count m {index} {count} {} {} 2", pages / count, ledger.display()));
+            writer.ok(&format!("count m {index} {count} {} {} 2", pages / count, path.display()));
             writer
         })
         .collect();
-    during(&host);
-    for writer in &writers {
-        let counted: u64 = writer.ok("halt").parse().unwrap();
-        assert!(counted > 200, "only {counted} writes were made");
+    let written = |writer: u64| -> u64 {
+        (writer..pages).step_by(count as usize).map(|page| ledger.get(page as usize).0).sum()
+    };
+    for round in 1..=4 {
+        wait::until("every writer goes on", || (0..count).all(|w| written(w) > round * 200).then_some(()));
+        step(&host);
     }
+    wait::until("pages are evicted", || (host.status().pages_evicted > 500).then_some(()));
+    writers.iter().for_each(|writer| drop(writer.ok("halt")));
     for writer in &writers {
-        writer.ok(&format!("counted m 0 1 {pages} {}", ledger.display()));
+        writer.ok(&format!("counted m 0 1 {pages} {}", path.display()));
     }
-}
-
-fn wait(_: &TestHost) {
-    std::thread::sleep(Duration::from_millis(2000));
 }
 
 #[test]
 fn no_write_is_lost_under_eviction() {
-    press("size=33554432 budget=4194304", wait);
-    press("file=FILE sync=atomic budget=4194304", wait);
+    let a_while = |_: &TestHost| std::thread::sleep(Duration::from_millis(400));
+    press("size=33554432 budget=4194304", a_while);
+    press("file=FILE sync=atomic budget=4194304", a_while);
 }
 
 #[test]
 fn no_write_is_lost_when_hosts_die() {
     press("size=33554432 budget=4194304", |host| {
-        for _ in 0..4 {
-            std::thread::sleep(Duration::from_millis(300));
-            let before = host.status().host_pid;
-            host.kill_host();
-            host.wait_for_other_host(before);
-        }
+        let before = host.status().host_pid;
+        host.kill_host();
+        host.wait_for_other_host(before);
     });
 }
 

@@ -3,6 +3,17 @@
 //! The structures here are the JSON document (`format` 1) too: names end in their units, what could not be known is
 //! absent (`null`), never zero.
 
+pub mod diff;
+pub mod document;
+//pub mod html;
+pub mod named;
+pub mod samples;
+pub mod table;
+pub mod words;
+
+#[cfg(test)]
+pub(crate) mod made;
+
 use serde::{Deserialize, Serialize};
 
 /// Format of the JSON document.
@@ -293,13 +304,19 @@ pub struct Advice {
     pub care: String,
 }
 
-/// Figures over several samples.
+/// Figures over several samples. What has no mean (lists, advice) is of the last sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// How many.
     pub count: u64,
     /// From the first to the last, seconds.
     pub span_s: u64,
+    /// From one to the next, as asked for, seconds.
+    pub every_s: u64,
+    /// Samples that took longer than that: the next came late.
+    pub overruns: u64,
+    /// Ended by a signal before the time that was asked for was over.
+    pub ended_early: bool,
     /// Each figure: its name, mean, and 95 % interval (Student's t; batch means where samples lean on each other).
     pub figures: Vec<SampledFigure>,
 }
@@ -309,12 +326,18 @@ pub struct Samples {
 pub struct SampledFigure {
     /// `programs.extent`, `programs.savings_ratio`, …
     pub name: String,
+    /// Samples that had it.
+    pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
+    /// Lower end of the 95 % interval; none: one sample has no interval.
+    pub low: Option<f64>,
     /// Upper end.
-    pub high: f64,
+    pub high: Option<f64>,
+    /// Values that the interval was made of: the samples, or fewer batches of them.
+    pub batches: u64,
+    /// Even the batches lean on each other: the true interval is wider than this one.
+    pub dependent: bool,
     /// Least and greatest sample.
     pub min: f64,
     /// See `min`.

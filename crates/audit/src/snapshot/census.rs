@@ -12,7 +12,13 @@ use std::io;
 use std::path::Path;
 
 /// What is said of a process that only others may look at.
-pub const FORBIDDEN: &str = "permission denied: run as root to see other users' processes";
+pub fn forbidden() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "permission denied even to root: it belongs to an outer user namespace, or lets nobody look"
+    } else {
+        "permission denied: run as root to see other users' processes"
+    }
+}
 
 /// PF_KTHREAD: a thread of the kernel, which maps nothing.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -61,6 +67,8 @@ impl Target {
 pub struct Census {
     /// Processes that map memory.
     pub targets: Vec<Target>,
+    /// There are others, of which nothing can be known: any of them may be in scope.
+    pub has_hidden: bool,
 }
 
 /// Where the reader itself stands.
@@ -74,9 +82,9 @@ pub struct Reader {
 impl Reader {
     /// As procfs tells it.
     pub fn of(proc_root: &Path) -> Self {
-        let namespace = std::fs::read_link(proc_root.join("self/ns/mnt")).ok().and_then(|link| {
-            link.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
-        });
+        let namespace = std::fs::read_link(proc_root.join("self/ns/mnt"))
+            .ok()
+            .and_then(|link| link.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok());
         Self { namespace, root: stat(CWD, "/", AtFlags::empty()).ok().map(|about| identity(&about)) }
     }
 }
@@ -92,17 +100,20 @@ pub fn take(
     let mut pids: Vec<u32> = Vec::new();
     for entry in std::fs::read_dir(&options.proc_root).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name();
-        pids.extend(name.to_str().filter(|name| !name.starts_with('+')).and_then(|name| name.parse::<u32>().ok()));
+        pids.extend(
+            name.to_str().filter(|name| !name.starts_with('+')).and_then(|name| name.parse::<u32>().ok()),
+        );
     }
     pids.sort_unstable();
+    let mut census = Census::default();
     if let Some(how) = options.proc_root.to_str().and_then(|path| mounts.hidepid(path))
         && !rustix::process::geteuid().is_root()
     {
         let why = format!("procfs is mounted with hidepid={how}: run as root to see other users' processes");
         unseen.add(Kind::Other, "processes of other users", why);
+        census.has_hidden = true;
     }
     let own = std::process::id();
-    let mut census = Census::default();
     for pid in pids {
         if options.skip_self && pid == own && options.proc_root == Path::new("/proc") {
             continue;
@@ -111,8 +122,13 @@ pub fn take(
             Ok(Some(target)) => census.targets.push(target),
             Ok(None) => {}
             Err(error) if has_ended(&error) => {}
-            Err(error) if is_forbidden(&error) => unseen.add(Kind::Process, pid.to_string(), FORBIDDEN),
-            Err(error) => unseen.add(Kind::Process, pid.to_string(), format!("its stat could not be read: {error}")),
+            Err(error) if is_forbidden(&error) => {
+                census.has_hidden = true;
+                unseen.add(Kind::Process, pid.to_string(), forbidden());
+            }
+            Err(error) => {
+                unseen.add(Kind::Process, pid.to_string(), format!("its stat could not be read: {error}"))
+            }
         }
     }
     Ok(census)

@@ -1,7 +1,8 @@
 //! Which container a process is in, by the path of its control group.
 
 /// What container engines put before an id, in the last part of a path that names one.
-const PREFIXES: &[&str] = &["docker-", "cri-containerd-", "containerd-", "crio-", "libpod-", "nerdctl-", "podman-"];
+const PREFIXES: &[&str] =
+    &["docker-", "cri-containerd-", "containerd-", "crio-", "libpod-", "nerdctl-", "podman-"];
 
 /// Ids of containers in the path of a control group, the innermost last.
 pub fn ids(path: &str) -> Vec<&str> {
@@ -69,7 +70,9 @@ mod tests {
         for path in [
             format!("/system.slice/docker-{ID}.scope"),
             format!("/docker/{ID}"),
-            format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b.slice/cri-containerd-{ID}.scope"),
+            format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b.slice/cri-containerd-{ID}.scope"
+            ),
             format!("/kubepods/besteffort/pod0c1d2e3f-aaaa-bbbb-cccc-0123456789ab/{ID}"),
             format!("/machine.slice/libpod-{ID}.scope/container"),
             format!("/machine.slice/crio-{ID}.scope"),

@@ -81,17 +81,21 @@ fn facts<'a, H: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
                 }
             }
             elf::PT_INTERP => has_interpreter = true,
-            elf::PT_NOTE if found.build_id.is_none() => found.build_id = build_id::<H, R>(segment, endian, data),
+            elf::PT_NOTE if found.build_id.is_none() => {
+                found.build_id = build_id::<H, R>(segment, endian, data)
+            }
             elf::PT_GNU_RELRO => found.relro.extend(relro::<H>(segment, endian, page)),
             _ => {}
         }
     }
-    let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok().flatten()).unwrap_or(&[]);
+    let dynamic =
+        segments.iter().find_map(|segment| segment.dynamic(endian, data).ok().flatten()).unwrap_or(&[]);
     let value = |tag| dynamic.iter().find(|entry| entry.tag(endian) == tag).map(|entry| entry.val(endian));
     found.soname = soname(data, &loaded, value(elf::DT_STRTAB), value(elf::DT_SONAME));
     let is_pie = value(elf::DT_FLAGS_1).is_some_and(|flags| flags & PIE != 0);
     // libc has an interpreter too, so that it can be run to tell its version; it is a library by its name.
-    let is_dynamic_program = header.e_type(endian) == elf::ET_DYN && (is_pie || has_interpreter && found.soname.is_none());
+    let is_dynamic_program =
+        header.e_type(endian) == elf::ET_DYN && (is_pie || has_interpreter && found.soname.is_none());
     found.is_program = header.e_type(endian) == elf::ET_EXEC || is_dynamic_program;
     Ok(found)
 }

@@ -1,13 +1,14 @@
 //! Every file that is mapped, once: many mappings, paths and mount namespaces lead to one inode.
 
 use super::budget::{Budget, Work};
+use super::elf::Unfit;
 use super::frames::{self, Frames};
 use super::mappings::{Backing, Seen};
 use super::mounts::{Mounts, is_local};
 use super::open::{self, Facts, Miss, Place};
 use super::procdir::ProcDir;
 use super::unseen::{Gathered, Kind};
-use super::watch;
+use super::watch::{self, Progress};
 use super::{File, FileKey, Process};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ struct Witness {
 struct Kept {
     witnesses: Vec<Witness>,
     miss: Option<Miss>,
+    /// Why it has no ELF facts.
+    unfit: Option<Unfit>,
     frames: Option<Frames>,
     /// It turned out to be this other one.
     is: Option<usize>,
@@ -85,7 +88,8 @@ impl Files {
     pub fn of(&mut self, directory: &ProcDir, namespace: u64, seen: &Seen) -> Option<usize> {
         let backing = seen.backing.as_ref()?;
         let place = (backing.device, backing.inode, namespace);
-        let known = self.known.get(&place).and_then(|known| known.iter().find(|(path, _)| *path == backing.path));
+        let known =
+            self.known.get(&place).and_then(|known| known.iter().find(|(path, _)| *path == backing.path));
         match known {
             Some((_, None)) => return None,
             Some((_, Some(index))) => {
@@ -101,7 +105,13 @@ impl Files {
     }
 
     /// A file that was not met before.
-    fn first(&mut self, directory: &ProcDir, namespace: u64, seen: &Seen, backing: &Backing) -> Option<usize> {
+    fn first(
+        &mut self,
+        directory: &ProcDir,
+        namespace: u64,
+        seen: &Seen,
+        backing: &Backing,
+    ) -> Option<usize> {
         let witness = Witness {
             pid: directory.pid,
             range: (seen.mapping.start, seen.mapping.end),
@@ -122,10 +132,19 @@ impl Files {
                 Some(index)
             }
             // A device that cannot be looked at is no file either.
-            Err(_) if backing.path.starts_with("/dev") && !backing.path.starts_with("/dev/shm") && !backing.is_nameless() => None,
+            Err(_)
+                if backing.path.starts_with("/dev")
+                    && !backing.path.starts_with("/dev/shm")
+                    && !backing.is_nameless() =>
+            {
+                None
+            }
             Err(miss) => {
                 let index = self.unopened(&witness);
                 self.kept[index].miss = Some(miss);
+                let place = self.place(directory, &witness);
+                let replaced = self.guarded(&place, |place, _| Ok(open::has_successor(place)));
+                self.all[index].replaced = replaced.unwrap_or(false);
                 self.kept[index].witnesses.push(witness);
                 Some(index)
             }
@@ -133,7 +152,14 @@ impl Files {
     }
 
     /// A file that is known; if it could not be opened before, this process may be another way to it.
-    fn met_again(&mut self, index: usize, directory: &ProcDir, namespace: u64, seen: &Seen, backing: &Backing) {
+    fn met_again(
+        &mut self,
+        index: usize,
+        directory: &ProcDir,
+        namespace: u64,
+        seen: &Seen,
+        backing: &Backing,
+    ) {
         let kept = &mut self.kept[index];
         let is_new = kept.witnesses.last().is_none_or(|last| last.pid != directory.pid);
         if !is_new || kept.witnesses.len() >= WITNESSES {
@@ -151,7 +177,15 @@ impl Files {
         {
             match self.by_key.get(&facts.key).copied().filter(|other| *other != index) {
                 // Found out late: both were one file all along.
-                Some(other) => self.kept[index].is = Some(other),
+                Some(other) => {
+                    self.kept[index].is = Some(other);
+                    if self.all[other].size.is_none() {
+                        self.learn(other, facts, namespace);
+                    }
+                    if let Some(frames) = self.kept[index].frames.take() {
+                        self.add_frames(other, &frames);
+                    }
+                }
                 None => {
                     self.by_key.insert(facts.key, index);
                     self.learn(index, facts, namespace);
@@ -186,43 +220,44 @@ impl Files {
 
     fn learn(&mut self, index: usize, facts: Facts, namespace: u64) {
         let (file, kept) = (&mut self.all[index], &mut self.kept[index]);
-        let is_first = file.size.is_none();
-        file.key = facts.key;
-        file.size = Some(facts.size);
-        if is_first {
+        // Of several names the first is kept; but while one of them is there, the file is not deleted.
+        if file.size.is_none() || (file.deleted && !facts.deleted) {
             file.path = facts.path;
             file.mount_namespace = namespace;
             file.file_system = facts.file_system;
+            file.deleted = facts.deleted;
+            file.replaced = facts.replaced;
         }
-        file.deleted |= facts.deleted;
-        file.replaced |= facts.replaced;
+        file.key = facts.key;
+        file.size = Some(facts.size);
         kept.miss = facts.unreadable;
         if facts.unreadable.is_none() {
-            // An unfit ELF file is told at the end, where it is known whether anybody could read it.
+            kept.unfit = facts.elf.as_ref().err().copied();
             file.elf = facts.elf.ok();
         }
     }
 
     fn look(&mut self, directory: &ProcDir, witness: &Witness) -> Result<Option<Facts>, Miss> {
         let place = self.place(directory, witness);
-        self.guarded(&place, open::look)
+        self.guarded(&place, |place, _| open::look(place))
     }
 
     /// Does something with a file; where its file system may hang, in a thread that is left behind if it does.
     fn guarded<T: Send + 'static>(
         &mut self,
         place: &Place,
-        work: impl FnOnce(&Place) -> Result<T, Miss> + Send + 'static,
+        work: impl FnOnce(&Place, &Progress) -> Result<T, Miss> + Send + 'static,
     ) -> Result<T, Miss> {
         let device = place.backing.device;
         if self.hung.contains(&device) {
             return Err(Miss::Hung);
         }
-        if place.mounts.kind(device).is_some_and(is_local) {
-            return work(place);
+        // What the kernel keeps in memory without a mount anybody sees is as near as can be.
+        if place.mounts.kind(device).map_or(place.backing.is_nameless(), is_local) {
+            return work(place, &Progress::default());
         }
         let place = place.clone();
-        watch::one(self.rules.deadline, move |_| work(&place)).unwrap_or_else(|| {
+        watch::one(self.rules.deadline, move |progress| work(&place, progress)).unwrap_or_else(|| {
             self.hung.insert(device);
             Err(Miss::Hung)
         })
@@ -262,7 +297,7 @@ impl Files {
     pub fn with<T: Send + 'static>(
         &mut self,
         index: usize,
-        work: impl FnOnce(std::fs::File) -> T + Clone + Send + 'static,
+        work: impl FnOnce(std::fs::File, &Progress) -> T + Clone + Send + 'static,
     ) -> Result<T, Miss> {
         let key = self.all[index].key;
         let mut miss = Miss::Gone;
@@ -270,7 +305,7 @@ impl Files {
             let Ok(directory) = ProcDir::open(&self.rules.proc_root, witness.pid) else { continue };
             let place = self.place(&directory, &witness);
             let work = work.clone();
-            match self.guarded(&place, move |place| Ok(work(open::open(place, key)?))) {
+            match self.guarded(&place, move |place, progress| Ok(work(open::open(place, key)?, progress))) {
                 Ok(value) => return Ok(value),
                 Err(Miss::Hung) => return Err(Miss::Hung),
                 Err(other) => miss = other,
@@ -279,7 +314,8 @@ impl Files {
         // Nobody maps it, or nobody does any more: by its path, if that is the reader's.
         let file = &self.all[index];
         if file.mount_namespace == 0 && !file.deleted && is_local(&file.file_system) {
-            return lying(&file.path, key).map(work).ok_or(miss);
+            let file = lying(&file.path, key).ok_or(miss)?;
+            return Ok(work(file, &Progress::default()));
         }
         Err(miss)
     }
@@ -313,6 +349,8 @@ impl Files {
                 unseen.add(Kind::File, file.path.display().to_string(), miss.why());
             } else if kept.postponed && file.size.is_none() {
                 unseen.add(Kind::File, file.path.display().to_string(), self.rules.budget.why());
+            } else if let Some(why) = kept.unfit.and_then(Unfit::why) {
+                unseen.add(Kind::File, file.path.display().to_string(), why);
             }
             if has_frames {
                 file.frames = kept.frames.map(|frames| frames.into_iter().collect());

@@ -135,8 +135,8 @@ pub fn merge(known: &mut Frames, more: &[(u32, u64)]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mappings::Backing;
     use super::super::Mapping;
+    use super::super::mappings::Backing;
     use super::*;
     use std::io::Write;
 
@@ -184,7 +184,9 @@ mod tests {
             1 << 62 | 5,                         // swapped
         ];
         let progress = Progress::default();
-        let found = read(&pagemap(&entries), &[mapping(6, 6)], 4096, &progress, &|| true).expect("read").expect("all");
+        let found = read(&pagemap(&entries), &[mapping(6, 6)], 4096, &progress, &|| true)
+            .expect("read")
+            .expect("all");
         assert_eq!(found.of_files, [vec![(7, 100), (8, 101)]]);
         assert_eq!(found.shared, [100, 103]);
     }

@@ -1,8 +1,8 @@
 //! smaps of one process: parsed mapping by mapping, and reduced to what the figures need.
 
 use super::Mapping;
-use procfs_core::process::{MMPermissions, MemoryMaps};
 use procfs_core::FromBufRead;
+use procfs_core::process::{MMPermissions, MemoryMaps};
 use std::ffi::OsStr;
 use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStrExt;
@@ -59,10 +59,17 @@ pub fn parse(mut reader: impl BufRead, mut each: impl FnMut(Seen)) -> io::Result
             }
             std::mem::swap(&mut header, &mut line);
             block.clear();
-        } else {
+        } else if tells(&line) {
             block.extend_from_slice(&line);
         }
     }
+}
+
+/// Whether an attribute changes anything: most are zero, which is what those that are missing count as. The one that
+/// is not missed where it is zero is Pss_Dirty, which tells a newer kernel from an older one.
+fn tells(line: &[u8]) -> bool {
+    let is_zero = line.ends_with(b" 0 kB\n");
+    (!is_zero || line.starts_with(b"Pss_Dirty:")) && !line.starts_with(b"VmFlags:")
 }
 
 /// One mapping: its first line, and the attributes below.

@@ -64,7 +64,10 @@ fn a_recorded_text() {
     assert_eq!(backing.device, rustix::fs::makedev(0xfe, 0));
     assert_eq!((backing.inode, backing.path.to_str(), backing.deleted), (1311, Some("/usr/bin/dash"), false));
     let heap = &seen[1].mapping;
-    assert_eq!((heap.label.as_str(), heap.anonymous, heap.swap, heap.swap_proportional), ("[heap]", 12288, 8192, 4096));
+    assert_eq!(
+        (heap.label.as_str(), heap.anonymous, heap.swap, heap.swap_proportional),
+        ("[heap]", 12288, 8192, 4096)
+    );
     assert_eq!(heap.proportional_dirty, 12288);
 }
 
@@ -92,13 +95,17 @@ fn marks_line_feeds_spaces_and_strange_bytes_in_paths() {
 
 #[test]
 fn kernels_without_dirty_shares_charge_private_pages() {
-    let old = all(b"1000-5000 rw-p 00000000 08:01 9  /lib/x.so\nRss: 16 kB\nPrivate_Dirty: 8 kB\nAnonymous: 8 kB\n");
+    let old = all(
+        b"1000-5000 rw-p 00000000 08:01 9  /lib/x.so\nRss: 16 kB\nPrivate_Dirty: 8 kB\nAnonymous: 8 kB\n",
+    );
     assert_eq!(old[0].mapping.proportional_dirty, 8 << 10);
 }
 
 #[test]
 fn what_is_not_smaps_is_an_error_and_no_panic() {
-    for text in [&b"no numbers here\n"[..], b"1000-2000\n", b"zz-yy rwxp 0 0:0 0 /x\n", b"1000-2000 r--p 0 0 0 /x\n"] {
+    for text in
+        [&b"no numbers here\n"[..], b"1000-2000\n", b"zz-yy rwxp 0 0:0 0 /x\n", b"1000-2000 r--p 0 0 0 /x\n"]
+    {
         assert!(parse(text, |_| ()).is_err(), "{}", String::from_utf8_lossy(text));
     }
     assert!(all(b"").is_empty());
@@ -116,7 +123,8 @@ fn anonymous_memory_of_one_kind_becomes_one_entry_and_files_stay() {
         private_dirty: 4096,
         ..Mapping::default()
     };
-    let file = |start| Mapping { start, end: start + 0x1000, file: Some(0), resident: 4096, ..Mapping::default() };
+    let file =
+        |start| Mapping { start, end: start + 0x1000, file: Some(0), resident: 4096, ..Mapping::default() };
     let reduced = reduce(vec![
         anonymous(0x1000, true, ""),
         file(0x2000),

@@ -1,8 +1,35 @@
-//! What was seen at one instant: processes, what each maps, and the files behind it. Plain values, made by reading and
-//! by tests alike; nothing here reads.
+//! What was seen at one instant: processes, what each maps, and the files behind it.
+//!
+//! This file is the contract: plain values, made by reading and by tests alike. The files beside it do the reading, and
+//! [`take`] is where it begins.
 //!
 //! Sizes are bytes. What could not be read is `None`, and said in [`Snapshot::unseen`]: never a zero that looks like a
 //! measurement.
+
+mod budget;
+mod census;
+mod container;
+mod content;
+mod elf;
+mod files;
+mod frames;
+mod machine;
+mod mappings;
+mod mounts;
+mod open;
+mod options;
+mod procdir;
+mod process;
+mod residency;
+mod scope;
+mod taking;
+mod unique;
+mod unseen;
+mod walk;
+mod watch;
+
+pub use options::{Error, Scope, SnapshotOptions};
+pub use taking::take;
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -32,8 +59,8 @@ pub struct Snapshot {
     pub machine: Machine,
     /// Bytes that end with a group, exactly: pages whose every mapping is inside it, by frame numbers and the kernel's
     /// map counts, anonymous pages too; without swap and hugetlb pages. Keys: `container ID` and `control group PATH`
-    /// (as in [`Process::container`] and [`Process::cgroup`]), and `scope` for all that was asked for. A group that
-    /// could not be counted (not root, or the budget was spent) has no entry.
+    /// (as in [`Process::container`] and [`Process::cgroup`]; of each the processes in scope), and `scope` for all that
+    /// was asked for. A group that could not be counted (not root, or the budget was spent) has no entry.
     pub group_unique: BTreeMap<String, u64>,
     /// What was not seen, and why.
     pub unseen: Vec<Unseen>,
@@ -64,7 +91,8 @@ pub struct Process {
     pub mappings: Vec<Mapping>,
 }
 
-/// One line of smaps, with what stands below it.
+/// One line of smaps, with what stands below it. Anonymous memory of one label and protection is one entry for the whole
+/// process, from its first address to its last: its sizes are sums, `end - start` is not its size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapping {
     /// First address.

@@ -4,9 +4,35 @@ use std::collections::HashMap;
 
 /// File systems that answer from this machine alone. Anything else is asked in a thread that can be left behind.
 const LOCAL: &[&str] = &[
-    "bcachefs", "btrfs", "cramfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "hugetlbfs",
-    "iso9660", "jfs", "minix", "ntfs3", "overlay", "proc", "ramfs", "reiserfs", "romfs", "rootfs", "squashfs", "sysfs",
-    "tmpfs", "udf", "vfat", "xfs", "zfs",
+    "bcachefs",
+    "btrfs",
+    "cramfs",
+    "devtmpfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "hfsplus",
+    "hugetlbfs",
+    "iso9660",
+    "jfs",
+    "minix",
+    "ntfs3",
+    "overlay",
+    "proc",
+    "ramfs",
+    "reiserfs",
+    "romfs",
+    "rootfs",
+    "squashfs",
+    "sysfs",
+    "tmpfs",
+    "udf",
+    "vfat",
+    "xfs",
+    "zfs",
 ];
 
 /// Whether a file system of this kind answers from this machine alone.

@@ -56,6 +56,7 @@ impl Miss {
     /// In words that help.
     pub fn why(self) -> &'static str {
         match self {
+            Miss::Forbidden if rustix::process::geteuid().is_root() => "permission denied even to root",
             Miss::Forbidden => "permission denied: run as root to look into files of other users",
             Miss::Gone => "removed or replaced while it was mapped: only root can open such a file",
             Miss::Failed => "its file system failed to open or read it",
@@ -145,7 +146,9 @@ fn exact(place: &Place) -> Result<(OwnedFd, Statx), Miss> {
         match path.open(flags).map_err(io::Error::from).and_then(|handle| Ok((about(&handle)?, handle))) {
             Ok((about, handle)) if agrees(place, &about) => return Ok((handle, about)),
             Ok(_) => miss = Some(miss.unwrap_or(Miss::Gone)),
-            Err(error) => miss = Some(miss.filter(|miss| *miss == Miss::Forbidden).unwrap_or(Miss::of(&error))),
+            Err(error) => {
+                miss = Some(miss.filter(|miss| *miss == Miss::Forbidden).unwrap_or(Miss::of(&error)))
+            }
         }
     }
     Err(miss.unwrap_or(Miss::Gone))
@@ -219,6 +222,12 @@ fn name_now(place: &Place, facts: &mut Facts) {
         Some(now) if now == key => facts.deleted = false,
         now => facts.replaced = now.is_some(),
     }
+}
+
+/// Whether another file has the name of one that is gone, and that could not be opened.
+pub fn has_successor(place: &Place) -> bool {
+    let [route, _] = paths(place);
+    place.backing.deleted && !place.backing.is_nameless() && route.identity().is_some()
 }
 
 fn file_system(place: &Place, handle: &OwnedFd, device: u64) -> String {

@@ -1,12 +1,12 @@
 //! One process, read whole: smaps, frames, and what stands in status. It is the same process from first to last, with
 //! the same program, or it is read again, or left out.
 
+use super::Process;
 use super::census::{Target, read_stat};
 use super::frames::{self, Found};
 use super::mappings::{self, Seen};
 use super::procdir::{ProcDir, has_ended, is_forbidden};
 use super::watch::Progress;
-use super::Process;
 use procfs_core::process::Stat;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -145,7 +145,9 @@ fn open_of_memory(directory: &ProcDir, name: &str, first_has_ended: bool) -> io:
 fn program(seen: &[Seen], link: &Path) -> Option<usize> {
     let text = link.as_os_str().as_encoded_bytes();
     let (path, deleted) = match text.strip_suffix(b" (deleted)") {
-        Some(path) => (PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path)), true),
+        Some(path) => {
+            (PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path)), true)
+        }
         None => (link.to_owned(), false),
     };
     seen.iter().position(|one| {

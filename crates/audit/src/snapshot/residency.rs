@@ -59,9 +59,20 @@ impl Window {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: a new mapping at an address of the kernel's choice, without any access, replaces nothing.
         let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, libc::MAP_SHARED, file.as_raw_fd(), offset)
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_NONE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset,
+            )
         };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { address, length }) }
+        if address == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Self { address, length })
+        }
     }
 
     fn ask(&self, answers: &mut [u8]) -> io::Result<()> {

@@ -32,7 +32,11 @@ pub fn directory_identity(directory: &Path) -> Result<(u64, u64), Error> {
         |source: rustix::io::Errno| Error::NoDirectory { path: directory.to_owned(), source: source.into() };
     let about = stat(CWD, directory, AtFlags::empty()).map_err(unreadable)?;
     let kind = rustix::fs::FileType::from_raw_mode(about.stx_mode.into());
-    if kind == rustix::fs::FileType::Directory { Ok(identity(&about)) } else { Err(unreadable(rustix::io::Errno::NOTDIR)) }
+    if kind == rustix::fs::FileType::Directory {
+        Ok(identity(&about))
+    } else {
+        Err(unreadable(rustix::io::Errno::NOTDIR))
+    }
 }
 
 fn tree(targets: Vec<Target>, top: u32) -> Result<Vec<Target>, Error> {
@@ -56,7 +60,10 @@ fn control_group(targets: Vec<Target>, asked: &str) -> Result<Vec<Target>, Error
     let wanted = names(asked);
     let is_below = |path: &String| {
         wanted.iter().any(|group| {
-            group.is_empty() || path.strip_prefix(group.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            group.is_empty()
+                || path
+                    .strip_prefix(group.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     };
     let chosen: Vec<_> = targets.into_iter().filter(|target| target.cgroups.iter().any(is_below)).collect();
@@ -68,9 +75,14 @@ fn control_group(targets: Vec<Target>, asked: &str) -> Result<Vec<Target>, Error
 fn names(asked: &str) -> Vec<String> {
     let path = asked.trim_end_matches('/');
     let Some(below) = path.strip_prefix("/sys/fs/cgroup") else {
-        return vec![if path.is_empty() { String::new() } else { format!("/{}", path.trim_start_matches('/')) }];
+        return vec![if path.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", path.trim_start_matches('/'))
+        }];
     };
-    let without_controller = below.trim_start_matches('/').split_once('/').map(|(_, rest)| format!("/{rest}"));
+    let without_controller =
+        below.trim_start_matches('/').split_once('/').map(|(_, rest)| format!("/{rest}"));
     [Some(below.to_owned()), without_controller].into_iter().flatten().collect()
 }
 
@@ -90,7 +102,10 @@ fn container(targets: Vec<Target>, asked: &str) -> Result<Vec<Target>, Error> {
             let id = (*meant[0]).clone();
             Ok(targets.into_iter().filter(|target| target.containers.contains(&id)).collect())
         }
-        _ => Err(Error::ManyContainers { asked: asked.to_owned(), known: list(&mut meant.into_iter().copied()) }),
+        _ => Err(Error::ManyContainers {
+            asked: asked.to_owned(),
+            known: list(&mut meant.into_iter().copied()),
+        }),
     }
 }
 
@@ -111,7 +126,8 @@ mod tests {
     use super::*;
 
     fn target(pid: u32, parent: u32, resident_pages: u64, cgroup: &str) -> Target {
-        let containers: Vec<String> = super::super::container::ids(cgroup).into_iter().map(str::to_owned).collect();
+        let containers: Vec<String> =
+            super::super::container::ids(cgroup).into_iter().map(str::to_owned).collect();
         Target {
             pid,
             parent,
@@ -125,7 +141,10 @@ mod tests {
     }
 
     fn pids(scope: &Scope, targets: Vec<Target>) -> Result<Vec<u32>, Error> {
-        Ok(select(Census { targets }, scope)?.into_iter().map(|target| target.pid).collect())
+        Ok(select(Census { targets, ..Census::default() }, scope)?
+            .into_iter()
+            .map(|target| target.pid)
+            .collect())
     }
 
     fn some() -> Vec<Target> {
@@ -152,10 +171,22 @@ mod tests {
 
     #[test]
     fn control_groups_with_those_below_in_every_spelling() {
-        for asked in ["/system.slice", "system.slice/", "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/memory/system.slice"] {
-            assert_eq!(pids(&Scope::ControlGroup(asked.into()), some()).expect(asked), [5, 6, 2, 7], "{asked}");
+        for asked in [
+            "/system.slice",
+            "system.slice/",
+            "/sys/fs/cgroup/system.slice",
+            "/sys/fs/cgroup/memory/system.slice",
+        ] {
+            assert_eq!(
+                pids(&Scope::ControlGroup(asked.into()), some()).expect(asked),
+                [5, 6, 2, 7],
+                "{asked}"
+            );
         }
-        assert!(matches!(pids(&Scope::ControlGroup("/system".into()), some()), Err(Error::NoControlGroup(_))));
+        assert!(matches!(
+            pids(&Scope::ControlGroup("/system".into()), some()),
+            Err(Error::NoControlGroup(_))
+        ));
     }
 
     #[test]

@@ -12,8 +12,10 @@ use std::path::Path;
 
 /// Frames that are kept before equal ones are put together.
 const LOOSE: usize = 1 << 20;
-/// Counts that one read asks for, and the gap that is read over rather than asked for anew.
-const CHUNK: u64 = 512;
+/// Counts that one read asks for, and the gap that is read over rather than asked for anew: the kernel looks at each
+/// frame with care, which costs a tenth of a call.
+const RUN: usize = 512;
+const GAP: u64 = 8;
 
 /// A frame, how often it is mapped inside, and how often at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,19 +142,23 @@ impl Counter {
 
     /// How often these frames, in order, are mapped at all.
     fn ask(&self, frames: &mut [Counted]) -> io::Result<()> {
-        let mut buffer = vec![0; usize::try_from(CHUNK * 8).unwrap_or(4096)];
-        let mut window = 0..0;
-        for counted in frames {
-            if !window.contains(&counted.frame) {
-                let got = self.counts.read_at(&mut buffer, counted.frame * 8)? as u64 / 8;
-                window = counted.frame..counted.frame + got;
-            }
-            if let Ok(place) = usize::try_from(counted.frame.wrapping_sub(window.start) * 8)
-                && let Some(entry) = buffer.get(place..place + 8)
-                && window.contains(&counted.frame)
-            {
-                let count = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
-                counted.all = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut buffer = vec![0; RUN * 8];
+        let mut rest = frames;
+        while let Some(first) = rest.first().map(|counted| counted.frame) {
+            let is_near = |pair: &[Counted]| pair[1].frame - pair[0].frame <= GAP;
+            let near = 1 + rest.windows(2).take_while(|pair| is_near(pair)).count();
+            let within = rest[..near].iter().take_while(|counted| counted.frame - first < RUN as u64).count();
+            let (run, others) = rest.split_at_mut(within);
+            rest = others;
+            let entries = usize::try_from(run[within - 1].frame - first).unwrap_or(0) + 1;
+            let got = self.counts.read_at(&mut buffer[..entries * 8], first * 8)? / 8;
+            for counted in run {
+                // Beyond the last frame of the machine nothing is counted.
+                let place = usize::try_from(counted.frame - first).unwrap_or(usize::MAX);
+                if place < got {
+                    let entry = buffer[place * 8..place * 8 + 8].try_into().unwrap_or_default();
+                    counted.all = u32::try_from(u64::from_ne_bytes(entry)).unwrap_or(u32::MAX);
+                }
             }
         }
         Ok(())
@@ -224,6 +230,17 @@ mod tests {
         // The zero page and device memory have no count: they are nobody's.
         counter.add(0, &[3, 4999, 6, 1 << 40]);
         assert_eq!(counter.finish().expect("read")["scope"], 2 * 4096);
+    }
+
+    #[test]
+    fn long_runs_are_asked_for_in_parts_and_every_frame_gets_its_own_count() {
+        let counts: Vec<u64> = (0..3 * RUN as u64).map(|frame| 1 + frame % 2).collect();
+        let mut counter = counter(&counts);
+        counter.begin("/a", None).expect("read");
+        let frames: Vec<u64> = (1..3 * RUN as u64).step_by(3).collect();
+        counter.add(0, &frames);
+        let once = frames.iter().filter(|frame| *frame % 2 == 0).count() as u64;
+        assert_eq!(counter.finish().expect("read")["scope"], once * 4096);
     }
 
     #[test]

@@ -122,7 +122,11 @@ mod tests {
     #[test]
     fn results_come_in_order_and_the_end_is_told() {
         let mut seen = Vec::new();
-        let end = stream(Duration::from_secs(60), |out| (0..100).for_each(|n| assert!(out.put(n))), |n| seen.push(n));
+        let end = stream(
+            Duration::from_secs(60),
+            |out| (0..100).for_each(|n| assert!(out.put(n))),
+            |n| seen.push(n),
+        );
         assert_eq!((end, seen), (End::Done, (0..100).collect()));
     }
 
@@ -143,7 +147,10 @@ mod tests {
         );
         assert_eq!((end, seen), (End::Hung(42), vec![1]));
         drop(release);
-        assert!(!heard.recv().expect("the worker runs on"), "a result of a worker that was left is not taken");
+        assert!(
+            !heard.recv().expect("the worker runs on"),
+            "a result of a worker that was left is not taken"
+        );
     }
 
     #[test]

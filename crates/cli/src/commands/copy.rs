@@ -1,12 +1,15 @@
 //! `cp`: which files and objects, and what is left behind when it fails. The bytes move in `transfer`.
 
+use super::interrupts::{Interrupts, end_by};
 use super::transfer::{Sink, Source, transfer};
 use crate::arguments::objects::Copy;
 use crate::arguments::place::Place;
 use crate::failure::Done;
 use crate::output::answer;
 use crate::units::format_size;
-use commonhold::{Access, CreateOptions, Error, ErrorKind, Host, Object, PagerKind, Result};
+use commonhold::{
+    Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, PagerKind, Result,
+};
 use commonhold_object::error::Doing;
 use serde_json::json;
 use std::fs::{File, OpenOptions};
@@ -17,12 +20,20 @@ use std::path::Path;
 pub fn copy(host: &Host, arguments: &Copy) -> Done {
     let source = open_source(host, &arguments.from)?;
     let size_bytes = source.size_bytes()?;
+    let interrupts = Interrupts::watch()?;
     let target = Target::open(host, &arguments.to, &source, size_bytes)?;
-    let copied = transfer(&source, &target.sink, size_bytes).and_then(|copied| {
+    let copied = transfer(&source, &target.sink, size_bytes, &interrupts).and_then(|copied| {
         target.finish(arguments.no_sync, size_bytes)?;
         Ok(copied)
     });
-    let copied = copied.inspect_err(|_| target.undo(host))?;
+    let copied = match (copied, interrupts.came()) {
+        (Err(_), Some(signal)) => {
+            target.undo(host);
+            eprintln!("commonhold: interrupted: {}", target.left_behind());
+            end_by(signal)
+        }
+        (copied, _) => copied.inspect_err(|_| target.undo(host))?,
+    };
     let said = json!({
         "from": arguments.from.to_string(),
         "to": arguments.to.to_string(),
@@ -65,6 +76,9 @@ struct Target<'a> {
     sink: Sink,
     place: &'a Place,
     created: bool,
+    /// Of a controlled object, for as long as the copy lasts: pages that nobody maps any more are stored, and so the
+    /// copy would be, piece by piece and not as a whole.
+    _held: Option<Mapping>,
 }
 
 impl<'a> Target<'a> {
@@ -73,13 +87,24 @@ impl<'a> Target<'a> {
             Place::Object(name) => Self::open_object(host, name, source, size_bytes)?,
             Place::File(path) => Self::open_file(path, source, size_bytes)?,
         };
-        Ok(Target { sink, place, created })
+        let held = match &sink {
+            Sink::Object { object, .. } if object.info()?.controlled => {
+                Some(object.map(&MapOptions::default())?)
+            }
+            _ => None,
+        };
+        Ok(Target { sink, place, created, _held: held })
     }
 
     fn open_object(host: &Host, name: &str, source: &Source, size_bytes: u64) -> Result<(Sink, bool)> {
         let object = match host.open(name, Access::ReadWrite) {
             Ok(object) => object,
             Err(error) if error.kind == ErrorKind::NotFound => {
+                if size_bytes == 0 {
+                    return Err(Error::invalid(format!(
+                        "the source is empty, and an object has a byte at least: there is nothing to make {name} of"
+                    )));
+                }
                 let object = host.create(name, &CreateOptions { size_bytes, ..Default::default() }, None)?;
                 return Ok((Sink::Object { object, zeroed: true }, true));
             }
@@ -114,6 +139,12 @@ impl<'a> Target<'a> {
             .truncate(false)
             .open(path)
             .map_err(|error| file_error(path, "write", &error))?;
+        if !file.metadata().doing(format!("cannot write {path:?}"))?.is_file() {
+            return Err(Error::invalid(format!(
+                "{path:?} is not a regular file: `commonhold cat {}` writes to anything else",
+                object.name()
+            )));
+        }
         if is_backing_file(object, &file)? {
             return Err(same(&path.display().to_string()));
         }
@@ -131,6 +162,19 @@ impl<'a> Target<'a> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// What an interrupted copy leaves, for people.
+    fn left_behind(&self) -> String {
+        match &self.sink {
+            _ if self.created => format!("{} was taken away again", self.place),
+            Sink::Object { object, .. } if self._held.is_some() => format!(
+                "{} holds a part of the copy, unsynced: copy again, or drop it with `commonhold revert {}`",
+                self.place,
+                object.name()
+            ),
+            _ => format!("{} holds a part of the copy: copy again", self.place),
         }
     }
 

@@ -7,6 +7,7 @@ mod create;
 mod documents;
 mod host;
 mod incore;
+mod interrupts;
 mod list;
 mod show;
 mod transfer;

@@ -2,6 +2,7 @@
 //! with a progress bar for copies of more than a second on a terminal.
 
 use super::contents::CHUNK_BYTES;
+use super::interrupts::Interrupts;
 use commonhold::{Object, PAGE_SIZE_BYTES, Result};
 use commonhold_object::error::Doing;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -66,12 +67,13 @@ impl Sink {
     }
 }
 
-/// Copies `size_bytes`; gives the bytes that were really written.
-pub fn transfer(source: &Source, sink: &Sink, size_bytes: u64) -> Result<u64> {
+/// Copies `size_bytes`; gives the bytes that were really written. A signal ends it between two chunks.
+pub fn transfer(source: &Source, sink: &Sink, size_bytes: u64, interrupts: &Interrupts) -> Result<u64> {
     let mut buffer = vec![0; CHUNK_BYTES.min(size_bytes) as usize];
     let mut progress = Progress::new(size_bytes);
     let (mut at, mut written) = (0, 0);
     while at < size_bytes {
+        interrupts.check()?;
         let chunk = &mut buffer[..CHUNK_BYTES.min(size_bytes - at) as usize];
         source.read(chunk, at)?;
         if sink.is_zeroed() {
@@ -169,7 +171,7 @@ mod tests {
         let target = File::create(&to).unwrap();
         target.set_len(content.len() as u64).unwrap();
         let source = Source::File(File::open(&from).unwrap(), from);
-        let written = transfer(&source, &Sink::File(target, to.clone()), content.len() as u64).unwrap();
+        let written = transfer(&source, &Sink::File(target, to.clone()), content.len() as u64, &Interrupts::none()).unwrap();
         assert_eq!(written, PAGE_SIZE_BYTES + 17);
         assert!(std::fs::read(&to).unwrap() == content);
         std::fs::remove_dir_all(&directory).unwrap();
@@ -181,7 +183,7 @@ mod tests {
         std::fs::write(&path, b"short").unwrap();
         let source = Source::File(File::open(&path).unwrap(), path.clone());
         let sink = Sink::File(File::create(path.with_extension("out")).unwrap(), path.clone());
-        transfer(&source, &sink, 100).unwrap_err();
+        transfer(&source, &sink, 100, &Interrupts::none()).unwrap_err();
         std::fs::remove_file(path.with_extension("out")).unwrap();
         std::fs::remove_file(path).unwrap();
     }

@@ -39,7 +39,8 @@ impl Cache {
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.lock();
         let Some(view) = inner.view_of(mapping, page) else {
-            inner.refuse(mapping, page);
+            // Taken out since it was looked up: what is there now is looked up anew.
+            wake(mapping, page);
             return None;
         };
         let within = inner.views[view].pages.intersect(inner.whole());

@@ -4,6 +4,7 @@ use crate::cache::view::{Mapping, Space};
 use crate::cache::{Ahead, Cache};
 use commonhold_object::{AddressMap, PAGE_SIZE_BYTES};
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct AddressSpace {
     pub descriptors: Space,
     /// Faults at addresses that are not known (yet).
     parked: Mutex<Vec<Parked>>,
+    /// Nothing will be mapped here any more.
+    ended: AtomicBool,
 }
 
 /// A fault where nothing is known to be mapped: a touch of what was just unmapped, or of what a returning client is
@@ -53,12 +56,23 @@ impl AddressSpace {
     pub fn serve(&self, uffd: &Arc<Userfaultfd>, fault: Fault) -> Served {
         match self.find(fault.address) {
             Some(shown) => shown.cache.fault(&shown.mapping, fault).map_or(Served::Done, Served::Ahead),
+            None if self.ended.load(Ordering::SeqCst) => {
+                // Of a process that goes on in another session: asked for again there.
+                let _ = uffd.wake(fault.address, PAGE_SIZE_BYTES);
+                Served::Done
+            }
             None => {
                 let parked = Parked { uffd: uffd.clone(), address: fault.address, since: Instant::now() };
                 self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
                 Served::Parked
             }
         }
+    }
+
+    /// Forgets everything; gives what was mapped.
+    pub fn end(&self) -> AddressMap<Shown> {
+        self.ended.store(true, Ordering::SeqCst);
+        std::mem::take(&mut *self.map.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn find(&self, address: u64) -> Option<Shown> {

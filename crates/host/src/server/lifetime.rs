@@ -39,7 +39,7 @@ impl Host {
     /// Takes everything that the session has. May be done again, and by several at once.
     fn sweep(self: &Arc<Self>, session: &Arc<Session>) {
         self.pagers.disconnect(session.id.0);
-        let regions = std::mem::take(&mut *session.space.map.write().unwrap_or_else(PoisonError::into_inner));
+        let regions = session.space.end();
         let mut caches: Vec<Arc<Cache>> = Vec::new();
         for region in regions.iter() {
             if !caches.iter().any(|c| Arc::ptr_eq(c, &region.value.cache)) {

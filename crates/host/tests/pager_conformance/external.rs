@@ -4,7 +4,6 @@ use crate::player::{Act, Player, Ram};
 use commonhold_host::pagers::{ExternalPager, Pager, PagerLines};
 use commonhold_object::wire::{Event, PagerReply};
 use commonhold_object::{Error, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -93,35 +92,29 @@ fn nobody_serves() {
 #[test]
 fn a_process_that_hangs_fails_its_own_calls_and_no_others() {
     let lines = Arc::new(PagerLines::default());
-    let _hangs = Player::start(&lines, NAME, 1, OWNER, |_| Act::Silence);
+    let hangs = Player::start(&lines, NAME, 1, OWNER, |_| Act::Silence);
     let ram = Ram::default();
     let _works = Player::honest(&lines, "/pagers/good", 2, OWNER, &ram);
-    let bad = pager(&lines, NAME, OWNER, Duration::from_secs(2));
+    let patient = pager(&lines, NAME, OWNER, LONG);
     let good = pager(&lines, "/pagers/good", OWNER, LONG);
-    let hung = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..4)
+        let waiters: Vec<_> = (0..4u64)
             .map(|n| {
-                scope.spawn({
-                    let bad = &bad;
-                    move || bad.page_in(n * 4096, &mut [0; PAGE])
-                })
+                let patient = &patient;
+                scope.spawn(move || patient.page_in(n * 4096, &mut [0; PAGE]))
             })
             .collect();
-        let other = scope.spawn(|| {
-            let mut served = 0;
-            while hung.load(Ordering::Relaxed) {
-                good.page_out(0, &[3; PAGE]).unwrap();
-                good.page_in(0, &mut [0; PAGE]).unwrap();
-                served += 1;
-            }
-            served
-        });
-        for waiter in waiters {
-            failure(waiter.join().unwrap(), "did not answer within 2000 ms");
+        while hangs.calls.lock().unwrap().len() < waiters.len() {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        hung.store(false, Ordering::Relaxed);
-        assert!(other.join().unwrap() > 10, "the other pager was held up");
+        for _ in 0..20 {
+            good.page_out(0, &[3; PAGE]).unwrap();
+            good.page_in(0, &mut [0; PAGE]).unwrap();
+        }
+        failure(pager(&lines, NAME, OWNER, SHORT).page_in(0, &mut [0; PAGE]), "did not answer within 300 ms");
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "the process did not hang all the while");
+        let _next = Player::honest(&lines, NAME, 3, OWNER, &Ram::default());
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
     });
 }
 
