@@ -179,6 +179,27 @@ fn a_frozen_sync_is_a_true_instant() {
     worker.refused("freeze o 0 4096", "Unsupported");
 }
 
+/// More than is copied to memory at once: writers wait until it is written out.
+#[test]
+fn a_frozen_sync_of_very_many_pages_is_a_true_instant() {
+    let host = TestHost::start();
+    let pages = 6144u64;
+    let file = host.scratch().file("file", pages * PAGE as u64);
+    let worker = host.worker();
+    worker.ok(&format!("create o /o file={} sync=ordered freezable", file.display()));
+    worker.all("map m o rw shared 0 0\npair m 6000 0");
+    for seed in 1..4 {
+        worker.ok(&format!("fill m 1 5500 {seed}"));
+        assert!(worker.ok(&format!("freeze o 0 {}", pages * PAGE as u64)).parse::<u64>().unwrap() >= 5500);
+        let now = content(&file);
+        let word = |page: usize| u64::from_le_bytes(now[page * PAGE..page * PAGE + 8].try_into().unwrap());
+        let (first, second) = (word(6000), word(0));
+        assert!(first == second || first == second + 1, "{first} and {second} at one instant");
+        assert!(now[PAGE..5501 * PAGE] == page::bytes(1, 5500, seed));
+    }
+    worker.ok("halt");
+}
+
 #[test]
 fn sync_of_what_has_no_file_succeeds() {
     let host = TestHost::start();

@@ -1,5 +1,6 @@
 //! How a command fails: one line for each thing that went wrong, and an exit code that is not 0.
 
+use crate::output::printable;
 use commonhold_object::{Error, ErrorKind};
 use std::io;
 use std::process::ExitCode;
@@ -65,7 +66,7 @@ pub fn error(kind: ErrorKind, message: impl Into<String>) -> Failure {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(&text.split_whitespace().collect::<Vec<_>>().join(" "), false)
 }
 
 /// The parser's complaint as one line.

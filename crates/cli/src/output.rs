@@ -23,7 +23,21 @@ pub fn answer<T: Serialize>(json: bool, value: &T, for_people: impl FnOnce(&T) -
         return say_json(value);
     }
     let text = for_people(value);
-    if text.is_empty() { Ok(()) } else { say(text) }
+    if text.is_empty() { Ok(()) } else { say(printable(&text, true)) }
+}
+
+/// Text with its control characters written out. Paths of files, tags and messages come from others: a newline would
+/// break a table, an escape sequence reaches the terminal.
+pub fn printable(text: &str, of_lines: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' if of_lines => out.push('\n'),
+            _ if character.is_control() => out.extend(character.escape_default()),
+            _ => out.push(character),
+        }
+    }
+    out
 }
 
 /// Columns, two spaces apart, without lines; the columns of the numbers in `right` are flush right.
@@ -36,7 +50,8 @@ pub fn columns(header: Option<&[&str]>, rows: Vec<Vec<String>>, right: &[usize])
     if let Some(header) = header {
         table.set_header(header);
     }
-    table.add_rows(rows);
+    let clean = |row: Vec<String>| row.into_iter().map(|cell| printable(&cell, false)).collect::<Vec<_>>();
+    table.add_rows(rows.into_iter().map(clean));
     for (number, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if right.contains(&number) {
@@ -62,6 +77,8 @@ mod tests {
         assert_eq!(columns(None, rows.clone(), &[1]), "a     10  x\nlong   5  yy");
         assert_eq!(columns(Some(&["A", "B", "C"]), rows, &[1]), "A      B  C\na     10  x\nlong   5  yy");
         assert_eq!(columns(None, vec![], &[]), "");
+        let wild = columns(None, vec![vec!["a\nb\u{1b}[31m".into(), "x".into()]], &[]);
+        assert_eq!(wild, "a\\nb\\u{1b}[31m  x");
         assert_eq!((count(1, "page"), count(0, "page")), ("1 page".into(), "0 pages".into()));
     }
 }

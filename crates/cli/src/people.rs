@@ -54,21 +54,24 @@ pub fn parse_owner(text: &str) -> Result<NewOwner, String> {
     Ok(NewOwner { uid, gid })
 }
 
+/// The largest number stands for nobody: it is the kernel's -1, "leave as it is".
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| *id != u32::MAX)
+}
+
 fn uid_of(user: &str) -> Result<u32, String> {
     match uzers::get_user_by_name(user) {
         Some(found) => Ok(found.uid()),
-        None => user
-            .parse()
-            .map_err(|_| format!("there is no user {user:?}: name one of this machine, or a number")),
+        None => number(user)
+            .ok_or_else(|| format!("there is no user {user:?}: name one of this machine, or a number")),
     }
 }
 
 fn gid_of(group: &str) -> Result<u32, String> {
     match uzers::get_group_by_name(group) {
         Some(found) => Ok(found.gid()),
-        None => group
-            .parse()
-            .map_err(|_| format!("there is no group {group:?}: name one of this machine, or a number")),
+        None => number(group)
+            .ok_or_else(|| format!("there is no group {group:?}: name one of this machine, or a number")),
     }
 }
 
@@ -81,7 +84,9 @@ mod tests {
         assert_eq!(parse_owner("root"), Ok(NewOwner { uid: Some(0), gid: None }));
         assert_eq!(parse_owner("root:root"), Ok(NewOwner { uid: Some(0), gid: Some(0) }));
         assert_eq!(parse_owner(":4711"), Ok(NewOwner { uid: None, gid: Some(4711) }));
-        for text in ["", ":", "root:", "no-such-user-here", ":no-such-group-here"] {
+        for text in
+            ["", ":", "root:", "no-such-user-here", ":no-such-group-here", "4294967295", ":4294967295"]
+        {
             assert!(parse_owner(text).is_err(), "{text}");
         }
     }

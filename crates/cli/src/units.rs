@@ -13,6 +13,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = |why: &str| format!("{why}: write a size as 4096, 512M, 1GiB or 10MB");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
+    if number.is_empty() {
+        return Err(wrong("a size begins with a number"));
+    }
     let unit = unit_of(suffix.trim()).ok_or_else(|| wrong("the unit is not known"))?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty()

@@ -81,6 +81,9 @@ fn what_cannot_be_copied_is_refused_and_nothing_changes() {
     assert!(host.run(&["cp", "/proc", ":/b"]).complaint().contains("regular file"));
     assert!(std::fs::read(host.file("backing")).unwrap() == pattern(8192));
     assert!(!host.file("copy").exists());
+    assert!(host.run(&["cp", ":/a", "/dev/null"]).complaint().contains("commonhold cat"));
+    std::fs::write(host.file("empty"), b"").unwrap();
+    assert!(host.run(&["cp", "empty", ":/b"]).complaint().contains("empty"));
     assert_eq!(host.run(&["ls"]).text(), "/a\n");
 }
 
@@ -125,6 +128,20 @@ fn a_file_that_was_made_for_nothing_is_taken_away_again() {
     assert!(std::fs::read(host.file("old")).unwrap() == pattern(4096));
     assert!(host.run(&["create", "/b", "--file", "missing"]).complaint().contains("--create-file"));
     assert!(host.run(&["create", "b", "--size", "4096"]).complaint().contains("slash"));
+}
+
+#[test]
+fn what_others_named_reaches_no_terminal_as_it_is() {
+    let host = TestHost::start();
+    std::fs::write(host.file("a\nb\u{1b}[31m"), pattern(4096)).unwrap();
+    host.run(&["create", "/a", "--file", "a\nb\u{1b}[31m", "--tag", "x\ty"]).text();
+    for words in [&["ls", "-l"][..], &["stat", "/a"]] {
+        let text = host.run(words).text();
+        assert!(text.contains("a\\nb\\u{1b}[31m"), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\t'), "{text}");
+    }
+    assert_eq!(host.run(&["stat", "/a", "--json"]).json()[0]["tag"], "x\ty");
+    assert!(host.run(&["stat", "/"]).text().starts_with("name    /\n"));
 }
 
 #[test]

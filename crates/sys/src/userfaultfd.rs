@@ -135,6 +135,10 @@ struct Message {
     thread: u64,
 }
 
+impl Message {
+    const NONE: Message = Message { event: 0, reserved: [0; 7], flags: 0, address: 0, thread: 0 };
+}
+
 const EVENT_PAGEFAULT: u8 = 0x12;
 const FLAG_WRITE: u64 = 1;
 const FLAG_WP: u64 = 2;
@@ -161,6 +165,10 @@ const INITIALIZED: u64 = 1 << 31;
 /// Most times in a row that a call is repeated because the kernel says "again" and did nothing: an address space that
 /// changes under the call says so once or twice, and one whose owner wants to hold the caller up says so always.
 const VAIN_ROUNDS: u32 = 1000;
+
+const PAGE: u64 = 4096;
+/// Nothing is mapped below (vm.mmap_min_addr); the kernel refuses ranges that begin there.
+const LOWEST: u64 = 1 << 16;
 
 /// Bytes a call dealt with before it stopped, and why it stopped early if it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +274,21 @@ impl Userfaultfd {
     /// Lets every thread that waits in the range try again.
     pub fn wake(&self, start: u64, len: u64) -> Result<(), Errno> {
         self.ioctl(UFFDIO_WAKE, &mut Range { start, len })
+    }
+
+    /// Lets every thread that waits anywhere in the address space try again: also those whose faults were read by somebody
+    /// who did not live to answer them.
+    pub fn wake_all(&self) -> Result<(), Errno> {
+        // The kernel takes no range past the end of the address space, which lies elsewhere from machine to machine.
+        let to_end_of = |bits: u32| self.wake(LOWEST, (1 << bits) - PAGE - LOWEST);
+        let mut outcome = Ok(());
+        for bits in [56, 52, 48, 47, 42, 39] {
+            outcome = to_end_of(bits);
+            if outcome != Err(Errno::INVAL) {
+                break;
+            }
+        }
+        outcome
     }
 
     /// Makes frames from `bytes` and maps them at `start`, protected against unnoticed writes when `protect`.
@@ -380,30 +403,44 @@ impl Userfaultfd {
     /// Takes the faults that wait, at most [`FAULTS_AT_ONCE`], into `faults` (emptied first). No wait: none is
     /// an empty list.
     pub fn read_faults(&self, faults: &mut Vec<Fault>) -> Result<(), Errno> {
-        faults.clear();
-        let mut messages =
-            [Message { event: 0, reserved: [0; 7], flags: 0, address: 0, thread: 0 }; FAULTS_AT_ONCE];
-        let n = match self.read_now(&mut messages) {
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+        match self.read_faults_surely(faults) {
             // Not known to this kernel: the flag does it, as long as its owner leaves it set.
             Err(Errno::OPNOTSUPP) => {
                 self.set_nonblocking()?;
-                match rustix::io::read(&self.0, bytes_of(&mut messages)) {
-                    Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-                    other => other?,
-                }
+                let mut messages = [Message::NONE; FAULTS_AT_ONCE];
+                take(rustix::io::read(&self.0, bytes_of(&mut messages)), &messages, faults)
             }
-            other => other?,
-        };
-        let count = n / size_of::<Message>();
-        faults.extend(messages[..count].iter().filter(|m| m.event == EVENT_PAGEFAULT).map(|m| Fault {
-            address: m.address & !4095,
-            write: m.flags & (FLAG_WRITE | FLAG_WP) != 0,
-            missing: m.flags & (FLAG_WP | FLAG_MINOR) == 0,
-            protected: m.flags & FLAG_WP != 0,
-        }));
-        Ok(())
+            other => other,
+        }
     }
+
+    /// As [`read_faults`](Self::read_faults), but `OPNOTSUPP` from a kernel (before 6.10) on which the descriptor's owner
+    /// could make the reader wait: for those who must not, whatever the owner does.
+    pub fn read_faults_surely(&self, faults: &mut Vec<Fault>) -> Result<(), Errno> {
+        let mut messages = [Message::NONE; FAULTS_AT_ONCE];
+        take(self.read_now(&mut messages), &messages, faults)
+    }
+}
+
+/// The faults among the messages that a read gave.
+fn take(
+    read: Result<usize, Errno>,
+    messages: &[Message; FAULTS_AT_ONCE],
+    faults: &mut Vec<Fault>,
+) -> Result<(), Errno> {
+    faults.clear();
+    let n = match read {
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+        other => other?,
+    };
+    let count = n / size_of::<Message>();
+    faults.extend(messages[..count].iter().filter(|m| m.event == EVENT_PAGEFAULT).map(|m| Fault {
+        address: m.address & !4095,
+        write: m.flags & (FLAG_WRITE | FLAG_WP) != 0,
+        missing: m.flags & (FLAG_WP | FLAG_MINOR) == 0,
+        protected: m.flags & FLAG_WP != 0,
+    }));
+    Ok(())
 }
 
 /// The buffer as bytes.
@@ -442,6 +479,12 @@ mod tests {
             assert_eq!(Userfaultfd::features_of(uffd.as_fd()).unwrap(), kind.features());
         }
         assert!(Userfaultfd::features_of(std::fs::File::open("/dev/null").unwrap().as_fd()).is_err());
+    }
+
+    #[test]
+    fn everybody_can_be_woken_at_once() {
+        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, None).unwrap();
+        uffd.wake_all().unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 pub mod diff;
 pub mod document;
-//pub mod html;
+pub mod html;
 pub mod named;
 pub mod samples;
 pub mod table;

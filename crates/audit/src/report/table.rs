@@ -14,6 +14,8 @@ const WIDTH: usize = 100;
 const ADVICE: usize = 3;
 /// Steps of each.
 const STEPS: usize = 2;
+/// Lines of what to heed.
+const CARE: usize = 1;
 /// Reasons why something was not seen.
 const UNSEEN: usize = 4;
 /// Table 1 of the paper: extent of sharing and memory savings ratio.
@@ -147,7 +149,12 @@ fn one_saving(number: usize, advice: &Advice, shown: Shown) -> Vec<String> {
     // Commands are never cut nor wrapped: they are there to be copied.
     lines.extend(steps.iter().map(|step| format!("     {}", clean(step))));
     lines.extend(Shown::rest(left, "     "));
-    lines.extend(wrap(&clean(&advice.care), 3, WIDTH));
+    let mut care = wrap(&clean(&advice.care), 3, WIDTH);
+    if !shown.all && care.len() > CARE {
+        care.truncate(CARE);
+        care[CARE - 1].push_str(" … (--all)");
+    }
+    lines.extend(care);
     lines
 }
 

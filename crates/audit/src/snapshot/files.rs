@@ -41,6 +41,9 @@ struct Kept {
     postponed: bool,
 }
 
+/// Where a path led: nothing for what is no regular file.
+type Known = (PathBuf, Option<usize>);
+
 /// How files are looked at.
 pub struct Rules {
     /// Where procfs is.
@@ -61,9 +64,9 @@ pub struct Files {
     all: Vec<File>,
     kept: Vec<Kept>,
     by_key: HashMap<FileKey, usize>,
-    /// What a mapping's device, inode and mount namespace led to, by path: nothing for what is no regular file. The
-    /// namespace counts because some file systems give one number to several files.
-    known: HashMap<(u64, u64, u64), Vec<(PathBuf, Option<usize>)>>,
+    /// What a mapping's device, inode and mount namespace led to. The namespace and the path count because some file
+    /// systems give one number to several files.
+    known: HashMap<(u64, u64, u64), Vec<Known>>,
     mounts: HashMap<u64, Arc<Mounts>>,
     /// Devices that did not answer: nothing more is asked of them.
     hung: HashSet<u64>,

@@ -3,40 +3,44 @@
 use super::census::{Census, Target};
 use super::options::{Error, Scope};
 use super::procdir::{identity, stat};
-use rustix::fs::{AtFlags, CWD};
+use super::watch;
+use rustix::fs::{AtFlags, CWD, FileType};
+use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use std::time::Duration;
 
 /// Ids that an error lists.
 const NAMED: usize = 8;
 
-/// The processes in scope; those of one control group and container together, and what takes most memory first.
-pub fn select(census: Census, scope: &Scope) -> Result<Vec<Target>, Error> {
+/// The processes in scope; those of one control group and container together, and what takes most memory first. `root`:
+/// device and inode of the root directory that is asked for.
+pub fn select(census: Census, scope: &Scope, root: Option<(u64, u64)>) -> Result<Vec<Target>, Error> {
     let targets = census.targets;
     let chosen: Vec<Target> = match scope {
         Scope::Machine => targets,
         Scope::Tree(pid) => tree(targets, *pid)?,
         Scope::ControlGroup(path) => control_group(targets, path)?,
         Scope::Container(prefix) => container(targets, prefix)?,
-        Scope::Root(directory) => {
-            let root = directory_identity(directory)?;
-            targets.into_iter().filter(|target| target.root == Some(root)).collect()
+        Scope::Root(_) => {
+            targets.into_iter().filter(|target| root.is_some() && target.root == root).collect()
         }
     };
     Ok(ordered(chosen))
 }
 
-/// Device and inode of a directory.
-pub fn directory_identity(directory: &Path) -> Result<(u64, u64), Error> {
-    let unreadable =
-        |source: rustix::io::Errno| Error::NoDirectory { path: directory.to_owned(), source: source.into() };
-    let about = stat(CWD, directory, AtFlags::empty()).map_err(unreadable)?;
-    let kind = rustix::fs::FileType::from_raw_mode(about.stx_mode.into());
-    if kind == rustix::fs::FileType::Directory {
-        Ok(identity(&about))
-    } else {
-        Err(unreadable(rustix::io::Errno::NOTDIR))
-    }
+/// Device and inode of a directory, if its file system tells in time.
+pub fn directory_identity(directory: &Path, deadline: Duration) -> Result<(u64, u64), Error> {
+    let path = directory.to_owned();
+    let asked = watch::one(deadline, move |_| {
+        let about = stat(CWD, &path, AtFlags::empty())?;
+        match FileType::from_raw_mode(about.stx_mode.into()) {
+            FileType::Directory => Ok(identity(&about)),
+            _ => Err(Errno::NOTDIR),
+        }
+    });
+    let known = asked.unwrap_or(Err(Errno::TIMEDOUT));
+    known.map_err(|source| Error::NoDirectory { path: directory.to_owned(), source: source.into() })
 }
 
 fn tree(targets: Vec<Target>, top: u32) -> Result<Vec<Target>, Error> {
@@ -141,7 +145,7 @@ mod tests {
     }
 
     fn pids(scope: &Scope, targets: Vec<Target>) -> Result<Vec<u32>, Error> {
-        Ok(select(Census { targets, ..Census::default() }, scope)?
+        Ok(select(Census { targets, ..Census::default() }, scope, None)?
             .into_iter()
             .map(|target| target.pid)
             .collect())

@@ -28,12 +28,13 @@ pub fn take(options: &SnapshotOptions) -> Result<Snapshot, Error> {
     let mut unseen = Gathered::default();
     let mounts = Arc::new(readers_mounts(&options.proc_root));
     let reader = Reader::of(&options.proc_root);
-    if let Scope::Root(directory) = &options.scope {
-        scope::directory_identity(directory)?;
-    }
+    let root = match &options.scope {
+        Scope::Root(directory) => Some(scope::directory_identity(directory, options.file_deadline)?),
+        _ => None,
+    };
     let census = census::take(options, &reader, &mounts, &mut unseen)?;
     let has_hidden = census.has_hidden;
-    let targets = scope::select(census, &options.scope)?;
+    let targets = scope::select(census, &options.scope, root)?;
     let has_frames = options.frames && frames::are_told(&options.proc_root);
     if options.frames && !has_frames {
         unseen.add(Kind::Other, "page frame numbers", "only root is told: files are told apart by Pss");

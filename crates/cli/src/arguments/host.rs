@@ -33,10 +33,10 @@ pub struct Start {
     #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub state: Option<PathBuf>,
     /// Most memory for the pages of all controlled objects together; a quarter of memory unless given
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub budget: Option<u64>,
     /// Most memory and spill space that the objects of one user may take
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub quota: Option<u64>,
     /// Most objects of one user
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

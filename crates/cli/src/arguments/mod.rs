@@ -13,9 +13,14 @@ use std::path::PathBuf;
 /// A memory object is a named run of bytes that any number of programs map into their memory. Its name is a path
 /// such as /lab/weights, in a name space of the host's own. Commands find their host through --host or
 /// COMMONHOLD_HOST, else they use the one that root started, else the user's own, which is started when needed.
+/// Sizes are written as 4096, 4k, 512M, 1GiB (1024s) or 10MB (1000s).
 #[derive(Debug, Parser)]
 #[command(name = "commonhold", version, propagate_version = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
+#[command(
+    after_help = "Exit status: 0 success; 1 failure, with a line on standard error for each thing that went wrong;\n\
+    2 a command line that was not understood; 141 nobody read the answer (as `commonhold cat /x | head`)."
+)]
 pub struct CommandLine {
     /// State directory of the host to speak with; it is never started then
     #[arg(long, value_name = "DIR", global = true, help_heading = "Global options")]
@@ -42,7 +47,7 @@ pub enum Command {
     Cp(objects::Copy),
     /// Remove objects; never a backing file
     Rm(objects::Remove),
-    /// Give an object another name
+    /// Give an object or a directory another name
     Mv(objects::Rename),
     /// Change the mode bits of objects or directories
     Chmod(objects::SetMode),

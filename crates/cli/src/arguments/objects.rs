@@ -16,7 +16,7 @@ pub struct Create {
     /// Its name, such as /lab/counts; directories appear when first used
     pub name: String,
     /// Size, such as 4096, 512M or 1GiB; with --file, the size of the file unless given
-    #[arg(long, value_parser = parse_size, required_unless_present = "file")]
+    #[arg(long, value_parser = parse_size, allow_negative_numbers = true, required_unless_present = "file")]
     pub size: Option<u64>,
     /// The file whose bytes the object is, in place
     #[arg(long, value_name = "PATH", conflicts_with = "pager")]
@@ -37,7 +37,7 @@ pub struct Create {
     #[arg(long, value_name = "yes|no", action = ArgAction::Set, value_parser = yes_or_no)]
     pub reserve: Option<bool>,
     /// Most memory for its pages, the least is 1MiB; the rest waits in its pager or the host's spill file
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub budget: Option<u64>,
     /// What becomes of unsynced pages when the last process that mapped it was killed
     #[arg(long, value_enum, default_value_t = OnLastDeath::Keep)]
@@ -96,7 +96,7 @@ pub struct Resize {
     /// Name of the object
     pub name: String,
     /// New size, such as 4096, 512M or 1GiB
-    #[arg(value_parser = parse_size)]
+    #[arg(value_parser = parse_size, allow_negative_numbers = true)]
     pub size: u64,
     /// How to answer.
     #[command(flatten)]
@@ -145,10 +145,10 @@ pub struct OneName {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Part {
     /// First byte, such as 4096 or 1GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true, default_value = "0")]
     pub offset: u64,
     /// Number of bytes; to the end unless given
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub length: Option<u64>,
 }
 
@@ -170,13 +170,14 @@ pub struct Cat {
     commonhold cp :/lab/weights :/lab/copy       from one to another\n\n\
     An object that is not there is created, anonymous and of the source's size. One that is there keeps its size:\n\
     what is too large for it is refused, what is smaller leaves the rest as it is. An object with a file or a\n\
-    pager is synced at the end. A file that is there is overwritten; stretches of zeros become holes.")]
+    pager is synced at the end: of an atomic one the whole copy is stored, or nothing. A file that is there is\n\
+    overwritten; stretches of zeros become holes. When a copy is interrupted or fails, what it made is taken away.")]
 pub struct Copy {
     /// A file, or an object written as :/lab/weights
     pub from: Place,
     /// A file, or an object written as :/lab/weights
     pub to: Place,
-    /// Leave the object that was written unsynced
+    /// Do not sync the object that was written; a controlled one is stored all the same if nobody else maps it
     #[arg(long)]
     pub no_sync: bool,
     /// How to answer.
@@ -201,7 +202,7 @@ pub struct Remove {
 /// `mv`.
 #[derive(Debug, Args)]
 pub struct Rename {
-    /// Present name
+    /// Present name of an object or a directory
     pub from: String,
     /// New name; must be free
     pub to: String,

@@ -78,7 +78,7 @@ struct Target<'a> {
     created: bool,
     /// Of a controlled object, for as long as the copy lasts: pages that nobody maps any more are stored, and so the
     /// copy would be, piece by piece and not as a whole.
-    _held: Option<Mapping>,
+    held: Option<Mapping>,
 }
 
 impl<'a> Target<'a> {
@@ -93,7 +93,7 @@ impl<'a> Target<'a> {
             }
             _ => None,
         };
-        Ok(Target { sink, place, created, _held: held })
+        Ok(Target { sink, place, created, held })
     }
 
     fn open_object(host: &Host, name: &str, source: &Source, size_bytes: u64) -> Result<(Sink, bool)> {
@@ -141,8 +141,7 @@ impl<'a> Target<'a> {
             .map_err(|error| file_error(path, "write", &error))?;
         if !file.metadata().doing(format!("cannot write {path:?}"))?.is_file() {
             return Err(Error::invalid(format!(
-                "{path:?} is not a regular file: `commonhold cat {}` writes to anything else",
-                object.name()
+                "{path:?} is not a regular file: `commonhold cat` writes to pipes and devices"
             )));
         }
         if is_backing_file(object, &file)? {
@@ -167,14 +166,13 @@ impl<'a> Target<'a> {
 
     /// What an interrupted copy leaves, for people.
     fn left_behind(&self) -> String {
-        match &self.sink {
-            _ if self.created => format!("{} was taken away again", self.place),
-            Sink::Object { object, .. } if self._held.is_some() => format!(
-                "{} holds a part of the copy, unsynced: copy again, or drop it with `commonhold revert {}`",
-                self.place,
-                object.name()
+        let place = self.place;
+        match place {
+            _ if self.created => format!("{place} was taken away again"),
+            Place::Object(name) if self.held.is_some() => format!(
+                "{place} holds a part of the copy, unsynced: copy again, or `commonhold revert {name}` drops it"
             ),
-            _ => format!("{} holds a part of the copy: copy again", self.place),
+            _ => format!("{place} holds a part of the copy: copy again"),
         }
     }
 

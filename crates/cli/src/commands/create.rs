@@ -5,8 +5,8 @@ use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
 use crate::units::format_size;
-use crate::view::{ObjectView, pager_word};
-use commonhold::{CreateOptions, Error, ErrorKind, Host, PagerKind, Result};
+use crate::view::{EntryView, pager_word};
+use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, Host, PagerKind, Result};
 use commonhold_object::error::Doing;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ pub fn create(host: &Host, arguments: Create) -> Done {
         .create(&arguments.name, &options, backing.as_ref().map(|b| b.file.as_fd()))
         .inspect_err(|_| backing.as_ref().into_iter().for_each(Backing::undo))?;
     let info = object.info()?;
-    let view = ObjectView::new(&info, &mut People::default());
+    let view = EntryView::new(&EntryInfo::Object(Box::new(info.clone())), &mut People::default());
     answer(arguments.form.json, &view, |_| {
         let risk = if info.options.reserves() || info.options.pager != PagerKind::Anonymous {
             ""

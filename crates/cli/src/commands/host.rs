@@ -206,7 +206,11 @@ fn status_table(status: &HostStatus) -> String {
         ("objects", status.objects.to_string()),
         (
             "clients",
-            format!("{}, {} of controlled objects", status.clients, count(status.mappings, "mapping")),
+            format!(
+                "{} beside this command, {} of controlled objects",
+                status.clients.saturating_sub(1),
+                count(status.mappings, "mapping")
+            ),
         ),
         ("memory", format!("{} of {}", format_size(status.resident_bytes), format_size(status.budget_bytes))),
         ("quota", quota(status.quota_bytes)),

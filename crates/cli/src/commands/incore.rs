@@ -3,7 +3,7 @@
 use super::contents::resolve;
 use crate::arguments::objects::Incore;
 use crate::failure::Done;
-use crate::output::answer;
+use crate::output::{self, answer};
 use crate::units::format_size;
 use commonhold::{Access, Host, Object, PAGE_SIZE_BYTES, PageState, Result};
 use commonhold_object::{PageRange, limits};
@@ -103,9 +103,9 @@ impl Census {
         let of =
             |pages: u64, word: &str| format!("{pages} {word} ({})", format_size(pages * PAGE_SIZE_BYTES));
         let mut text = format!(
-            "{}: {} pages: {}, {}, {}",
+            "{}: {}: {}, {}, {}",
             self.name,
-            self.pages,
+            output::count(self.pages, "page"),
             of(self.absent, "absent"),
             of(self.clean, "clean"),
             of(self.dirty, "dirty")

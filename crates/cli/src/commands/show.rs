@@ -32,7 +32,7 @@ fn block(entry: &EntryInfo, people: &mut People) -> String {
     let lines = match entry {
         EntryInfo::Directory { name, ownership } => {
             vec![
-                ("name", format!("{name}/")),
+                ("name", if name.as_str() == "/" { "/".to_owned() } else { format!("{name}/") }),
                 ("kind", "directory".to_owned()),
                 ("access", access(ownership, people)),
             ]

@@ -171,7 +171,9 @@ mod tests {
         let target = File::create(&to).unwrap();
         target.set_len(content.len() as u64).unwrap();
         let source = Source::File(File::open(&from).unwrap(), from);
-        let written = transfer(&source, &Sink::File(target, to.clone()), content.len() as u64, &Interrupts::none()).unwrap();
+        let written =
+            transfer(&source, &Sink::File(target, to.clone()), content.len() as u64, &Interrupts::none())
+                .unwrap();
         assert_eq!(written, PAGE_SIZE_BYTES + 17);
         assert!(std::fs::read(&to).unwrap() == content);
         std::fs::remove_dir_all(&directory).unwrap();

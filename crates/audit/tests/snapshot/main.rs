@@ -1,0 +1,8 @@
+//! Snapshots of real processes, of recorded trees of procfs, and of what goes wrong: as root and as an ordinary user.
+
+mod hanging;
+mod hidden;
+mod live;
+mod recorded;
+mod root;
+mod support;
