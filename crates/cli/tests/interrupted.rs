@@ -7,9 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
-/// Starts a copy that takes far longer than the test.
+/// Starts a copy that takes far longer than the test, of something and then very much of nothing.
 fn copying(host: &TestHost, to: &str) -> Child {
     host.run(&["create", "/large", "--size", "1TiB", "--reserve", "no"]).text();
+    std::fs::write(host.file("in"), common::pattern(16 << 20)).unwrap();
+    host.run(&["cp", "in", ":/large"]).text();
     host.command(&["cp", ":/large", to]).stderr(Stdio::piped()).spawn().unwrap()
 }
 
