@@ -108,7 +108,11 @@ impl Host {
                 cache.remove_holds(session.id);
                 self.keep_holds(session, &cache);
             }
-            self.forget_client(session, id);
+            // A direct one stays in the list while its client lives: whoever attaches again and again is not to have it
+            // written again each time.
+            if object.is_controlled() {
+                self.forget_client(session, id);
+            }
             object.opens.fetch_sub(1, Ordering::Relaxed);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick.
             if object.is_controlled() || object.is_with_clients() && object.record().name.is_none() {
