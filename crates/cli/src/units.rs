@@ -77,6 +77,15 @@ pub fn parse_milliseconds(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A time such as `10s`, `5m` or `6h`.
+///
+/// # Errors
+/// A sentence that says what is wrong and how a time looks.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write a time as 10s, 5m or 6h"))?;
+    if time < Duration::from_millis(1) { Err("the least is 1ms".to_owned()) } else { Ok(time) }
+}
+
 /// A time in two units at most, as `2h 5m`.
 pub fn format_milliseconds(milliseconds: u64) -> String {
     let time = match milliseconds {
@@ -152,6 +161,10 @@ mod tests {
         assert_eq!(parse_milliseconds("500ms"), Ok(500));
         for text in ["", "5", "0s", "1us", "1year", "-1s"] {
             assert!(parse_milliseconds(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_duration("6h"), Ok(Duration::from_secs(6 * 3600)));
+        for text in ["", "5", "0s", "1us", "-1s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
         assert_eq!(format_milliseconds(250), "250ms");
         assert_eq!(format_milliseconds(7_500_999), "2h 5m");

@@ -24,7 +24,7 @@ const STEPS: usize = 8;
 
 /// The whole page.
 pub fn page(report: &Report) -> String {
-    let title = format!("Audit: {} of {}", clean(&report.scope), clean(&report.machine));
+    let title = format!("Audit: {} of {}", scope(report), clean(&report.machine));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -60,12 +60,22 @@ pub fn page(report: &Report) -> String {
     page.into_string()
 }
 
+/// What was audited, as part of a sentence.
+fn scope(report: &Report) -> String {
+    if report.scope == "machine" { "this machine".to_owned() } else { clean(&report.scope) }
+}
+
+/// A table that scrolls by itself where the page is narrow, also by keyboard.
+fn scrolling(name: &str, table: Markup) -> Markup {
+    html! { div.scroll role="region" aria-label=(name) tabindex="0" { (table) } }
+}
+
 fn head(report: &Report) -> Markup {
     let programs = &report.sharing.programs;
     let possible = named::total(report.advice.iter().take(3).map(|advice| advice.saving_bytes));
     html! {
         header {
-            h1 { "How much " (clean(&report.scope)) " shares" }
+            h1 { "How much " (scope(report)) " shares" }
             p {
                 (clean(&report.machine)) ", " (moment(report.taken_at)) ". "
                 (count_irregular(report.processes, "process", "processes")) " read in " (span(report.took_ms))
@@ -98,7 +108,7 @@ fn memory(report: &Report) -> Markup {
         section {
             h2 { "Memory" }
             (stack(&parts))
-            div.scroll { table {
+            (scrolling("Memory", html! { table {
                 thead { tr { th scope="col" { "Part" } th scope="col" .n { "MiB" } } }
                 tbody {
                     @for (name, bytes, class) in &parts {
@@ -107,7 +117,7 @@ fn memory(report: &Report) -> Markup {
                     tr { td { "If nothing were shared (Rss)" } td.n { (mib(memory.resident_bytes)) } }
                     tr { td { "Anonymous" } td.n { (mib(memory.anonymous_bytes)) } }
                 }
-            } }
+            } }))
         }
     }
 }
@@ -159,7 +169,7 @@ fn sharing(report: &Report) -> Markup {
                 "each process had its own ÷ memory that is used. The paper found " (table::PAPER.0) " and "
                 (table::PAPER.1) " for programs of 4.3 BSD (Govindan, Table 1)."
             }
-            div.scroll { table {
+            (scrolling("Sharing", html! { table {
                 thead { tr {
                     th scope="col" { "What" } th scope="col" .n { "Active" } th scope="col" .n { "Shared" }
                     th scope="col" .n { "Extent" } th scope="col" .n { "Without, MiB" } th scope="col" .n { "With, MiB" }
@@ -172,7 +182,7 @@ fn sharing(report: &Report) -> Markup {
                         td.n { (NONE) } td.n { (NONE) } td.n { (table::PAPER.1) } td {}
                     }
                 }
-            } }
+            } }))
         }
     }
 }
@@ -201,7 +211,7 @@ fn kernel_means(report: &Report) -> Markup {
     html! {
         section {
             h2 { "What the kernel's own means do" }
-            div.scroll { table {
+            (scrolling("Kernel means", html! { table {
                 thead { tr { th scope="col" { "Means" } th scope="col" .n { "MiB" } } }
                 tbody {
                     tr { td { "Mapped pages that KSM merged" } td.n { (mib(means.merged_bytes)) } }
@@ -211,7 +221,7 @@ fn kernel_means(report: &Report) -> Markup {
                     tr { td { "Of that text of files" } td.n { (mib(means.huge_text_bytes)) } }
                     tr { td { "In hugetlb pages" } td.n { (mib(means.hugetlb_bytes)) } }
                 }
-            } }
+            } }))
         }
     }
 }

@@ -211,7 +211,7 @@ pub fn sampled() -> Report {
     report.samples = Some(Samples {
         count: 72,
         span_s: 21_300,
-        every_s: 300,
+        every_ms: 300_000,
         overruns: 2,
         ended_early: true,
         figures: vec![

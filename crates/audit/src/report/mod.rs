@@ -311,8 +311,8 @@ pub struct Samples {
     pub count: u64,
     /// From the first to the last, seconds.
     pub span_s: u64,
-    /// From one to the next, as asked for, seconds.
-    pub every_s: u64,
+    /// From one to the next, as asked for, ms.
+    pub every_ms: u64,
     /// Samples that took longer than that: the next came late.
     pub overruns: u64,
     /// Ended by a signal before the time that was asked for was over.

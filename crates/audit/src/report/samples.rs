@@ -97,7 +97,7 @@ impl Gathered {
         Samples {
             count: self.count,
             span_s: self.last.saturating_sub(self.first),
-            every_s: self.every.as_secs(),
+            every_ms: u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX),
             overruns: self.overruns,
             ended_early,
             figures: self.values.iter().filter_map(|(name, values)| figure(name, values)).collect(),

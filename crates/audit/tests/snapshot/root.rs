@@ -86,3 +86,32 @@ fn processes_in_a_root_directory_and_the_files_they_map_there() {
     assert!(mapped.len() > 1 && snapshot.files.len() >= mapped.len());
     assert!(snapshot.processes[0].container.is_none(), "a changed root alone is no container");
 }
+
+#[test]
+fn a_root_and_mounts_of_its_own_are_a_container() {
+    if !is_root() {
+        println!("left out: a mount namespace needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = small_root(folder.path());
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--mount", "chroot"])
+        .arg(folder.path())
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
+    let sleeper = Sleeper(unshare.spawn().expect("unshare runs"));
+    sleeper.wait_for(&format!("{}{}", folder.path().display(), program.display()));
+    let link = fs::read_link(format!("/proc/{}/ns/mnt", sleeper.pid())).expect("readable");
+    let number: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    let id = format!("mnt-{number}");
+    let scope = Scope::Container(id.clone());
+    let snapshot = take(&SnapshotOptions { scope, ..SnapshotOptions::default() }).expect("a snapshot");
+    assert_eq!(snapshot.processes.len(), 1);
+    let process = &snapshot.processes[0];
+    assert_eq!((process.pid, process.container.as_ref()), (sleeper.pid(), Some(&id)));
+    let program = &snapshot.files[process.program.expect("known")];
+    assert!(program.elf.is_some() && program.mount_namespace.to_string() == number, "{program:?}");
+}

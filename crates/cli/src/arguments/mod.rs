@@ -1,5 +1,6 @@
 //! The command line: one definition, from which help, completions and the man pages are made too.
 
+pub mod audit;
 pub mod entry;
 pub mod host;
 pub mod objects;
@@ -64,6 +65,8 @@ pub enum Command {
     /// Start, stop, replace or look at the host
     #[command(subcommand)]
     Host(host::HostCommand),
+    /// Tell how much the programs of this machine share, what they have twice, and how to save most
+    Audit(Box<audit::Audit>),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod audit;
 mod change;
 mod contents;
 mod copy;
@@ -36,6 +37,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
         Command::Host(command) => host::run(&place, command),
+        Command::Audit(arguments) => audit::audit(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),

@@ -1,11 +1,15 @@
 //! The difference for people.
 
-use super::{Difference, FigureChange, Item, ItemChange, ListChange, Side};
+use super::{Difference, FigureChange, Item, ItemChange, ListChange, SavingGot, Side};
 use crate::report::named::{Unit, unit};
 use crate::report::words::{NONE, clean, columns, mib, moment, shorten};
 
 /// Rows of each list.
 const ROWS: usize = 5;
+/// Changes that would be shown as less than 0.1 MiB, or as nothing in three digits, are noise of a machine at work:
+/// only `--all` has them.
+const NOISE_BYTES: u64 = 52_429;
+const NOISE_RATIO: f64 = 0.000_5;
 /// Characters of a name.
 const NAME: usize = 76;
 
@@ -35,14 +39,14 @@ fn savings(difference: &Difference, all: bool) -> Vec<String> {
     if difference.savings_got.is_empty() {
         return vec!["SAVINGS GOT: none".to_owned()];
     }
-    let rows = difference.savings_got.iter().map(|saving| {
+    let row = |saving: &SavingGot| {
         vec![mib(saving.got_bytes), title(&saving.list).to_lowercase(), name(&saving.name, all)]
-    });
+    };
     let mut lines = vec![format!(
         "SAVINGS GOT: {} (found before, and not any more: had, or no longer in use)",
         mib(difference.savings_got_bytes)
     )];
-    lines.extend(cut(rows.collect(), &[0], all));
+    lines.extend(cut(&difference.savings_got, all, |saving| saving.got_bytes, row));
     lines
 }
 
@@ -52,15 +56,27 @@ fn figures(changes: &[FigureChange], all: bool) -> Vec<String> {
         let part = name.rsplit('.').next().unwrap_or(name);
         matches!(part, "active" | "shared" | "with_sharing_bytes" | "without_sharing_bytes")
     };
-    let shown: Vec<&FigureChange> = changes.iter().filter(|change| all || !detail(&change.name)).collect();
+    let shown: Vec<&FigureChange> =
+        changes.iter().filter(|change| all || !(detail(&change.name) || is_noise(change))).collect();
     if shown.is_empty() {
-        return vec!["FIGURES: none changed".to_owned()];
+        let much = if changes.is_empty() { "" } else { " by more than noise (--all)" };
+        return vec![format!("FIGURES: none changed{much}")];
     }
     let mut rows = vec![["before", "after", "change", "", "figure"].map(str::to_owned).to_vec()];
     rows.extend(shown.into_iter().map(figure));
     let mut lines = vec!["FIGURES that changed".to_owned()];
     lines.extend(columns(rows, &[0, 1, 2], 2));
     lines
+}
+
+fn is_noise(change: &FigureChange) -> bool {
+    let Some((before, after)) = change.before.zip(change.after) else { return false };
+    let least = match unit(&change.name) {
+        Unit::Count => 0.5,
+        Unit::Bytes => NOISE_BYTES as f64,
+        Unit::Ratio => NOISE_RATIO,
+    };
+    (after - before).abs() < least
 }
 
 fn figure(change: &FigureChange) -> Vec<String> {
@@ -110,20 +126,19 @@ fn list_change(list: &ListChange, all: bool) -> Vec<String> {
             format!("{}: {} → {}", name(&item.name, all), mib(item.before_bytes), mib(item.after_bytes)),
         ]
     };
-    for rows in [
-        list.came.iter().map(|item| one("new ", item)).collect(),
-        list.went.iter().map(|item| one("gone ", item)).collect(),
-        list.changed.iter().map(changed).collect::<Vec<_>>(),
-    ] {
-        lines.extend(cut(rows, &[0], all));
-    }
+    let by = |item: &ItemChange| item.before_bytes.abs_diff(item.after_bytes);
+    lines.extend(cut(&list.came, all, |item| item.bytes, |item| one("new ", item)));
+    lines.extend(cut(&list.went, all, |item| item.bytes, |item| one("gone ", item)));
+    lines.extend(cut(&list.changed, all, by, changed));
     lines
 }
 
-fn cut(mut rows: Vec<Vec<String>>, right: &[usize], all: bool) -> Vec<String> {
-    let left = if all { 0 } else { rows.len().saturating_sub(ROWS) };
-    rows.truncate(rows.len() - left);
-    let mut lines = columns(rows, right, 2);
+/// The first rows, of what is more than noise; `items` come with the largest `size` first.
+fn cut<T>(items: &[T], all: bool, size: impl Fn(&T) -> u64, row: impl Fn(&T) -> Vec<String>) -> Vec<String> {
+    let worth = items.iter().take_while(|item| size(item) >= NOISE_BYTES).count();
+    let shown = if all { items.len() } else { worth.min(ROWS) };
+    let mut lines = columns(items[..shown].iter().map(row).collect(), &[0], 2);
+    let left = items.len() - shown;
     if left > 0 {
         lines.push(format!("  … and {left} more (--all)"));
     }

@@ -108,6 +108,18 @@ fn means_are_compared_and_their_intervals() {
 }
 
 #[test]
+fn noise_is_counted_but_not_shown() {
+    let mut after = made::machine();
+    after.memory.proportional_bytes += 4096;
+    after.deleted[0].resident_bytes += 4096;
+    let difference = diff(&made::machine(), &after);
+    let text = table(&difference, false);
+    assert!(text.contains("FIGURES: none changed") && text.contains("1 changed"), "{text}");
+    assert!(text.contains("… and 1 more (--all)") && !text.contains("libssl"), "{text}");
+    assert!(table(&difference, true).contains("libssl"));
+}
+
+#[test]
 fn the_document_comes_back_as_it_was() {
     let difference = diff(&made::machine(), &made::hostile());
     let text = serde_json::to_string(&difference).expect("it is JSON");

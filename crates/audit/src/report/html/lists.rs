@@ -1,9 +1,9 @@
 //! The lists of the page.
 
-use super::ROWS;
 use super::bars::{Bar, bar};
-use crate::report::table::lists::known_by;
-use crate::report::words::{NONE, clean, mib};
+use super::{ROWS, scrolling};
+use crate::report::table::lists::{by_saving, known_by};
+use crate::report::words::{NONE, clean, count, mib};
 use crate::report::{EqualFiles, Report, named};
 use maud::{Markup, html};
 
@@ -12,7 +12,20 @@ pub fn rest(left: usize) -> Markup {
     html! { @if left > 0 { p.rest { "… and " (left) " more: the JSON document has them (commonhold audit --json)." } } }
 }
 
-/// A section with a table of `heads` and rows; those of numbers begin with `#`. Nothing to list: `nothing`.
+/// The head of a column: of numbers if it begins with `#`; of charts, which are not read out, if it is empty.
+fn head(name: &str) -> Markup {
+    html! {
+        @if name.is_empty() {
+            td {}
+        } @else if let Some(number) = name.strip_prefix('#') {
+            th scope="col" .n { (number) }
+        } @else {
+            th scope="col" { (name) }
+        }
+    }
+}
+
+/// A section with a table of `heads` and rows. Nothing to list: `nothing`.
 fn section<T>(
     (title, about): (&str, Markup),
     heads: &[&str],
@@ -27,16 +40,10 @@ fn section<T>(
             @if items.is_empty() {
                 p { (nothing) }
             } @else {
-                div.scroll { table {
-                    thead { tr { @for head in heads {
-                        @if let Some(number) = head.strip_prefix('#') {
-                            th scope="col" .n { (number) }
-                        } @else {
-                            th scope="col" { (head) }
-                        }
-                    } } }
+                (scrolling(title, html! { table {
+                    thead { tr { @for name in heads { (head(name)) } } }
                     tbody { @for item in items.iter().take(ROWS) { tr { (row(item)) } } }
-                } }
+                } }))
                 (rest(items.len().saturating_sub(ROWS)))
             }
         }
@@ -50,15 +57,15 @@ pub fn equal_files(report: &Report) -> Markup {
         "Files with equal bytes and different inodes. They waste memory only where their page frames are known to "
         "differ: by frame numbers, or by Pss."
     } };
-    let heads = ["#Saves, MiB", "", "#Copies", "#Users", "Known by", "Files"];
+    let heads = ["Files", "#Saves, MiB", "", "#Copies", "#Users", "Known by"];
     section(("Equal files", about), &heads, &report.equal_files, "None.", |group| {
         html! {
+            td.name { (copies(group)) }
             td.n { (mib(group.saving_bytes)) }
             td.chart { (bar(Bar::Saving, group.saving_bytes, most)) }
             td.n { (group.paths.len()) }
             td.n { (named::total(group.users.iter().copied())) }
             td { (known_by(group)) }
-            td { (copies(group)) }
         }
     })
 }
@@ -75,7 +82,7 @@ fn copies(group: &EqualFiles) -> Markup {
                     @for (place, path) in group.paths.iter().enumerate().take(ROWS) {
                         li {
                             code { (clean(path)) } ": "
-                            (group.users.get(place).map_or(NONE.to_owned(), u64::to_string)) " users, "
+                            (group.users.get(place).map_or(NONE.to_owned(), |users| count(*users, "user"))) ", "
                             (group.resident_bytes.get(place).copied().flatten().map_or(NONE.to_owned(), mib)) " MiB"
                         }
                     }
@@ -95,15 +102,15 @@ pub fn relocation(report: &Report) -> Markup {
         " MiB changed by the loader and read-only since (RELRO), " (mib(relocation.data_bytes))
         " MiB of written data. Saves: what one relocated copy for all would free."
     } };
-    let heads = ["#Saves, MiB", "", "#RELRO, MiB", "#Data, MiB", "#Users", "File"];
-    section(("Relocation", about), &heads, &relocation.libraries, "None.", |library| {
+    let heads = ["File", "#Saves, MiB", "", "#RELRO, MiB", "#Data, MiB", "#Users"];
+    section(("Relocation", about), &heads, &by_saving(relocation), "None.", |library| {
         html! {
+            td.name { code { (clean(&library.path)) } }
             td.n { (mib(library.saving_bytes)) }
             td.chart { (bar(Bar::Saving, library.saving_bytes, most)) }
             td.n { (mib(library.relro_bytes)) }
             td.n { (mib(library.data_bytes)) }
             td.n { (library.users) }
-            td { code { (clean(&library.path)) } }
         }
     })
 }
@@ -116,15 +123,15 @@ pub fn page_tables(report: &Report) -> Markup {
         (mib(tables.total_bytes)) " MiB in scope, " (mib(tables.machine_bytes))
         " MiB on the whole machine. One set for each shared segment would save " (mib(tables.saving_bytes)) " MiB."
     } };
-    let heads = ["#Saves, MiB", "", "#Tables, MiB", "#Users", "#Size, MiB", "Segment"];
+    let heads = ["Segment", "#Saves, MiB", "", "#Tables, MiB", "#Users", "#Size, MiB"];
     section(("Page tables", about), &heads, &tables.segments, "No segment has several users.", |segment| {
         html! {
+            td.name { code { (clean(&segment.path)) } }
             td.n { (mib(segment.saving_bytes)) }
             td.chart { (bar(Bar::Saving, segment.saving_bytes, most)) }
             td.n { (mib(segment.table_bytes)) }
             td.n { (segment.users) }
             td.n { (mib(segment.size_bytes)) }
-            td { code { (clean(&segment.path)) } }
         }
     })
 }
@@ -132,14 +139,14 @@ pub fn page_tables(report: &Report) -> Markup {
 /// Files whose names are gone.
 pub fn deleted(report: &Report) -> Markup {
     let most = report.deleted.iter().map(|file| file.resident_bytes).max().unwrap_or(0);
-    let heads = ["#Memory, MiB", "", "File", "Held by"];
+    let heads = ["File", "#Memory, MiB", "", "Held by"];
     let about = html! { p { "Their memory ends with the last process that holds them. Replaced: an old version is running." } };
     section(("Deleted files still mapped", about), &heads, &report.deleted, "None.", |file| {
         let (first, left) = file.users.split_at(file.users.len().min(12));
         html! {
+            td.name { code { (clean(&file.path)) } @if file.replaced { " (replaced)" } }
             td.n { (mib(file.resident_bytes)) }
             td.chart { (bar(Bar::Unique, file.resident_bytes, most)) }
-            td { code { (clean(&file.path)) } @if file.replaced { " (replaced)" } }
             td {
                 (clean(&first.join(", ")))
                 @if !left.is_empty() { " and " (left.len()) " more" }
@@ -155,16 +162,16 @@ pub fn unique(report: &Report) -> Markup {
         "Memory that nobody else maps: it is free when that process, container or control group ends. "
         "≥: at least, where it could not be counted by page frames."
     } };
-    let heads = ["#Unique, MiB", "", "#Swap", "#Pss", "#Rss", "#Processes", "Of"];
+    let heads = ["Of", "#Unique, MiB", "", "#Swap", "#Pss", "#Rss", "#Processes"];
     section(("What ends with whom", about), &heads, &report.unique, "No process was read.", |unique| {
         html! {
+            td.name { (clean(&unique.kind)) " " code { (clean(&unique.name)) } }
             td.n { @if !unique.exact { "≥" } (mib(unique.unique_bytes)) }
             td.chart { (bar(Bar::Unique, unique.unique_bytes, most)) }
             td.n { (mib(unique.swap_bytes)) }
             td.n { (mib(unique.proportional_bytes)) }
             td.n { (mib(unique.resident_bytes)) }
             td.n { (unique.processes) }
-            td { (clean(&unique.kind)) " " code { (clean(&unique.name)) } }
         }
     })
 }

@@ -1,6 +1,6 @@
 //! What only some pages have: figures over samples, and library code in sets of programs.
 
-use super::bars;
+use super::{bars, scrolling};
 use crate::report::named::unit;
 use crate::report::table::sets::{PAPER, counted, interval, title};
 use crate::report::words::{NONE, clean, count, ratio, span};
@@ -16,20 +16,20 @@ fn of(samples: &Samples) -> Markup {
     html! {
         section {
             h2 { "Over time" }
-            p { (title(samples)) ". Intervals are 95 % (Student's t, over batches where samples lean on each other)." }
+            p { "Means of " (title(samples)) ". Intervals are 95 % (Student's t, over batches where samples lean on each other)." }
             @if samples.overruns > 0 {
                 p {
                     (count(samples.overruns, "sample")) " took longer than the "
-                    (span(samples.every_s.saturating_mul(1000))) " between them: the next came late."
+                    (span(samples.every_ms)) " between them: the next came late."
                 }
             }
-            div.scroll { table {
+            (scrolling("Over time", html! { table {
                 thead { tr {
                     th scope="col" { "Figure" } th scope="col" .n { "Mean" } th scope="col" { "95 % interval" }
-                    th scope="col" .n { "Least" } th scope="col" .n { "Most" } th scope="col" { "" }
+                    th scope="col" .n { "Least" } th scope="col" .n { "Most" } td {}
                 } }
                 tbody { @for figure in &samples.figures { (row(figure)) } }
-            } }
+            } }))
             @if samples.figures.iter().any(|figure| figure.dependent) {
                 p { "*: samples lean on each other for longer than was sampled; the true interval is wider." }
             }
@@ -60,7 +60,7 @@ pub fn library_sets(report: &Report) -> Markup {
                 "Code: library code ÷ all code. Disk: library code ÷ disk space. Whole: the same with each needed "
                 "library counted whole (Govindan, Table 2)."
             }
-            div.scroll { table {
+            (scrolling("Library code", html! { table {
                 thead { tr {
                     th scope="col" { "Set" } th scope="col" .n { "Programs" } th scope="col" .n { "Code" }
                     th scope="col" .n { "Disk" } th scope="col" .n { "Code, whole" } th scope="col" .n { "Disk, whole" }
@@ -75,7 +75,7 @@ pub fn library_sets(report: &Report) -> Markup {
                         }
                     }
                 }
-            } }
+            } }))
         }
     } }
 }

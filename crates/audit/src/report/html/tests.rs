@@ -71,3 +71,54 @@ fn long_lists_are_cut_and_said() {
     assert!(page.contains("… and 9900 more"));
     assert!(page.len() < 200_000, "{}", page.len());
 }
+
+/// A browser that is installed here.
+fn browser() -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|file| file.is_file())
+}
+
+/// What the browser makes of a page: its elements after parsing, scripts allowed.
+fn rendered(browser: &std::path::Path, page: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, page).expect("the page is written");
+    let output = std::process::Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--timeout=30000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .expect("the browser runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    String::from_utf8(output.stdout).expect("a page is UTF-8")
+}
+
+#[test]
+fn a_browser_reads_the_page_as_it_is_meant() {
+    let Some(browser) = browser() else {
+        eprintln!("skipped: neither chromium nor google-chrome is installed");
+        return;
+    };
+    for report in [made::sampled(), made::hostile()] {
+        let page = page(&report);
+        let dom = rendered(&browser, &page);
+        for element in ["<svg", "<rect", "<table", "<tr", "<section", "<li", "<pre", "<details", "<h2"] {
+            assert_eq!(dom.matches(element).count(), page.matches(element).count(), "{element}");
+        }
+        assert!(!dom.contains("<script"), "a script got into the page");
+        // The policy was read from the head, and nothing before it ended the head.
+        let head = dom.split("</head>").next().expect("a head");
+        assert!(head.contains("Content-Security-Policy") && head.contains("</style>"));
+    }
+}

@@ -102,7 +102,7 @@ fn gathered_reports_name_their_figures() {
     }
     gathered.overran();
     let samples = gathered.finish(true);
-    assert_eq!((samples.count, samples.span_s, samples.every_s), (4, 900, 300));
+    assert_eq!((samples.count, samples.span_s, samples.every_ms), (4, 900, 300_000));
     assert_eq!((samples.overruns, samples.ended_early), (1, true));
     let find = |name: &str| samples.figures.iter().find(|figure| figure.name == name).expect("it is there");
     assert_eq!((find("programs.extent").count, find("programs.extent").mean), (3, 0.25));

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use crate::report::words::{NONE, columns, count, count_irregular, mib};
-use crate::report::{EqualFiles, Proof, Report, Unique, named};
+use crate::report::{EqualFiles, Proof, RelocatedLibrary, Relocation, Report, Unique, named};
 
 /// Rows of the lists of what wastes most, and of those of the rest.
 const ROWS: usize = 3;
@@ -97,6 +97,13 @@ pub(in crate::report) fn known_by(group: &EqualFiles) -> &'static str {
     }
 }
 
+/// Libraries by what one relocated copy of each would free; written data, which that does not, comes last.
+pub(in crate::report) fn by_saving(relocation: &Relocation) -> Vec<&RelocatedLibrary> {
+    let mut libraries: Vec<&RelocatedLibrary> = relocation.libraries.iter().collect();
+    libraries.sort_by_key(|library| std::cmp::Reverse(library.saving_bytes));
+    libraries
+}
+
 /// Private copies of pages of files.
 pub(super) fn relocation(report: &Report, shown: Shown) -> Vec<String> {
     let relocation = &report.relocation;
@@ -109,7 +116,7 @@ pub(super) fn relocation(report: &Report, shown: Shown) -> Vec<String> {
         mib(relocation.data_bytes)
     )];
     let heads = ["saves", "RELRO", "data", "users", "file"];
-    lines.extend(list(&heads, &relocation.libraries, (shown, FEW), &[0, 1, 2, 3], |library| {
+    lines.extend(list(&heads, &by_saving(relocation), (shown, FEW), &[0, 1, 2, 3], |library| {
         vec![
             mib(library.saving_bytes),
             mib(library.relro_bytes),

@@ -28,7 +28,7 @@ pub(in crate::report) const PAPER: [(&str, f64, f64, u64); 5] = [
 /// Means and intervals; nothing where there was one look.
 pub(super) fn samples(report: &Report, shown: Shown) -> Vec<String> {
     let Some(samples) = &report.samples else { return Vec::new() };
-    let mut lines = vec![String::new(), title(samples)];
+    let mut lines = vec![String::new(), format!("MEANS of {}", title(samples))];
     let chosen = samples.figures.iter().filter(|figure| shown.all || FIRST.contains(&figure.name.as_str()));
     let mut rows = vec![["  mean", "95 % interval", "least", "most", "figure"].map(str::to_owned).to_vec()];
     rows.extend(chosen.map(row));
@@ -43,17 +43,17 @@ pub(super) fn samples(report: &Report, shown: Shown) -> Vec<String> {
         lines.push(format!(
             "  {} took longer than the {} between them: the next came late; give --every more",
             count(samples.overruns, "sample"),
-            span(samples.every_s.saturating_mul(1000))
+            span(samples.every_ms)
         ));
     }
     lines
 }
 
-/// `MEANS of 72 samples in 5h 55m`, and what is not a mean.
+/// `72 samples in 5h 55m`, and what is not a mean.
 pub(in crate::report) fn title(samples: &Samples) -> String {
     let early = if samples.ended_early { ", ended early" } else { "" };
     format!(
-        "MEANS of {} in {}{early}; everything else is of the last",
+        "{} in {}{early}; everything else is of the last",
         count(samples.count, "sample"),
         span(samples.span_s.saturating_mul(1000))
     )
