@@ -24,6 +24,8 @@ pub(crate) struct Hosted {
     born: Instant,
     pub asked: Asked,
     pub told_to_stop: bool,
+    /// Version of the protocol agreed on; 0 before the greeting.
+    pub version: u16,
     pub sending: Sending,
     /// The next message could not be sent for lack of something that no event announces.
     pub sending_paused: bool,
@@ -42,6 +44,8 @@ pub(crate) enum Sending {
         count: u32,
     },
     Done,
+    /// All is sent, and these that the keeper put since: the last of them next.
+    More(Vec<Key>),
 }
 
 impl Hosted {
@@ -79,6 +83,7 @@ impl Hosted {
             born: Instant::now(),
             asked: Asked::Nothing,
             told_to_stop: false,
+            version: 0,
             sending: Sending::AwaitHello,
             sending_paused: false,
             problems: 0,

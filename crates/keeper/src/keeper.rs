@@ -1,5 +1,5 @@
-//! The keeper's process: one thread, one loop. It starts the host, watches it by pidfd, keeps what it is told to keep,
-//! and when the host ends starts the next and hands all to it.
+//! The keeper's process: one loop (and, while no host serves, a thread that ends late faults). It starts the host,
+//! watches it by pidfd, keeps what it is told to keep, and when the host ends starts the next and hands all to it.
 //!
 //! No wait here has to end for another to: what the host does not read is sent later, and a host that is stopped
 //! (SIGSTOP) or slow is not dead.
@@ -8,12 +8,13 @@ mod conversation;
 
 use crate::backoff::{Backoff, Ending, Next, decide};
 use crate::config::KeeperConfig;
-use crate::hosted::Hosted;
+use crate::hosted::{Hosted, Sending};
 use crate::kept::{Generation, Key, LOCK_KEY};
 use crate::log::StateLog;
-use crate::protocol::MESSAGE_BYTES;
+use crate::protocol::{MESSAGE_BYTES, TELLS_OF_ENDED};
 use crate::store::{Store, Thing};
-use crate::{limits, lock};
+use crate::waits::Waits;
+use crate::{limits, lock, waits};
 use commonhold_sys::socket;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -68,6 +69,10 @@ struct Keeper {
     complete: bool,
     /// A host of this keeper has served. Until one has there is nothing to keep, and nobody who waits.
     served: bool,
+    /// The present host serves.
+    serving: bool,
+    /// Whoever waits too long while none does.
+    waits: Waits,
     /// Program of the next host.
     program: PathBuf,
     /// Program to return to if `program`, asked for by the last host, dies young and not ready.
@@ -114,6 +119,8 @@ impl Keeper {
             generation: 0,
             complete,
             served,
+            serving: served,
+            waits: Waits::new(log.clone()),
             start_at: Instant::now(),
             buffer: vec![0; MESSAGE_BYTES],
             over: false,
@@ -142,6 +149,9 @@ impl Keeper {
             if ready.writable {
                 self.send_some();
             }
+            if ready.waits_ended {
+                self.sweep_waits();
+            }
             if !self.over && self.host.as_ref().is_some_and(Hosted::has_ended) {
                 self.on_host_ended();
             }
@@ -165,6 +175,10 @@ impl Keeper {
         if let Some(pidfd) = &pidfd {
             polled.push(PollFd::new(pidfd, PollFlags::IN));
         }
+        let others = polled.len();
+        if self.serving || self.host.is_none() {
+            polled.extend(self.waits.leaving().map(|life| PollFd::from_borrowed_fd(life, PollFlags::IN)));
+        }
         let at_most = match &self.host {
             None => Some(self.start_at.saturating_duration_since(Instant::now())),
             Some(host) if host.has_ended() => Some(Duration::ZERO),
@@ -182,7 +196,22 @@ impl Keeper {
             signal,
             readable: events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR),
             writable: paused || events.contains(PollFlags::OUT),
+            waits_ended: polled[others..].iter().any(|life| !life.revents().is_empty()),
         })
+    }
+
+    /// What the keeper's own thread did to late faults is known now: a host that serves is told.
+    fn sweep_waits(&mut self) {
+        if !self.waits.sweep(&mut self.store) || !self.serving {
+            return;
+        }
+        if let Some(host) = &mut self.host
+            && host.version >= TELLS_OF_ENDED
+            && matches!(host.sending, Sending::Done | Sending::More(_))
+        {
+            let keys = waits::ended_keys(&self.store);
+            host.sending = if keys.is_empty() { Sending::Done } else { Sending::More(keys) };
+        }
     }
 
     fn start_host(&mut self) {
@@ -217,6 +246,7 @@ impl Keeper {
         if self.over {
             return; // its last word was that another keeper takes our place
         }
+        self.serving = false;
         let (ending, lived) = (host.ending(), host.lived());
         let how = match ending {
             Ending::Code(code) => format!("exit code {code}"),
@@ -242,6 +272,7 @@ impl Keeper {
                         self.previous = None;
                     }
                 }
+                self.waits.no_host(&self.store);
                 self.start_at = Instant::now() + pause;
                 format!("the next starts in {} ms", pause.as_millis())
             }
@@ -283,6 +314,7 @@ struct Ready {
     signal: bool,
     readable: bool,
     writable: bool,
+    waits_ended: bool,
 }
 
 /// SIGTERM becomes readable, SIGINT and SIGHUP nothing. By handlers, not by ignoring or blocking: those would be

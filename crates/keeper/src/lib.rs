@@ -1,7 +1,9 @@
 //! The keeper: a small process that holds what must outlive the host, and starts the host again when it dies; and
 //! the [`Vault`], the host's side of it.
 //!
-//! The keeper knows nothing of objects. It holds *kept things*: a [`Key`], a small blob, and perhaps a descriptor.
+//! The keeper knows nothing of objects, but for one promise that it must keep itself while no host serves: that a fault
+//! waits no longer than its object allows ([`FaultDeadline`]). It holds *kept things*: a [`Key`], a small blob, and
+//! perhaps a descriptor.
 //! The host puts them there; when the host dies the keeper starts another and hands it all of them. The host holds a
 //! mirror of the same things; when the keeper dies the host starts another and fills it. So either may be killed at
 //! any instant, and only the loss of both at once loses what was kept.
@@ -11,6 +13,7 @@
 
 mod backoff;
 mod config;
+pub mod deadline;
 mod descriptor;
 mod hosted;
 mod keeper;
@@ -22,9 +25,11 @@ mod log;
 pub mod protocol;
 mod store;
 mod vault;
+mod waits;
 
 pub use backoff::RestartPolicy;
 pub use config::{KeeperCommand, KeeperConfig};
+pub use deadline::{EndedFaults, FaultDeadline};
 pub use descriptor::adopt_descriptor;
 pub use keeper::run_keeper;
 pub use kept::{BLOB_BYTES, BLOBS_BYTES, Generation, KEPT_THINGS, KEY_BYTES, Kept, Key, LOCK_KEY};

@@ -10,6 +10,8 @@
 //! 3. Keeper: [`FromKeeper::Inventory`], one [`FromKeeper::Kept`] for each thing, [`FromKeeper::End`].
 //! 4. Host: any number of [`ToKeeper`], in order, without replies. A host that has started a new keeper says
 //!    [`ToKeeper::Fill`] first, puts all it has, and ends with [`ToKeeper::Filled`].
+//! 5. Keeper, from version 2 on: after [`ToKeeper::Ready`], one [`FromKeeper::Kept`] for each thing that it put itself
+//!    since 3 ([`deadline`](crate::deadline)).
 //!
 //! What the keeper cannot read or will not do it answers with [`FromKeeper::Problem`], and goes on.
 
@@ -22,7 +24,9 @@ pub const MAGIC: [u8; 8] = *b"ComKeep\n";
 /// Oldest version spoken here.
 pub const OLDEST: u16 = 1;
 /// Newest version spoken here.
-pub const NEWEST: u16 = 1;
+pub const NEWEST: u16 = 2;
+/// From this version on the host is told of what the keeper put itself.
+pub(crate) const TELLS_OF_ENDED: u16 = 2;
 /// Longest path of a program in a message, in bytes.
 pub const PATH_BYTES: usize = 4096;
 /// Longest message, in bytes.

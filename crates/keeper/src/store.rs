@@ -41,6 +41,10 @@ impl Store {
         self.things.get(key)
     }
 
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.things.keys()
+    }
+
     /// The first thing after `key` in the order of keys (the first of all for `None`).
     pub fn after(&self, key: Option<&Key>) -> Option<(&Key, &Thing)> {
         match key {

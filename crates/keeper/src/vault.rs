@@ -3,6 +3,7 @@
 mod replace;
 
 use crate::config::check_program;
+use crate::deadline::ENDED_PART;
 use crate::kept::{Generation, Kept, Key};
 use crate::limits;
 use crate::link::{self, Covered, Link};
@@ -72,6 +73,14 @@ pub struct Inheritance {
 pub enum KeeperEvent {
     /// It is gone: call [`Vault::replace_keeper`]. Says why.
     Gone(String),
+    /// While no host served it ended waits that were too long: the blob is one of
+    /// [`EndedFaults`](crate::EndedFaults). Forget the key when the pages are healed.
+    Ended {
+        /// Under which it is kept.
+        key: Key,
+        /// What is written of it.
+        blob: Vec<u8>,
+    },
     /// It did not do what it was told. Worth a line in the log: it is a fault in this program.
     Problem(String),
 }
@@ -281,11 +290,16 @@ impl Inner {
                 Err(e) => self.lose(state, e.to_string()),
                 Ok(0) => self.lose(state, "it closed its socket".to_owned()),
                 Ok(length) => {
-                    return Some(KeeperEvent::Problem(match link::decode(&state.buffer[..length]) {
-                        Ok(FromKeeper::Problem { text }) => text.to_owned(),
-                        Ok(_) => "the keeper hands over twice".to_owned(),
-                        Err(error) => error.message,
-                    }));
+                    return Some(match link::decode(&state.buffer[..length]) {
+                        Ok(FromKeeper::Problem { text }) => KeeperEvent::Problem(text.to_owned()),
+                        Ok(FromKeeper::Kept { key, blob, fd: false }) if key.contains(ENDED_PART) => {
+                            let (key, blob) = (Key::new(key), blob.to_vec());
+                            state.store.put(key.clone(), Thing { blob: blob.clone(), fd: None });
+                            KeeperEvent::Ended { key, blob }
+                        }
+                        Ok(_) => KeeperEvent::Problem("the keeper hands over twice".to_owned()),
+                        Err(error) => KeeperEvent::Problem(error.message),
+                    });
                 }
             }
         }

@@ -113,6 +113,8 @@ impl Keeper {
                 self.complete = true;
                 self.served = true;
                 self.previous = None;
+                self.serving = true;
+                self.waits.host_serves();
             }
             ToKeeper::Exit => host.asked = Asked::Exit,
             ToKeeper::Restart { program } => {
@@ -163,6 +165,9 @@ impl Keeper {
             && socket::send(socket, &greeting.greeting(), &[], Wait::No).is_ok()
             && greeting.chosen != 0
         {
+            // The host before can forget nothing any more, and this one has not begun.
+            self.waits.keep_all(&mut self.store);
+            host.version = greeting.chosen;
             host.sending = Sending::Inventory;
         }
         Ok(())
@@ -232,6 +237,19 @@ impl Keeper {
                     Sending::Things { after: Some(key.clone()), count: count + 1 }
                 }
             },
+            Sending::More(keys) => {
+                let mut keys = keys.clone();
+                let thing = keys.pop().and_then(|key| Some((self.store.get(&key)?, key)));
+                let next = if keys.is_empty() { Sending::Done } else { Sending::More(keys) };
+                // Forgotten meanwhile: it was healed.
+                let Some((thing, key)) = thing else {
+                    host.sending = next;
+                    return Ok(());
+                };
+                let (key, blob) = (key.0.as_str(), &thing.blob[..]);
+                protocol::encode(&FromKeeper::Kept { key, blob, fd: false }, &mut message)?;
+                next
+            }
         };
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         socket::send(socket, &message, &fds, Wait::No)?;

@@ -5,7 +5,7 @@ use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use rustix::process::{Pid, Signal};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,8 +61,13 @@ impl Driver {
 
     /// Asks the host once; None: it died over it.
     pub fn try_ask(&self, command: &str) -> Option<(String, Vec<OwnedFd>)> {
+        self.try_ask_with(command, &[])
+    }
+
+    /// The same, and hands it descriptors.
+    pub fn try_ask_with(&self, command: &str, give: &[BorrowedFd<'_>]) -> Option<(String, Vec<OwnedFd>)> {
         let connection = socket::connect(self.state(), "control").ok()?;
-        socket::send(&connection, command.as_bytes(), &[], Wait::Yes).ok()?;
+        socket::send(&connection, command.as_bytes(), give, Wait::Yes).ok()?;
         let mut bytes = [0; CONTROL_BYTES];
         let until = Instant::now() + PATIENCE;
         while !process::readable_within(&connection, 1000).unwrap() {

@@ -5,8 +5,8 @@ use crate::driver::signal;
 use crate::things::{Holding, memfd, operations};
 use commonhold_keeper::protocol::{self, FromKeeper, ToKeeper, Versions};
 use commonhold_keeper::{
-    KeeperCommand, KeeperConfig, KeeperEvent, Key, RestartPolicy, Vault, adopt_descriptor,
-    lock_state_directory, run_keeper,
+    EndedFaults, FaultDeadline, KeeperCommand, KeeperConfig, KeeperEvent, Key, RestartPolicy, Vault,
+    adopt_descriptor, lock_state_directory, run_keeper,
 };
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
@@ -168,6 +168,11 @@ impl Host {
         });
         let keys: BTreeSet<String> = inheritance.kept.into_iter().map(|kept| kept.key.0).collect();
         let keys = keys.into_iter().filter(|key| key.starts_with("object/")).collect();
+        while state.join("slow").exists() {
+            // A start that takes long, with all that was kept in its hands.
+            std::fs::write(state.join("is-slow"), "").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
         vault.ready();
         let holding = Holding { vault, keys };
         Host { state: state.to_owned(), holding, listener, complete: inheritance.complete }
@@ -205,6 +210,9 @@ impl Host {
         while let Some(event) = self.holding.vault.next_event() {
             match event {
                 KeeperEvent::Problem(text) => panic!("the keeper has a problem: {text}"),
+                KeeperEvent::Ended { key, blob } => {
+                    assert_eq!(self.holding.vault.get(&key).unwrap().blob, blob, "the vault has it too");
+                }
                 KeeperEvent::Gone(why) => {
                     eprintln!("{why}");
                     while let Err(error) = self.holding.vault.replace_keeper(&command(&self.state)) {
@@ -222,9 +230,13 @@ impl Host {
         if !process::readable_within(&connection, 20_000).unwrap() {
             return;
         }
-        let length = socket::receive(&connection, &mut bytes, &mut Vec::new(), Wait::Yes).unwrap_or(0);
+        let mut came = Vec::new();
+        let length = socket::receive(&connection, &mut bytes, &mut came, Wait::Yes).unwrap_or(0);
         let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
         let words: Vec<&str> = text.split(' ').collect();
+        if let ["take", key] = words[..] {
+            self.holding.vault.put(&Key::new(key), b"", came.pop().map(Arc::new)).unwrap();
+        }
         let (reply, fd) = self.do_it(&words);
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let _ = socket::send(&connection, reply.as_bytes(), &fds, Wait::Yes);
@@ -254,6 +266,24 @@ impl Host {
                 let blob = vault.get(&Key::new(words[1])).map(|kept| String::from_utf8(kept.blob).unwrap());
                 return (blob.unwrap_or("none".to_owned()), None);
             }
+            "take" => {}
+            "deadline" => {
+                let promise = FaultDeadline {
+                    address: number(2),
+                    length: number(3),
+                    deadline_ms: number(4) as u32,
+                    userfaultfd: words[5].to_owned(),
+                    synchronous: false,
+                    whose: "a test".to_owned(),
+                };
+                vault.put(&Key::new(words[1]), &promise.to_blob(), None).unwrap();
+            }
+            "ended" => {
+                let blob = vault.get(&Key::new(words[1])).map(|kept| kept.blob);
+                let ended = blob.map(|blob| EndedFaults::from_blob(&blob).unwrap().ranges);
+                return (format!("{:?}", ended.unwrap_or_default()), None);
+            }
+            "forget" => vault.forget(&Key::new(words[1])),
             "stream" => self.stream(number(1)),
             "restart" => match vault.restart_me(words.get(1).map(Path::new)) {
                 Ok(()) => std::process::exit(0),
