@@ -61,6 +61,19 @@ impl TestHost {
         TestHost { state, options, program: host_program(), environment, scratch }
     }
 
+    /// Starts one from a copy of the program, `program` in the scratch directory: what its keeper starts is up to the test.
+    pub fn of_a_copy() -> TestHost {
+        let scratch = Scratch::new();
+        let (state, program) = (scratch.join("state"), scratch.join("program"));
+        // By a process of its own: a child of another test must not hold the copy open for writing, which is then busy.
+        let copied = Command::new("cp").arg(host_program()).arg(&program).status();
+        assert!(copied.expect("cp").success(), "a copy of the program");
+        let mut host = TestHost::not_started(scratch, state, &[], &[]);
+        host.program = program;
+        host.start_again().expect("the host starts");
+        host
+    }
+
     /// `host start`, as after both processes died. Gives what it says on an error.
     pub fn start_again(&self) -> Result<(), String> {
         let output = self.command(&["host", "start", "--quiet", "--state"], |command| {

@@ -47,6 +47,12 @@ impl Raw {
                 return None;
             }
         }
+        self.answer_to(number)
+    }
+
+    /// The answer to the request of that number; `None`: the connection ended, or nothing came in time.
+    pub fn answer_to(&self, number: u64) -> Option<Result<Reply, Error>> {
+        let deadline = Instant::now() + LONG;
         while Instant::now() < deadline {
             match self.hear()? {
                 Some((header, FromHost::Reply(reply))) if header.number == number => return Some(reply),

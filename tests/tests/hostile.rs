@@ -1,6 +1,6 @@
 //! Clients that lie, flood, fall silent or are of another version: nobody else notices.
 
-use commonhold_object::wire::{MapRequest, Request};
+use commonhold_object::wire::{MapRequest, PROTOCOL_VERSION, Request};
 use commonhold_object::{
     Access, CreateOptions, ErrorKind, MapFlags, MappingId, Name, ObjectId, PagerKind, Protection, SessionId,
     Sharing,
@@ -88,7 +88,9 @@ fn garbage_of_every_length() {
         let length = [1, 3, 15, 16, 17, 100, 4096, 100_000, 163_840, 163_841][(round % 10) as usize];
         let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
         if round % 3 == 0 && length >= 16 {
-            bytes[..8].copy_from_slice(b"CmHd\x01\0\0\0");
+            bytes[..4].copy_from_slice(b"CmHd");
+            bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+            bytes[6..8].fill(0);
         }
         let fds: Vec<BorrowedFd<'_>> = (0..chance.below(4)).map(|_| pipe.as_fd()).collect();
         raw.throw(&bytes, &fds);
@@ -147,7 +149,7 @@ fn almost_right_requests() {
 fn a_name_that_no_client_sends() {
     let (host, worker, pid) = busy_host();
     for bad in [b'\0', b'/', b'\n', 0xff] {
-        let raw = Raw::connect(&host);
+        let mut raw = Raw::connect(&host);
         let mut bytes = bytes_of(1, &Request::Open { name: name("/aXb"), access: Access::Read });
         let at = bytes.iter().position(|byte| *byte == b'X').unwrap();
         bytes[at] = bad;
@@ -155,7 +157,9 @@ fn a_name_that_no_client_sends() {
             bytes[at + 1] = b'/';
         }
         raw.throw(&bytes, &[]);
-        assert_eq!(raw.last_words().map(|e| e.kind), Some(ErrorKind::Protocol));
+        let answer = raw.answer_to(1).expect("it is told so, and need not wait for ever");
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Protocol);
+        assert!(raw.ask(&Request::Status, &[]).expect("the connection lives").is_ok());
     }
     is_unharmed(&host, &worker, pid);
 }

@@ -103,6 +103,37 @@ fn an_orderly_last_unmap_is_a_sync() {
     }
 }
 
+/// What a killed writer did not sync is stored by nobody who may only read.
+#[test]
+fn a_reader_stores_only_what_writers_left_in_order() {
+    let host = TestHost::start();
+    for sync in ["atomic", "ordered"] {
+        let file = host.scratch().file(sync, 64 * PAGE as u64);
+        let (killed, orderly) = (host.worker(), host.worker());
+        killed.ok(&format!("create o /{sync} file={} sync={sync}", file.display()));
+        killed.all("map m o rw shared 0 131072\nfill m 0 32 1");
+        orderly.ok(&format!("open o /{sync} rw"));
+        orderly.all("map m o rw shared 0 0\nfill m 32 32 2");
+        let reader = || {
+            let reader = host.worker();
+            reader.all(&format!("open o /{sync} r\nmap m o r shared 0 0"));
+            reader
+        };
+        let (first, last) = (reader(), reader());
+        orderly.ok("drop m");
+        killed.kill();
+        first.ok("drop m");
+        assert!(is_zero(&content(&file)), "{sync}: somebody maps it still");
+        last.ok("drop m");
+        assert!(is_zero(&content(&file)[..32 * PAGE]), "{sync}: nobody who may write asked for it");
+        assert!(content(&file)[32 * PAGE..] == page::bytes(32, 32, 2), "{sync}");
+        // Nothing was lost: the next who may write keeps it.
+        let next = host.worker();
+        next.all(&format!("open o /{sync} rw\nmap m o rw shared 0 0\ncheck m 0 32 1\ndrop m"));
+        assert!(content(&file)[..32 * PAGE] == page::bytes(0, 32, 1), "{sync}");
+    }
+}
+
 #[test]
 fn held_pages_reach_the_file_by_a_sync_or_unlock_alone() {
     let host = TestHost::start();

@@ -22,6 +22,7 @@ use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"ChLive\0\x01";
 const HEADER_BYTES: usize = 4096;
@@ -46,7 +47,7 @@ pub enum Mark {
 /// The open file of one object.
 pub struct Live {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     marks: [BitFile; 3],
 }
 
@@ -97,11 +98,12 @@ impl Live {
     }
 
     fn with(path: &Path, file: File, size_bytes: u64) -> Result<Live> {
+        let file = Arc::new(file);
         let marks = Self::map(path, &file, size_bytes)?;
         Ok(Live { path: path.to_owned(), file, marks })
     }
 
-    fn map(path: &Path, file: &File, size_bytes: u64) -> Result<[BitFile; 3]> {
+    fn map(path: &Path, file: &Arc<File>, size_bytes: u64) -> Result<[BitFile; 3]> {
         let bits = commonhold_object::pages_of(size_bytes).max(1);
         let open = |n: u64| {
             BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits)

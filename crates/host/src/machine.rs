@@ -1,11 +1,12 @@
 //! What all objects of a host share: the budget, the evictor, the workers, the counters, and where files lie.
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Holdings};
 use crate::cache::{Cache, Evictor};
 use crate::workers::Workers;
 use commonhold_object::Result;
 use commonhold_object::error::Doing;
 use rustix::event::EventfdFlags;
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct Machine {
     /// Frames of all controlled objects.
     pub budget: Budget,
+    /// Who holds how many of them.
+    pub holdings: Arc<Holdings>,
     /// The pipe through which frames leave.
     pub evictor: Evictor,
     /// Threads for what takes long.
@@ -70,6 +73,7 @@ impl Machine {
             .doing("making an eventfd")?;
         Ok(Arc::new(Machine {
             budget: Budget::new(budget_pages),
+            holdings: Arc::default(),
             evictor,
             workers: Workers::new(64),
             returning: Workers::new(8),
@@ -110,17 +114,41 @@ impl Machine {
     /// Makes a cache known, so that it can be asked for frames when others need room.
     pub fn add(&self, cache: &Arc<Cache>) {
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.retain(|c| c.strong_count() > 0);
+        if caches.len() == caches.capacity() {
+            caches.retain(|c| c.strong_count() > 0); // looked at only before it grows
+            let more = caches.len().max(64);
+            caches.reserve(more);
+        }
         caches.push(Arc::downgrade(cache));
     }
 
-    /// The caches that have frames, those with most first.
+    /// The caches that have frames: those of the user who has most first, and of these the one with most. So a user who
+    /// fills the budget makes room for others, not they for him.
     pub fn by_size(&self) -> Vec<Arc<Cache>> {
         let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut caches: Vec<_> =
-            caches.iter().filter_map(Weak::upgrade).filter(|c| c.used_pages() > 0).collect();
-        caches.sort_by_key(|c| std::cmp::Reverse(c.used_pages()));
-        caches
+        let mut caches: Vec<_> = caches
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|cache| (cache.used_pages(), cache))
+            .filter(|(pages, _)| *pages > 0)
+            .collect();
+        let mut of_user: HashMap<u32, u64> = HashMap::new();
+        for (pages, cache) in &caches {
+            *of_user.entry(cache.traits.uid).or_default() += pages;
+        }
+        let rank = |pages: u64, uid: u32| std::cmp::Reverse((of_user.get(&uid).copied(), uid, pages));
+        caches.sort_by_key(|(pages, cache)| rank(*pages, cache.traits.uid));
+        caches.into_iter().map(|(_, cache)| cache).collect()
+    }
+
+    /// Whether the user is neither root nor who runs this host: one of those who may not have everything.
+    pub fn is_ordinary(&self, uid: u32) -> bool {
+        uid != 0 && uid != rustix::process::geteuid().as_raw()
+    }
+
+    /// Pages that a user may hold at once, of all objects.
+    pub fn holdable_pages(&self, uid: u32) -> u64 {
+        if self.is_ordinary(uid) { self.budget.limit_pages() / 2 } else { u64::MAX }
     }
 
     /// Where a file of an object lies.

@@ -4,7 +4,7 @@
 //! which pages in it count.
 
 use commonhold_object::error::Doing;
-use commonhold_object::{PAGE_SIZE_BYTES, Result};
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,39 @@ pub struct Spill {
     path: PathBuf,
     file: Option<File>,
     reserved: bool,
+    leaves_room: bool,
+}
+
+/// Of the disk on which the state directory lies, what objects of ordinary users leave free: a twentieth, at most this.
+const ROOM_BYTES: u64 = 1 << 30;
+
+/// Refuses `bytes` more on the disk of `path` if less would be left than must be: others store their pages there too.
+pub fn check_room(path: &Path, bytes: u64) -> Result<()> {
+    let disk = rustix::fs::statvfs(path).map_err(std::io::Error::from).doing("asking for free space")?;
+    let room = (disk.f_blocks / 20).saturating_mul(disk.f_frsize).min(ROOM_BYTES);
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free >= room.saturating_add(bytes) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!(
+            "the disk of the host's state directory has {free} bytes left, of which objects of other users than root \
+             leave {room} free; nothing is lost: free disk space, then try again"
+        ),
+    ))
 }
 
 impl Spill {
     /// Uses `path`; what a host of this boot left there is kept.
     pub fn new(path: &Path) -> Spill {
         let file = File::options().read(true).write(true).open(path).ok();
-        Spill { path: path.to_owned(), file, reserved: false }
+        Spill { path: path.to_owned(), file, reserved: false, leaves_room: false }
+    }
+
+    /// From now on it leaves some of the disk to others.
+    pub fn leave_room(&mut self) {
+        self.leaves_room = true;
     }
 
     fn file(&mut self) -> Result<&File> {
@@ -28,7 +54,7 @@ impl Spill {
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&self.path);
             self.file = Some(file.doing(format!("creating {}", self.path.display()))?);
         }
-        self.file.as_ref().ok_or_else(|| commonhold_object::Error::invalid("no spill file"))
+        self.file.as_ref().ok_or_else(|| Error::invalid("no spill file"))
     }
 
     /// Takes disk space for the whole object now, so that an eviction can never fail for lack of it.
@@ -37,6 +63,15 @@ impl Spill {
         commonhold_sys::frames::allocate(file, 0, size_bytes).doing("reserving spill space on disk")?;
         self.reserved = true;
         Ok(())
+    }
+
+    /// Writes pages that are in memory too: refused if others would have too little of the disk.
+    pub fn save(&mut self, first_page: u64, data: &[u8]) -> Result<()> {
+        self.file()?;
+        if self.leaves_room && !self.reserved {
+            check_room(&self.path, data.len() as u64)?;
+        }
+        self.write(first_page, data)
     }
 
     /// Writes pages.

@@ -156,7 +156,7 @@ pub struct HostStatus {
     pub syncs: u64,
     /// Whether the kernel's own accesses to missing pages are served (needs a privileged host).
     pub kernel_faults: bool,
-    /// Quota of reserved and backing memory for each user, bytes.
+    /// Quota of reserved memory and disk for each user (of a host of root: other than root), bytes; the most there is: none.
     pub quota_bytes: u64,
     /// The last lines of what was repaired at start.
     pub repairs: Vec<String>,

@@ -10,9 +10,12 @@ pub const TAG_BYTES: usize = 256;
 pub const OBJECT_PAGES: u64 = 1 << 32;
 /// Largest object, in bytes.
 pub const OBJECT_BYTES: u64 = OBJECT_PAGES * crate::PAGE_SIZE_BYTES;
-/// Objects that one user may have, unless the host was started with another number.
+/// Objects that root, or who runs the host, may have, unless the host was started with another number.
 pub const OBJECTS_PER_USER: u64 = 65_536;
-/// Clients a host serves at once.
+/// Objects that any other user may have, unless the host was started with another number; fewer where the host may
+/// open few descriptors.
+pub const OBJECTS_PER_ORDINARY_USER: u64 = 16_384;
+/// Clients a host serves at once. One user may have half of them, root and who runs the host all.
 pub const CLIENTS: u64 = 4_096;
 /// Mappings one client may have at once (after splits).
 pub const MAPPINGS_PER_CLIENT: u64 = 16_384;

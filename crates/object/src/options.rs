@@ -142,7 +142,25 @@ impl CreateOptions {
         if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {
             return Err(Error::invalid("a deadline of 0 ms would fail every access: leave it out for none"));
         }
+        if !self.is_controlled() {
+            self.check_direct()?;
+        }
         Ok(())
+    }
+
+    /// The host serves no fault of a direct object and keeps none of its pages back: what would need that is refused.
+    fn check_direct(&self) -> Result<()> {
+        let what = if self.fault_deadline_ms.is_some() {
+            "a fault deadline"
+        } else if self.on_last_death == OnLastDeath::Revert {
+            "on_last_death = revert"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!(
+            "{what} is for controlled objects, and nothing else here asks for one: add sync = ordered or atomic, or \
+             leave it out"
+        )))
     }
 }
 

@@ -8,7 +8,7 @@ use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership
 impl Registry {
     fn record(&self, id: ObjectId) -> Result<&ObjectRecord> {
         self.records
-            .get(&id)
+            .get(id)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no object {}", id.0)))
     }
 
@@ -17,7 +17,7 @@ impl Registry {
         let mut change = self.store.change()?;
         change.put_record(&record)?;
         change.commit()?;
-        self.records.insert(record.id, record.clone());
+        self.records.insert(record.clone());
         Ok(record)
     }
 
@@ -71,7 +71,7 @@ impl Registry {
 
     /// An object that nobody uses any more, and that has no name, is no more.
     pub fn forget(&mut self, id: ObjectId) -> Result<()> {
-        let Some(record) = self.records.get(&id).cloned() else { return Ok(()) };
+        let Some(record) = self.records.get(id).cloned() else { return Ok(()) };
         self.ready()?;
         let mut change = self.store.change()?;
         change.remove_record(id)?;
@@ -79,19 +79,26 @@ impl Registry {
         if let Some(name) = &record.name {
             self.tree.remove(name);
         }
-        self.records.remove(&id);
+        self.records.remove(id);
         Ok(())
     }
 
-    /// Gives an object or a directory, with all below it, another name, which must be free.
-    pub fn rename(&mut self, from: &Name, to: &Name, who: &Credentials, repeated: bool) -> Result<()> {
+    /// Gives an object or a directory, with all below it, another name, which must be free. Gives the records that
+    /// changed.
+    pub fn rename(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        who: &Credentials,
+        repeated: bool,
+    ) -> Result<Vec<ObjectRecord>> {
         Name::new(from.as_str())?;
         Name::new(to.as_str())?;
         self.tree.check_reach(from, who)?;
         self.tree.check_reach(to, who)?;
         let Some(node) = self.tree.get(from).cloned() else {
             if repeated && self.tree.get(to).is_some() {
-                return Ok(());
+                return Ok(Vec::new());
             }
             return Err(unknown(from));
         };
@@ -118,10 +125,16 @@ impl Registry {
         self.carry_out(to, who, moves)
     }
 
-    fn carry_out(&mut self, to: &Name, who: &Credentials, moves: Vec<(Name, Name, Node)>) -> Result<()> {
+    fn carry_out(
+        &mut self,
+        to: &Name,
+        who: &Credentials,
+        moves: Vec<(Name, Name, Node)>,
+    ) -> Result<Vec<ObjectRecord>> {
         self.ready()?;
         let new_directories: Vec<Name> =
             to.ancestors().into_iter().filter(|n| self.tree.get(n).is_none()).collect();
+        self.check_directories(who.uid, new_directories.len() as u64)?;
         let fresh = Ownership { uid: who.uid, gid: who.gid, mode: 0o755 };
         let mut records = Vec::new();
         let mut change = self.store.change()?;
@@ -148,12 +161,12 @@ impl Registry {
             self.tree.remove(&old);
             self.tree.insert(&new, node);
         }
-        records.into_iter().for_each(|r| drop(self.records.insert(r.id, r)));
-        Ok(())
+        records.iter().for_each(|record| self.records.insert(record.clone()));
+        Ok(records)
     }
 
-    /// Changes mode bits: only the owner, or root.
-    pub fn set_mode(&mut self, name: &Name, who: &Credentials, mode: u32) -> Result<()> {
+    /// Changes mode bits: only the owner, or root. Gives the record, if it is an object's.
+    pub fn set_mode(&mut self, name: &Name, who: &Credentials, mode: u32) -> Result<Option<ObjectRecord>> {
         if mode & !0o777 != 0 {
             return Err(Error::invalid(format!("mode {mode:o} has bits beyond rwxrwxrwx")));
         }
@@ -171,14 +184,20 @@ impl Registry {
         })
     }
 
-    /// Changes owner (root alone) or group (the owner, to a group of his).
+    /// Changes owner (root alone) or group (the owner, to a group of his). Gives the record, if it is an object's.
     pub fn set_owner(
         &mut self,
         name: &Name,
         who: &Credentials,
         uid: Option<u32>,
         gid: Option<u32>,
-    ) -> Result<()> {
+    ) -> Result<Option<ObjectRecord>> {
+        if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "{} is nobody's number: the kernel keeps it for itself",
+                u32::MAX
+            )));
+        }
         self.change_ownership(name, who, |ownership| {
             let new = Ownership {
                 uid: uid.unwrap_or(ownership.uid),
@@ -201,14 +220,14 @@ impl Registry {
         name: &Name,
         who: &Credentials,
         decide: impl FnOnce(Ownership) -> Result<Ownership>,
-    ) -> Result<()> {
+    ) -> Result<Option<ObjectRecord>> {
         self.tree.check_reach(name, who)?;
         match self.tree.get(name).cloned() {
             None => Err(unknown(name)),
             Some(Node::Object(id)) => {
                 let mut record = self.record(id)?.clone();
                 record.ownership = decide(record.ownership)?;
-                self.replace(record).map(drop)
+                self.replace(record).map(Some)
             }
             Some(Node::Directory(ownership)) => {
                 let new = decide(ownership)?;
@@ -217,7 +236,7 @@ impl Registry {
                 change.put_directory(name, &new)?;
                 change.commit()?;
                 self.tree.insert(name, Node::Directory(new));
-                Ok(())
+                Ok(None)
             }
         }
     }

@@ -42,8 +42,8 @@ impl Registry {
         Name::new(name.as_str())?;
         self.tree.check_reach(name, who)?;
         match self.tree.get(name) {
-            Some(Node::Object(id)) => {
-                let found = &self.records[id];
+            Some(Node::Object(_)) => {
+                let found = self.object_at(name)?;
                 if found.nonce == nonce && found.charged_uid == who.uid {
                     return Ok(Prepared::Exists(Box::new(found.clone())));
                 }
@@ -62,6 +62,8 @@ impl Registry {
         }
         self.tree.check_add(name, who)?;
         self.check_quota(who.uid, 1, charged_bytes)?;
+        self.check_directories(who.uid, self.missing_above(name)?.len() as u64)?;
+        self.check_file_is_free(&options, file.as_ref())?;
         let id = self.store.next_object();
         let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
         let record = Box::new(ObjectRecord {
@@ -77,7 +79,7 @@ impl Registry {
             charged_uid: who.uid,
             boot_id: self.boot_id.clone(),
         });
-        self.pending.insert(id, (who.uid, charged_bytes));
+        self.pending.insert(id, ObjectRecord::clone(&record));
         Ok(Prepared::New(NewObject { record, who: who.clone() }))
     }
 
@@ -103,19 +105,8 @@ impl Registry {
         }
         let Ownership { uid, gid, .. } = record.ownership;
         let directory = Ownership { uid, gid, mode: 0o755 };
-        let mut new = Vec::new();
-        for above in name.ancestors() {
-            match self.tree.get(&above) {
-                Some(Node::Directory(_)) => {}
-                Some(Node::Object(_)) => {
-                    return Err(Error::new(
-                        ErrorKind::Mismatch,
-                        format!("{above} is an object, not a directory"),
-                    ));
-                }
-                None => new.push(above),
-            }
-        }
+        let new = self.missing_above(&name)?;
+        self.check_directories(uid, new.len() as u64)?;
         let mut change = self.store.change()?;
         for above in &new {
             change.put_directory(above, &directory)?;
@@ -125,7 +116,48 @@ impl Registry {
         change.commit()?;
         new.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
         self.tree.insert(&name, Node::Object(record.id));
-        self.records.insert(record.id, record.clone());
+        self.records.insert(record.clone());
         Ok(record)
+    }
+
+    /// The directories above a name that do not exist yet.
+    fn missing_above(&self, name: &Name) -> Result<Vec<Name>> {
+        let mut missing = Vec::new();
+        for above in name.ancestors() {
+            match self.tree.get(&above) {
+                Some(Node::Directory(_)) => {}
+                Some(Node::Object(_)) => {
+                    return Err(Error::new(
+                        ErrorKind::Mismatch,
+                        format!("{above} is an object, not a directory"),
+                    ));
+                }
+                None => missing.push(above),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Two objects on one file would each believe to know what is in it, if the host has frames of either.
+    fn check_file_is_free(&self, options: &CreateOptions, file: Option<&BackingFile>) -> Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        let on_it = |other: &&ObjectRecord| {
+            other.file.as_ref().is_some_and(|f| (f.device, f.inode) == (file.device, file.inode))
+        };
+        let others = self.records.on_file(file.device, file.inode);
+        let mut others = others.chain(self.pending.values().filter(on_it));
+        let Some(other) = others.find(|other| other.options.is_controlled() || options.is_controlled())
+        else {
+            return Ok(());
+        };
+        let name = other.name.as_ref();
+        let name = name.map_or_else(|| "one that was removed and is in use".to_owned(), |n| n.to_string());
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{} is the file of another object already, {name}: use that one, or remove it first",
+                file.path.display()
+            ),
+        ))
     }
 }

@@ -8,15 +8,19 @@
 mod change;
 mod create;
 mod open;
+mod quota;
 mod record;
+mod records;
 mod restore;
 mod store;
 mod tree;
 
 pub use create::{NewObject, Prepared};
+pub use quota::{Quota, Quotas};
 pub use record::{BackingFile, Entry, ObjectRecord};
 
 use commonhold_object::{Access, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
+use records::Records;
 use std::collections::HashMap;
 use std::path::Path;
 use store::Store;
@@ -26,22 +30,21 @@ use tree::{Node, Tree};
 pub struct Registry {
     store: Store,
     tree: Tree,
-    records: HashMap<ObjectId, ObjectRecord>,
-    /// Reserved by creations that are under way: user and bytes.
-    pending: HashMap<ObjectId, (u32, u64)>,
-    quota_bytes: u64,
-    max_objects: u64,
+    records: Records,
+    /// Creations that are under way: they count already.
+    pending: HashMap<ObjectId, ObjectRecord>,
+    quotas: Quotas,
     boot_id: String,
 }
 
 impl Registry {
     /// Opens `directory/meta.redb`, or begins it. Refused, and the file left alone, when it is of a newer version, or damaged.
-    pub fn open(directory: &Path, quota_bytes: u64, max_objects: u64) -> Result<Registry> {
+    pub fn open(directory: &Path, quotas: Quotas) -> Result<Registry> {
         let (store, contents) = Store::open(&directory.join("meta.redb"))?;
         let (tree, records) = restore::build(&store, contents)?;
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-        Ok(Registry { store, tree, records, pending: HashMap::new(), quota_bytes, max_objects, boot_id })
+        Ok(Registry { store, tree, records, pending: HashMap::new(), quotas, boot_id })
     }
 
     /// The object of that name, if `who` may open it for `access`.
@@ -63,7 +66,7 @@ impl Registry {
 
     fn object_at(&self, name: &Name) -> Result<&ObjectRecord> {
         match self.tree.get(name) {
-            Some(Node::Object(id)) => self.records.get(id).ok_or_else(|| unknown(name)),
+            Some(Node::Object(id)) => self.records.get(*id).ok_or_else(|| unknown(name)),
             Some(Node::Directory(_)) => Err(Error::new(
                 ErrorKind::Mismatch,
                 format!("{name} is a directory, not an object: name an object below it"),
@@ -80,7 +83,7 @@ impl Registry {
 
     fn entry(&self, name: &Name) -> Option<Entry> {
         match self.tree.get(name)? {
-            Node::Object(id) => self.records.get(id).cloned().map(|r| Entry::Object(Box::new(r))),
+            Node::Object(id) => self.records.get(*id).cloned().map(|r| Entry::Object(Box::new(r))),
             Node::Directory(ownership) => {
                 Some(Entry::Directory { name: name.clone(), ownership: *ownership })
             }
@@ -108,34 +111,9 @@ impl Registry {
 
     /// Objects and reserved bytes of a user.
     pub fn usage(&self, uid: u32) -> (u64, u64) {
-        let mine = self.records.values().filter(|r| r.charged_uid == uid);
-        let (objects, bytes) = mine.fold((0, 0), |(n, b), r| (n + 1, b + r.charged_bytes));
-        let pending = self.pending.values().filter(|(user, _)| *user == uid);
-        pending.fold((objects, bytes), |(n, b), (_, more)| (n + 1, b + more))
-    }
-
-    /// Refuses growth alone: who is past a quota that was lowered may still shrink, and create what reserves nothing.
-    fn check_quota(&self, uid: u32, more_objects: u64, more_bytes: u64) -> Result<()> {
-        let (objects, bytes) = self.usage(uid);
-        if more_objects > 0 && objects + more_objects > self.max_objects {
-            return Err(Error::new(
-                ErrorKind::Quota,
-                format!(
-                    "user {uid} has {objects} objects, the limit: remove some, or start the host with more"
-                ),
-            ));
-        }
-        if more_bytes > 0 && bytes.saturating_add(more_bytes) > self.quota_bytes {
-            return Err(Error::new(
-                ErrorKind::Quota,
-                format!(
-                    "user {uid} has reserved {bytes} of {} bytes, and {more_bytes} more were asked: remove something, \
-                     or create the object with --reserve no",
-                    self.quota_bytes
-                ),
-            ));
-        }
-        Ok(())
+        let pending = self.pending.values().filter(|record| record.charged_uid == uid);
+        pending
+            .fold(self.records.usage(uid), |(n, b), record| (n + 1, b.saturating_add(record.charged_bytes)))
     }
 }
 

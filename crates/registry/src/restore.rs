@@ -4,6 +4,7 @@
 use crate::Registry;
 use crate::open::Contents;
 use crate::record::ObjectRecord;
+use crate::records::Records;
 use crate::store::Store;
 use crate::tree::{Node, Tree};
 use commonhold_object::{Name, ObjectId, Ownership, Result};
@@ -30,7 +31,7 @@ impl Registry {
                 change.put_directory(&name, &ownership)?;
             }
         }
-        for id in stored.keys().filter(|id| !self.records.contains_key(id)) {
+        for id in stored.keys().filter(|id| self.records.get(**id).is_none()) {
             change.remove_record(*id)?;
         }
         for record in self.records.values().filter(|record| stored.get(&record.id) != Some(record)) {
@@ -42,7 +43,7 @@ impl Registry {
 }
 
 /// The tree and the records of a file; refused when they contradict each other.
-pub(crate) fn build(store: &Store, contents: Contents) -> Result<(Tree, HashMap<ObjectId, ObjectRecord>)> {
+pub(crate) fn build(store: &Store, contents: Contents) -> Result<(Tree, Records)> {
     let mut tree = Tree::default();
     for (name, ownership) in contents.directories {
         tree.insert(&name, Node::Directory(ownership));
@@ -57,5 +58,5 @@ pub(crate) fn build(store: &Store, contents: Contents) -> Result<(Tree, HashMap<
     if let Some(lost) = tree.without_directory() {
         return Err(store.damaged(format!("{lost} lies in no directory")));
     }
-    Ok((tree, contents.records.into_iter().map(|record| (record.id, record)).collect()))
+    Ok((tree, contents.records.into_iter().collect()))
 }

@@ -2,7 +2,7 @@
 
 use commonhold_object::permission::bits;
 use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 /// What a name stands for.
@@ -18,6 +18,8 @@ pub enum Node {
 #[derive(Default)]
 pub struct Tree {
     nodes: BTreeMap<String, Node>,
+    /// How many directories each user owns.
+    owned: HashMap<u32, u64>,
 }
 
 fn refused(what: String) -> Error {
@@ -26,11 +28,31 @@ fn refused(what: String) -> Error {
 
 impl Tree {
     pub fn insert(&mut self, name: &Name, node: Node) {
-        self.nodes.insert(name.as_str().to_owned(), node);
+        if let Node::Directory(ownership) = &node {
+            *self.owned.entry(ownership.uid).or_default() += 1;
+        }
+        let before = self.nodes.insert(name.as_str().to_owned(), node);
+        self.count_out(before);
     }
 
     pub fn remove(&mut self, name: &Name) {
-        self.nodes.remove(name.as_str());
+        let before = self.nodes.remove(name.as_str());
+        self.count_out(before);
+    }
+
+    fn count_out(&mut self, node: Option<Node>) {
+        let Some(Node::Directory(ownership)) = node else { return };
+        if let Some(count) = self.owned.get_mut(&ownership.uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.owned.remove(&ownership.uid);
+            }
+        }
+    }
+
+    /// How many directories belong to a user.
+    pub fn directories_of(&self, uid: u32) -> u64 {
+        self.owned.get(&uid).copied().unwrap_or(0)
     }
 
     pub fn get(&self, name: &Name) -> Option<&Node> {

@@ -52,9 +52,9 @@ impl At {
         let who = user(1);
         match self.step {
             0 => drop(create(registry, &self.first, &who, 0o600, nonce, 1).unwrap()),
-            1 => registry.set_mode(&name(&self.first), &who, 0o640).unwrap(),
-            2 => registry.rename(&name(&self.first), &name(&self.alone), &who, false).unwrap(),
-            3 => registry.rename(&name(&self.directory), &name(&self.moved), &who, false).unwrap(),
+            1 => drop(registry.set_mode(&name(&self.first), &who, 0o640).unwrap()),
+            2 => drop(registry.rename(&name(&self.first), &name(&self.alone), &who, false).unwrap()),
+            3 => drop(registry.rename(&name(&self.directory), &name(&self.moved), &who, false).unwrap()),
             4 if nonce > 48 => drop(registry.remove(&name(&self.old), &who, false).unwrap()),
             _ => {
                 let removed = registry.records().unwrap().into_iter().filter(|record| record.name.is_none());

@@ -4,12 +4,12 @@ mod common;
 
 use common::{create, name, options, user};
 use commonhold_object::ErrorKind;
-use commonhold_registry::{Prepared, Registry};
+use commonhold_registry::{Prepared, Quotas, Registry};
 
 #[test]
 fn objects_and_bytes_of_each_user_are_limited() {
     let state = tempfile::tempdir().unwrap();
-    let mut registry = Registry::open(state.path(), 10_000, 3).unwrap();
+    let mut registry = Registry::open(state.path(), Quotas::same(10_000, 3)).unwrap();
     create(&mut registry, "/a", &user(1), 0o600, 1, 6_000).unwrap();
     let error = create(&mut registry, "/b", &user(1), 0o600, 2, 4_001).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Quota);
@@ -25,7 +25,7 @@ fn objects_and_bytes_of_each_user_are_limited() {
 #[test]
 fn creations_under_way_and_removed_objects_in_use_count() {
     let state = tempfile::tempdir().unwrap();
-    let mut registry = Registry::open(state.path(), 10_000, 9).unwrap();
+    let mut registry = Registry::open(state.path(), Quotas::same(10_000, 9)).unwrap();
     let prepared = registry.prepare_create(&name("/a"), &user(1), options(0o600), None, 1, 9_000).unwrap();
     let Prepared::New(object) = prepared else { panic!() };
     assert_eq!(create(&mut registry, "/b", &user(1), 0o600, 2, 2_000).unwrap_err().kind, ErrorKind::Quota);
@@ -42,17 +42,17 @@ fn creations_under_way_and_removed_objects_in_use_count() {
 fn past_a_lowered_quota_one_may_shrink_and_create_what_reserves_nothing() {
     let state = tempfile::tempdir().unwrap();
     let id = {
-        let mut registry = Registry::open(state.path(), 10_000, 9).unwrap();
+        let mut registry = Registry::open(state.path(), Quotas::same(10_000, 9)).unwrap();
         create(&mut registry, "/b", &user(1), 0o600, 2, 0).unwrap();
         create(&mut registry, "/a", &user(1), 0o600, 1, 9_000).unwrap().id
     };
-    let mut registry = Registry::open(state.path(), 1_000, 1).unwrap();
+    let mut registry = Registry::open(state.path(), Quotas::same(1_000, 1)).unwrap();
     assert_eq!(registry.check_size(id, 9_001).unwrap_err().kind, ErrorKind::Quota);
     registry.check_size(id, 5_000).unwrap();
     let record = registry.set_size(id, 5_000, 5_000).unwrap();
     assert_eq!((record.options.size_bytes, registry.usage(1)), (5_000, (2, 5_000)));
     drop(registry);
-    let mut registry = Registry::open(state.path(), 1_000, 9).unwrap();
+    let mut registry = Registry::open(state.path(), Quotas::same(1_000, 9)).unwrap();
     create(&mut registry, "/c", &user(1), 0o600, 3, 0).unwrap();
     assert_eq!(create(&mut registry, "/d", &user(1), 0o600, 4, 1).unwrap_err().kind, ErrorKind::Quota);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{create, everything, name, open, user};
 use commonhold_object::{Error, ErrorKind};
-use commonhold_registry::Registry;
+use commonhold_registry::{Quotas, Registry};
 use redb::{Database, TableDefinition};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ fn filled(state: &Path) -> PathBuf {
 /// The refusal of a file, which must be as it was, and alone in its directory.
 fn refused(state: &Path) -> Error {
     let before = std::fs::read(state.join("meta.redb")).unwrap();
-    let error = Registry::open(state, u64::MAX, 100).err().expect("the file was accepted");
+    let error = Registry::open(state, Quotas::same(u64::MAX, 100)).err().expect("the file was accepted");
     assert!(std::fs::read(state.join("meta.redb")).unwrap() == before, "the file was changed: {error}");
     assert_eq!(std::fs::read_dir(state).unwrap().count(), 1);
     assert!(error.message.contains("meta.redb") && !error.message.contains('\n'), "{error}");
@@ -79,7 +79,7 @@ fn what_is_no_registry_is_refused() {
     let other = Database::create(state.path().join("meta.redb")).unwrap();
     drop(other);
     assert_eq!(refused(state.path()).kind, ErrorKind::Corrupt);
-    let none = Registry::open(&state.path().join("none"), 1, 1).err().unwrap();
+    let none = Registry::open(&state.path().join("none"), Quotas::same(1, 1)).err().unwrap();
     assert_eq!(none.kind, ErrorKind::Io, "{none}");
 }
 
@@ -100,14 +100,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (random >> 13 & 7);
         std::fs::write(&file, &bytes).unwrap();
-        // A child that another test starts has this one's lock until it runs its program.
-        let opened = loop {
-            match Registry::open(state.path(), u64::MAX, 100) {
-                Err(error) if error.kind == ErrorKind::Busy => std::thread::yield_now(),
-                opened => break opened,
-            }
-        };
-        match opened {
+        match Registry::open(state.path(), Quotas::same(u64::MAX, 100)) {
             Ok(registry) => assert_eq!(everything(&registry), before, "byte {at}"),
             Err(error) => {
                 noticed += 1;
@@ -123,7 +116,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
 fn a_second_host_is_kept_out() {
     let state = tempfile::tempdir().unwrap();
     let first = open(state.path());
-    let error = Registry::open(state.path(), 1, 1).err().unwrap();
+    let error = Registry::open(state.path(), Quotas::same(1, 1)).err().unwrap();
     assert!(error.kind == ErrorKind::Busy && error.message.contains("another host"), "{error}");
     drop(first);
     open(state.path());

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const BLOCK_BYTES: u64 = 4096;
@@ -19,10 +20,11 @@ const BITS_PER_BLOCK: u64 = BLOCK_BYTES * 8;
 /// `bits` bits at `base` of a file.
 #[derive(Debug)]
 pub struct BitFile {
-    file: File,
+    file: Arc<File>,
     base: u64,
     bits: u64,
-    words: NonNull<AtomicU64>,
+    /// Mapped with the first block: a bitmap in which no bit was ever set costs no mapping.
+    words: Option<NonNull<AtomicU64>>,
     allocated: HashSet<u64>,
 }
 
@@ -32,29 +34,44 @@ unsafe impl Send for BitFile {}
 unsafe impl Sync for BitFile {}
 
 impl BitFile {
-    /// Maps the bitmap, which the file may not hold yet (then all bits are clear). `base` must be a multiple of
+    /// Opens the bitmap, which the file may not hold yet (then all bits are clear). `base` must be a multiple of
     /// 4096.
-    pub fn open(file: &File, base: u64, bits: u64) -> io::Result<Self> {
-        let file = file.try_clone()?;
+    pub fn open(file: &Arc<File>, base: u64, bits: u64) -> io::Result<Self> {
         let bytes = Self::bytes(bits);
         if file.metadata()?.len() < base + bytes {
             file.set_len(base + bytes)?;
         }
+        let mut this = BitFile { file: file.clone(), base, bits, words: None, allocated: HashSet::new() };
+        this.find_allocated()?;
+        if !this.allocated.is_empty() {
+            this.map()?;
+        }
+        Ok(this)
+    }
+
+    fn map(&mut self) -> io::Result<()> {
+        if self.words.is_some() {
+            return Ok(());
+        }
+        let bytes = Self::bytes(self.bits) as usize;
         // SAFETY: a fresh mapping at an address the kernel chooses, of a file that only this program opens.
         let address = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
-                bytes as usize,
+                bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::NORESERVE,
-                &file,
-                base,
+                &*self.file,
+                self.base,
             )
         }?;
         let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
-        let mut this = BitFile { file, base, bits, words, allocated: HashSet::new() };
-        this.find_allocated()?;
-        Ok(this)
+        self.words = Some(words);
+        // The file is sparse: reading ahead would fill the page cache with megabytes of zeros at each first touch. What
+        // is advice alone may fail.
+        // SAFETY: the mapping was just made with this length; the advice changes none of its bytes.
+        let _ = unsafe { rustix::mm::madvise(words.as_ptr().cast(), bytes, rustix::mm::Advice::Random) };
+        Ok(())
     }
 
     fn bytes(bits: u64) -> u64 {
@@ -79,6 +96,7 @@ impl BitFile {
         if count == 0 {
             return Ok(());
         }
+        self.map()?; // first: an allocated block is one whose bits can be reached
         for block in first / BITS_PER_BLOCK..=(first + count - 1) / BITS_PER_BLOCK {
             if !self.allocated.contains(&block) {
                 rustix::fs::fallocate(
@@ -95,9 +113,10 @@ impl BitFile {
 
     fn word(&self, index: u64) -> &AtomicU64 {
         assert!(index < Self::bytes(self.bits) / 8, "bit outside the bitmap");
+        let words = self.words.expect("mapped before its first block was allocated for use");
         // SAFETY: the mapping has bytes/8 words and lives as long as self; the index was checked. All access is
         // atomic. The block was allocated by `prepare`, so touching it cannot raise SIGBUS.
-        unsafe { self.words.add(index as usize).as_ref() }
+        unsafe { words.add(index as usize).as_ref() }
     }
 
     /// Sets (or clears) the bits of a run, as far as they lie in the bitmap. Blocks never prepared hold no set bit, so
@@ -143,8 +162,9 @@ impl BitFile {
 
 impl Drop for BitFile {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `open` with this length, and no reference outlives self.
-        let _ = unsafe { memory::unmap(self.words.cast(), Self::bytes(self.bits) as usize) };
+        let Some(words) = self.words else { return };
+        // SAFETY: the mapping was made in `map` with this length, and no reference outlives self.
+        let _ = unsafe { memory::unmap(words.cast(), Self::bytes(self.bits) as usize) };
     }
 }
 
@@ -156,6 +176,7 @@ mod tests {
     fn bits_are_there_for_the_next_who_opens() {
         let path = std::env::temp_dir().join(format!("commonhold-bits-{}", std::process::id()));
         let file = File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
+        let file = Arc::new(file);
         let mut bits = BitFile::open(&file, 4096, 100_000).unwrap();
         bits.prepare(10, 90).unwrap();
         bits.prepare(99_990, 10).unwrap();

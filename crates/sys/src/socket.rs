@@ -173,6 +173,16 @@ pub fn receive(
     }
 }
 
+/// As [`receive`], but a message whose descriptors did not all arrive is given without any; says whether they did.
+pub fn receive_and_tell(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    wait: Wait,
+) -> io::Result<(usize, bool)> {
+    receive_message(socket, buffer, fds, wait)
+}
+
 /// As [`receive`], but a message whose descriptors did not all arrive (this process may have no room for them) is
 /// given without any.
 pub fn receive_what_fits(

@@ -194,9 +194,9 @@ fn care(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> String {
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!(
         "One file has one owner and one mode: they must agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one \
-         of them parts them again; a program that writes into one writes into all. Memory is freed once the {} processes \
-         that use the other copies were restarted: {}{more}.",
-        users.len(),
+         of them parts them again; a program that writes into one writes into all. Memory is freed once what uses the \
+         other copies was restarted ({}): {}{more}.",
+        if users.len() == 1 { "1 process".to_owned() } else { format!("{} processes", users.len()) },
         restarts.join("; ")
     )
 }

@@ -105,6 +105,9 @@ impl Cache {
     fn grant_zeros(&self, mapping: &Arc<Mapping>, first: u64) {
         let mut inner = self.lock();
         let inner = &mut *inner;
+        if !inner.views.any_claims() {
+            return;
+        }
         let own = |v: &&View| v.mapping.session == mapping.session && v.mapping.claims.is_some();
         let Some(view) = inner.views.iter().filter(own).find(|v| v.pages.contains(first)) else { return };
         let (target, end) = (view.mapping.clone(), view.pages.end().min(inner.size_pages()));

@@ -235,7 +235,7 @@ impl Cache {
             if self.evicts_to_pager() {
                 self.pager.page_out(run.offset_bytes(), &buffer)?;
             } else {
-                lock(&self.spill).write(run.first, &buffer)?;
+                lock(&self.spill).save(run.first, &buffer)?;
             }
         }
         if self.evicts_to_pager() && !pages.is_empty() {

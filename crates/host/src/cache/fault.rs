@@ -275,17 +275,19 @@ impl Inner {
 
     /// Which view of the mapping shows the page.
     pub(super) fn view_of(&self, mapping: &Arc<Mapping>, page: u64) -> Option<usize> {
-        self.views.iter().position(|v| v.pages.contains(page) && Arc::ptr_eq(&v.mapping, mapping))
+        self.views.of(mapping).iter().copied().find(|at| self.views[*at].pages.contains(page))
     }
 
     /// Whether one view of the mapping shows all of the pages.
     pub(super) fn shows(&self, mapping: &Arc<Mapping>, pages: PageRange) -> bool {
-        self.views.iter().any(|v| Arc::ptr_eq(&v.mapping, mapping) && v.pages.intersect(pages) == pages)
+        self.views.of(mapping).iter().any(|at| self.views[*at].pages.intersect(pages) == pages)
     }
 
     /// Remembers that pages stand in a mapping's page tables.
     pub(super) fn installed(&mut self, mapping: &Arc<Mapping>, pages: PageRange) {
-        for view in self.views.iter_mut().filter(|v| Arc::ptr_eq(&v.mapping, mapping)) {
+        for n in 0..self.views.of(mapping).len() {
+            let at = self.views.of(mapping)[n];
+            let view = &mut self.views[at];
             book::insert(&mut view.installed, view.pages.intersect(pages));
         }
     }

@@ -2,6 +2,7 @@
 //! (Shirriff, section 6, mlock and munlock).
 
 use super::{Cache, book, without};
+use crate::budget::Holding;
 use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionId, SyncMode, limits};
 use commonhold_sys::memory::Pin;
 use commonhold_sys::process;
@@ -15,11 +16,13 @@ pub struct Hold {
     pub pages: PageRange,
     /// Keeps them from being swapped out.
     pin: Option<Arc<Pin>>,
+    /// Counts them against the user.
+    counted: Holding,
 }
 
 impl Cache {
     /// Holds the pages and brings them in. Gives whether they are pinned against swap too.
-    pub fn hold(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<bool> {
+    pub fn hold(self: &Arc<Self>, session: SessionId, uid: u32, pages: PageRange) -> Result<bool> {
         {
             let mut inner = self.lock();
             let mine = inner.holds.iter().filter(|h| h.session == session).count() as u64;
@@ -41,7 +44,18 @@ impl Cache {
                     ),
                 ));
             }
-            inner.holds.push(Hold { session, pages, pin: None });
+            let limit = self.machine.holdable_pages(uid);
+            let counted = self.machine.holdings.take(uid, pages.count, limit).map_err(|held| {
+                Error::new(
+                    ErrorKind::NoSpace,
+                    format!(
+                        "holding {} more pages would pass what user {uid} may hold at once, {limit} pages ({held} are \
+                         held), half of the host's budget: unlock some, or start the host with a larger --budget",
+                        pages.count
+                    ),
+                )
+            })?;
+            inner.holds.push(Hold { session, pages, pin: None, counted });
         }
         let pinned = self.bring_and_pin(session, pages).inspect_err(|_| {
             self.release(session, pages);
@@ -114,6 +128,7 @@ impl Cache {
                 session,
                 pages: part,
                 pin: hold.pin.clone(),
+                counted: hold.counted.part(part.count),
             }));
             false
         });
@@ -169,9 +184,10 @@ impl Cache {
     }
 
     /// A hold that the host before granted: the pages are in memory still, and pinned again if all are.
-    pub fn hold_again(&self, session: SessionId, pages: PageRange) {
+    pub fn hold_again(&self, session: SessionId, uid: u32, pages: PageRange) {
         let mut inner = self.lock();
         let pin = if self.all_there(&inner, pages) { self.pin(pages) } else { None };
-        inner.holds.push(Hold { session, pages, pin });
+        let counted = self.machine.holdings.take_anyway(uid, pages.count);
+        inner.holds.push(Hold { session, pages, pin, counted });
     }
 }

@@ -47,11 +47,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use view::{Mapping, View};
+use view::{Mapping, View, Views};
 
 /// What the cache must know of the object's options.
 #[derive(Clone, Debug)]
 pub struct Traits {
+    /// Against whom it counts.
+    pub uid: u32,
     /// What sync promises.
     pub sync: SyncMode,
     /// Writers can be held.
@@ -113,7 +115,10 @@ struct Inner {
     /// A sync waits for the end of an eviction: no other begins before it.
     sync_waits: bool,
     book: Book,
-    views: Vec<View>,
+    views: Views,
+    /// Dirty pages whose last writer unmapped them in order while readers still mapped them: the last of those stores
+    /// them. The next host does not know them: they stay in memory until a sync.
+    left_in_order: RoaringBitmap,
     holds: Vec<hold::Hold>,
     /// Faults that wait for pages in flight, or for the end of a freeze.
     waiting: Vec<Waiting>,
@@ -211,7 +216,8 @@ impl Cache {
                 touched: RoaringBitmap::new(),
                 sync_waits: false,
                 book,
-                views: Vec::new(),
+                views: Views::default(),
+                left_in_order: RoaringBitmap::new(),
                 holds: Vec::new(),
                 waiting: Vec::new(),
                 order: VecDeque::new(),
@@ -301,24 +307,21 @@ impl Cache {
     /// Adds a view. What was changed in the stored object while nobody mapped it is seen now.
     pub fn add_view(&self, mapping: Arc<Mapping>, pages: PageRange) {
         let mut inner = self.see_changes(self.lock());
+        if mapping.writes_object() {
+            book::remove(&mut inner.left_in_order, pages); // its end decides
+        }
         inner.views.push(View { mapping, pages, installed: RoaringBitmap::new() });
     }
 
     /// Takes pages out of the views of one mapping, after their dirty bits were collected.
     pub fn remove_pages(&self, mapping: &Arc<Mapping>, pages: PageRange) {
         let mut inner = self.lock();
-        let mut left = Vec::new();
-        inner.views.retain_mut(|view| {
-            if !Arc::ptr_eq(&view.mapping, mapping) || view.pages.intersect(pages).is_empty() {
-                return true;
-            }
+        for view in inner.views.take(mapping) {
             for part in without(view.pages, pages) {
                 let installed = book::within(&view.installed, part);
-                left.push(View { mapping: view.mapping.clone(), pages: part, installed });
+                inner.views.push(View { mapping: view.mapping.clone(), pages: part, installed });
             }
-            false
-        });
-        inner.views.extend(left);
+        }
         let (gone, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
             .into_iter()
             .partition(|w| Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page)));
@@ -337,15 +340,16 @@ impl Cache {
     /// whatever was installed in a writable view of it counts as written.
     pub fn remove_session(&self, session: SessionId) {
         let mut inner = self.lock();
-        let whole = PageRange::new(0, pages_of(inner.size_bytes));
-        let mine: Vec<_> =
-            inner.views.iter().filter(|v| v.mapping.session == session).map(|v| v.pages).collect();
-        for pages in mine {
-            self.collect(&mut inner, pages.intersect(whole));
-        }
-        inner.views.retain(|v| v.mapping.session != session);
         inner.waiting.retain(|w| w.mapping.session != session);
         inner.holds.retain(|h| h.session != session);
+        let is_mine = |(at, view): (usize, &View)| (view.mapping.session == session).then_some(at);
+        let mine: Vec<usize> = inner.views.iter().enumerate().filter_map(is_mine).collect();
+        if mine.is_empty() {
+            return;
+        }
+        let whole = inner.whole();
+        self.collect_from(&mut inner, whole, mine);
+        inner.views.retain(|v| v.mapping.session != session);
         if inner.views.is_empty() {
             self.note_stamp(&mut inner);
         }

@@ -1,15 +1,28 @@
 //! The stored object of an atomic one, and the journal that makes it whole after a crash.
 
+use super::Cache;
 use crate::machine::Machine;
 use crate::pagers::Pager;
+use crate::spill::check_room;
 use commonhold_journal::{FileStorage, Journal, Options, Storage, Uuid};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
+use roaring::RoaringBitmap;
 use std::fs::File;
 use std::path::PathBuf;
 
 /// Where the bytes of a journal file are: in the state directory, or on a simulated disk.
 pub type JournalStorage = Box<dyn Storage + Send>;
+
+impl Cache {
+    /// Refuses a sync whose journal record would take what others need of the disk. Nothing is lost: the pages stay.
+    pub(super) fn check_journal_room(&self, pages: &RoaringBitmap) -> Result<()> {
+        if pages.is_empty() || !self.machine.is_ordinary(self.traits.uid) {
+            return Ok(());
+        }
+        check_room(&self.machine.directory, pages.len() * PAGE_SIZE_BYTES)
+    }
+}
 
 /// Opens (or begins) the journal of an object in the state directory, and redoes what it holds.
 pub fn open_journal(

@@ -65,14 +65,31 @@ impl Cache {
         })
     }
 
-    /// Stores those dirty pages of `pages` that nobody maps any more and nobody holds.
-    pub fn sync_unmapped(self: &Arc<Self>, pages: PageRange) -> Result<u64> {
-        self.store(false, |inner| {
+    /// After an orderly unmap: stores those dirty pages of `pages` that nobody maps any more and nobody holds. Who may
+    /// not write stores for others only what they left in order: what a killed writer did not sync is not his to store.
+    pub fn sync_unmapped(self: &Arc<Self>, pages: PageRange, may_write: bool) -> Result<u64> {
+        let alone = |inner: &Inner| {
             let mut alone = book::within(inner.book.dirty(), pages.intersect(inner.whole()));
+            if !may_write {
+                alone &= &inner.left_in_order;
+            }
             inner.views.iter().for_each(|view| book::remove(&mut alone, view.pages));
             inner.holds.iter().for_each(|hold| book::remove(&mut alone, hold.pages));
             alone
-        })
+        };
+        {
+            let mut inner = self.lock();
+            if may_write {
+                let mut left = book::within(inner.book.dirty(), pages.intersect(inner.whole()));
+                let writers = inner.views.iter().filter(|view| view.mapping.writes_object());
+                writers.for_each(|view| book::remove(&mut left, view.pages));
+                inner.left_in_order |= left;
+            }
+            if alone(&inner).is_empty() {
+                return Ok(0);
+            }
+        }
+        self.store(false, |inner| alone(inner))
     }
 
     fn store(
@@ -103,7 +120,9 @@ impl Cache {
             pages
         };
         let result = match self.traits.sync {
-            SyncMode::Atomic => self.store_atomically(&mut turn, &pages, freeze),
+            SyncMode::Atomic => self
+                .check_journal_room(&pages)
+                .and_then(|()| self.store_atomically(&mut turn, &pages, freeze)),
             SyncMode::Plain | SyncMode::Ordered => self.store_in_place(&pages, freeze),
         };
         self.thaw();
@@ -122,6 +141,7 @@ impl Cache {
             return Err(error);
         }
         inner.book.written(pages);
+        inner.left_in_order -= pages;
         if inner.views.is_empty() {
             self.note_stamp(&mut inner); // changed by this sync, not behind the host's back
         }

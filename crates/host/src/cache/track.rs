@@ -1,10 +1,11 @@
 //! Asking page tables what was written. Scans only ever *add* to the book.
 
-use super::view::View;
+use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock};
 use commonhold_object::{PageRange, Result};
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
+use std::sync::Arc;
 
 /// Pages compared with what is stored while the lock is held.
 const TRIM_PAGES: u64 = 32;
@@ -30,10 +31,20 @@ impl Cache {
     /// Brings the book up to date for `range`: everything written before this call is in it afterwards, and
     /// what is in it is protected, so that the next write is noticed again.
     pub(super) fn collect(&self, inner: &mut Inner, range: PageRange) {
+        self.collect_from(inner, range, 0..inner.views.len());
+    }
+
+    /// The same for some of the views: what is written through the others is left to later.
+    pub(super) fn collect_from(
+        &self,
+        inner: &mut Inner,
+        range: PageRange,
+        views: impl IntoIterator<Item = usize>,
+    ) {
         let range = range.intersect(inner.whole());
         let mut dirty = RoaringBitmap::new();
         let mut found = Vec::new();
-        for index in 0..inner.views.len() {
+        for index in views {
             let view = &inner.views[index];
             let part = view.pages.intersect(range);
             if part.is_empty() || !view.mapping.writes_object() || view.mapping.kind == Kind::Synchronous {
@@ -69,10 +80,11 @@ impl Cache {
         }
     }
 
-    /// [`collect`](Self::collect) for callers that do not hold the lock.
-    pub fn gather(&self, pages: PageRange) {
+    /// Asks one mapping, which is about to go, what was written through it.
+    pub fn gather(&self, mapping: &Arc<Mapping>, pages: PageRange) {
         let mut inner = self.lock();
-        self.collect(&mut inner, pages);
+        let views = inner.views.of(mapping).to_vec();
+        self.collect_from(&mut inner, pages, views);
     }
 
     /// Takes pages out of the book that equal what is stored: after a mapping vanished unscanned, everything
@@ -138,7 +150,7 @@ impl Cache {
     /// After a punch: victims that were written before their entries went, in any view.
     pub(super) fn written_before_punch(&self, inner: &Inner, victims: &RoaringBitmap) -> RoaringBitmap {
         let mut written = RoaringBitmap::new();
-        for view in &inner.views {
+        for view in inner.views.iter() {
             if !view.mapping.writes_object() || view.mapping.kind == Kind::Synchronous {
                 continue;
             }

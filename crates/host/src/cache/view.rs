@@ -7,6 +7,8 @@ use commonhold_sys::claims::{Claims, INSTALLED};
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use roaring::RoaringBitmap;
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -100,6 +102,89 @@ pub struct View {
     pub pages: PageRange,
     /// Pages that the host ever put into its page tables, and did not take out again.
     pub installed: RoaringBitmap,
+}
+
+/// The views of one object, in no order. There may be thousands, and each fault asks for those of one mapping.
+#[derive(Default)]
+pub struct Views {
+    all: Vec<View>,
+    /// Where in `all` the views of a mapping are. Mappings are told apart by where they lie in the host's memory.
+    places: HashMap<usize, Vec<usize>>,
+    /// How many have claim words.
+    claiming: usize,
+}
+
+fn key(mapping: &Arc<Mapping>) -> usize {
+    Arc::as_ptr(mapping).addr()
+}
+
+impl Views {
+    /// Adds a view.
+    pub fn push(&mut self, view: View) {
+        self.claiming += usize::from(view.mapping.claims.is_some());
+        self.places.entry(key(&view.mapping)).or_default().push(self.all.len());
+        self.all.push(view);
+    }
+
+    /// Where the views of a mapping are.
+    pub fn of(&self, mapping: &Arc<Mapping>) -> &[usize] {
+        self.places.get(&key(mapping)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether any has claim words.
+    pub fn any_claims(&self) -> bool {
+        self.claiming > 0
+    }
+
+    /// Takes out the views of a mapping.
+    pub fn take(&mut self, mapping: &Arc<Mapping>) -> Vec<View> {
+        let mut places = self.places.remove(&key(mapping)).unwrap_or_default();
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        let taken = places.into_iter().map(|at| {
+            let view = self.all.swap_remove(at);
+            self.claiming -= usize::from(view.mapping.claims.is_some());
+            // The last one, of another mapping, lies there now: those of this mapping that lay behind went before.
+            if let Some(moved) = self.all.get(at)
+                && let Some(places) = self.places.get_mut(&key(&moved.mapping))
+                && let Some(place) = places.iter_mut().find(|place| **place == self.all.len())
+            {
+                *place = at;
+            }
+            view
+        });
+        taken.collect()
+    }
+
+    /// Keeps those that `keep` says.
+    pub fn retain(&mut self, keep: impl FnMut(&View) -> bool) {
+        let mut all = std::mem::take(self).all;
+        all.retain(keep);
+        all.into_iter().for_each(|view| self.push(view));
+    }
+}
+
+impl Deref for Views {
+    type Target = [View];
+
+    fn deref(&self) -> &[View] {
+        &self.all
+    }
+}
+
+/// To change what a view notes; its mapping stays.
+impl DerefMut for Views {
+    fn deref_mut(&mut self) -> &mut [View] {
+        &mut self.all
+    }
+}
+
+impl<'v> IntoIterator for &'v mut Views {
+    type Item = &'v mut View;
+    type IntoIter = std::slice::IterMut<'v, View>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter_mut()
+    }
 }
 
 impl View {

@@ -45,7 +45,10 @@ impl Host {
         let path = self.machine.path("live", object.id);
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
-        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        // Frames that the next host would not have must not be written to.
+        self.vault
+            .put(&object_key(object.id, "frames"), &[], Some(frames))
+            .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         object.set_cache(cache.clone());
         Ok(cache)
     }
@@ -63,6 +66,7 @@ impl Host {
             .map_or(u64::MAX, |b| b / PAGE_SIZE_BYTES)
             .min(self.machine.budget.limit_pages());
         let traits = Traits {
+            uid: record.charged_uid,
             sync: options.sync,
             freezable: options.freezable,
             space_reserved: options.reserves(),
@@ -70,6 +74,9 @@ impl Host {
             limit_pages,
         };
         let mut spill = Spill::new(&self.machine.path("spill", object.id));
+        if self.machine.is_ordinary(record.charged_uid) {
+            spill.leave_room();
+        }
         if options.reserves() && options.pager == PagerKind::Anonymous {
             spill.reserve(pages_of(options.size_bytes) * PAGE_SIZE_BYTES)?;
         }

@@ -1,10 +1,10 @@
 //! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
 
-use super::session::Session;
+use super::session::{Session, no_descriptor_left, refuse};
 use super::{Host, lock};
 use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
-use commonhold_object::wire::{Request, decode};
+use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 const LISTENER: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;
@@ -23,6 +24,8 @@ const SIGTERM: u64 = u64::MAX - 3;
 const MESSAGES_IN_A_ROW: usize = 16;
 /// How often deadlines are looked at, when there are any.
 const TICK_MS: i64 = 100;
+/// How long the log is silent about refused clients after one.
+const REFUSALS_APART: Duration = Duration::from_secs(1);
 
 /// The set of descriptors the control thread watches.
 pub struct Control {
@@ -34,6 +37,8 @@ pub struct Control {
     spare: Option<OwnedFd>,
     /// Connections are being turned away; said in the log once.
     turning_away: bool,
+    /// When the log was last told of a client that was refused.
+    told_of_refused: Option<Instant>,
     /// Readable after SIGTERM.
     terminate: UnixStream,
 }
@@ -64,6 +69,7 @@ impl Control {
             buffer: vec![0; limits::MESSAGE_BYTES],
             spare: spare(),
             turning_away: false,
+            told_of_refused: None,
             terminate,
         };
         this.watch(&*this.listener, LISTENER)?;
@@ -139,7 +145,15 @@ impl Control {
                     self.host.end_session(&session);
                 }
             }
-            Err(error) => self.host.machine.log(format_args!("a client was refused: {error}")),
+            Err(error) => self.tell_of_refused(&error),
+        }
+    }
+
+    /// In the log, but whoever connects in a loop does not fill it.
+    fn tell_of_refused(&mut self, error: &Error) {
+        if self.told_of_refused.is_none_or(|at| at.elapsed() > REFUSALS_APART) {
+            self.told_of_refused = Some(Instant::now());
+            self.host.machine.log(format_args!("a client was refused: {error}"));
         }
     }
 
@@ -151,18 +165,24 @@ impl Control {
                 .log("no descriptor is left: clients are turned away until others end (ulimit -n)");
         }
         self.spare = None;
-        drop(socket::accept(&*self.listener));
+        if let Ok(socket) = socket::accept(&*self.listener) {
+            refuse(&socket, no_descriptor_left());
+        }
         self.spare = spare();
         if self.spare.is_none() {
             // Somebody else took the place: not as fast as the loop can turn.
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn keeper_event(&mut self) {
         while let Some(event) = self.host.vault.next_event() {
             match event {
-                KeeperEvent::Gone(why) => self.host.replace_keeper(&why),
+                KeeperEvent::Gone(why) => {
+                    self.host.wake_everybody();
+                    self.host.replace_keeper(&why);
+                }
+                KeeperEvent::Ended { key, blob } => self.host.heal_ended([(&key, &blob[..])]),
                 KeeperEvent::Problem(what) => self.host.machine.log(format_args!("the keeper: {what}")),
             }
         }
@@ -195,18 +215,41 @@ impl Control {
     /// Takes one message; whether there was one. An error ends the connection.
     fn message(&mut self, session: &Arc<Session>) -> Result<bool> {
         let mut fds = Vec::new();
-        let length = match socket::receive(&*session.socket, &mut self.buffer, &mut fds, Wait::No) {
-            Ok(0) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
-            Ok(length) => length,
+        let received = socket::receive_and_tell(&*session.socket, &mut self.buffer, &mut fds, Wait::No);
+        let (length, complete) = match received {
+            Ok((0, _)) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
+            Ok(received) => received,
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
                 return Err(Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {e}")));
             }
             Err(_) => return Err(Error::new(ErrorKind::Disconnected, "the connection failed")),
         };
-        let (header, request) = decode::<Request>(&self.buffer[..length])?;
-        self.host.dispatch(session, header, request, fds);
+        let (header, request) = match decode::<Request>(&self.buffer[..length]) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.answer_unreadable(session, length, error),
+        };
+        if complete {
+            self.host.dispatch(session, header, request, fds);
+            return Ok(true);
+        }
+        if rustix::io::fcntl_dupfd_cloexec(&*session.socket, 0).is_ok() {
+            return Err(Error::new(ErrorKind::Protocol, "not a Commonhold message: too many descriptors"));
+        }
+        session.reply(header.number, Err(no_descriptor_left()), &[]);
         Ok(true)
+    }
+
+    /// A message of this version that cannot be read, as one from a later build of it may be: whoever waits for its answer
+    /// is told so. Anything else ends the connection.
+    fn answer_unreadable(&self, session: &Session, length: usize, error: Error) -> Result<bool> {
+        match split(&self.buffer[..length]) {
+            Ok((header, _)) if header.number != 0 => {
+                session.reply(header.number, Err(error), &[]);
+                Ok(true)
+            }
+            _ => Err(error),
+        }
     }
 
     fn forget(&self, session: &Session) {
@@ -234,22 +277,13 @@ impl Control {
 impl Host {
     /// A new connection.
     fn admit(&self, socket: OwnedFd) -> Result<Arc<Session>> {
-        let count = self.sessions.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
         let session = Arc::new(Session::accept(id, socket)?);
-        if count >= self.limits.clients {
-            let error = Error::new(
-                ErrorKind::TooMany,
-                format!(
-                    "the host serves {count} clients, its limit: end some, or start it with --max-clients"
-                ),
-            );
-            session.reply(0, Err(error.clone()), &[]);
-            return Err(error);
-        }
+        let refused = |error: &Error| session.reply(0, Err(error.clone()), &[]);
+        self.check_place(session.credentials.uid).inspect_err(refused)?;
+        // One that the next host would not know of must not begin.
+        self.keep_new_session(&session).inspect_err(refused)?;
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).insert(id, session.clone());
-        self.keep_session(&session);
-        self.keep_pidfd(&session);
         Ok(session)
     }
 
@@ -261,8 +295,10 @@ impl Host {
         self.machine.urgent.run(move || {
             while let Err(error) = this.start_keeper(this.program.clone()) {
                 this.machine.log(format_args!("starting a keeper: {error}"));
-                std::thread::sleep(std::time::Duration::from_secs(1));
+                std::thread::sleep(Duration::from_secs(1));
             }
+            // Once more, now that it is gone for certain.
+            this.wake_everybody();
             lock(&this.repairs).push("a keeper was lost and replaced".into());
         });
     }

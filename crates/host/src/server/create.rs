@@ -4,6 +4,7 @@ use super::backing::{grow_file, own_description};
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
+use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
@@ -28,7 +29,7 @@ impl Host {
         let backing = self.take_backing(&mut options, given.as_ref())?;
         options.check()?;
         self.check_can_keep(&options)?;
-        let charged = if options.reserves() { options.size_bytes } else { 0 };
+        let charged = self.limits.counted(session.credentials.uid, &options);
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -48,19 +49,20 @@ impl Host {
             }
             commonhold_registry::Prepared::New(prepared) => prepared,
         };
-        let alone = self.refuse_second_object(prepared.record());
-        let made = alone.and_then(|()| self.make_memory(prepared.record(), given));
-        let descriptor = match made {
+        let id = prepared.record().id;
+        // Kept before it has a name: what the next host would not have must not be written to.
+        let made = self.make_memory(prepared.record(), given);
+        let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
+        let descriptor = match kept {
             Ok(descriptor) => descriptor,
             Err(error) => {
-                self.remove_files(prepared.record().id);
+                self.remove_files(id);
                 lock(&self.registry).abandon_create(prepared);
                 return Err(error);
             }
         };
         let object = self.commit_create(prepared, descriptor)?;
         let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
-        self.keep_object(&object);
         self.give(session, &object, if read_only { Access::Read } else { Access::ReadWrite }, give)
     }
 
@@ -72,30 +74,13 @@ impl Host {
     ) -> Result<Arc<Object>> {
         let id = prepared.record().id;
         let mut registry = lock(&self.registry);
-        let record = registry.commit_create(prepared).inspect_err(|_| self.remove_files(id))?;
+        let record = registry.commit_create(prepared).inspect_err(|_| {
+            self.remove_files(id);
+            self.unkeep_object(id);
+        })?;
         let object = Object::new(record, descriptor, String::new());
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
-    }
-
-    /// Two objects on one file would each believe to know what is in it, if the host has frames of either.
-    fn refuse_second_object(&self, record: &ObjectRecord) -> Result<()> {
-        let Some(file) = &record.file else { return Ok(()) };
-        for other in self.all_objects() {
-            let other = other.record().clone();
-            let same = other.file.as_ref().is_some_and(|f| (f.device, f.inode) == (file.device, file.inode));
-            if same && (other.options.is_controlled() || record.options.is_controlled()) {
-                let name = other
-                    .name
-                    .map_or_else(|| "one that was removed and is in use".to_owned(), |n| n.to_string());
-                let what = format!(
-                    "{} is the file of another object already, {name}: use that one, or remove it first",
-                    file.path.display()
-                );
-                return Err(Error::new(ErrorKind::Busy, what));
-            }
-        }
-        Ok(())
     }
 
     fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {
@@ -129,8 +114,8 @@ impl Host {
             }
             PagerKind::Anonymous if options.is_controlled() => {
                 if options.reserves() {
-                    crate::spill::Spill::new(&self.machine.path("spill", record.id))
-                        .reserve(pages_of(options.size_bytes) * PAGE_SIZE_BYTES)?;
+                    let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
+                    self.reserve_spill(record, bytes, bytes)?;
                 }
                 Ok(None)
             }
@@ -146,5 +131,13 @@ impl Host {
             }
             PagerKind::External { .. } => Ok(None),
         }
+    }
+
+    /// Takes disk space for all pages of an anonymous object, `more` of which it did not have.
+    pub(super) fn reserve_spill(&self, record: &ObjectRecord, bytes: u64, more: u64) -> Result<()> {
+        if self.machine.is_ordinary(record.charged_uid) {
+            check_room(&self.machine.directory, more)?;
+        }
+        Spill::new(&self.machine.path("spill", record.id)).reserve(bytes)
     }
 }

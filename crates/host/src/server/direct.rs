@@ -7,11 +7,15 @@ use super::{Host, lock};
 use commonhold_object::{MappingId, MappingInfo, Protection, Sharing};
 use commonhold_sys::maps::MappedFile;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 impl Host {
     /// The mappings that clients have of a direct object. A process that cannot be looked at (of another user, in an
     /// unprivileged host; of a foreign pid namespace) has none.
     pub(super) fn direct_mappings(&self, object: &Object) -> Vec<MappingInfo> {
+        if object.opens.load(Ordering::Relaxed) == 0 {
+            return Vec::new(); // nobody need be looked at: there may be thousands of clients, and of objects
+        }
         let Some(file) = object.descriptor().and_then(|fd| MappedFile::of(&*fd).ok()) else {
             return Vec::new();
         };

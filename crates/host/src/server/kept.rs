@@ -6,17 +6,17 @@ use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cache::view::Mapping;
 use crate::faults::space::Shown;
-use commonhold_keeper::Key;
+use commonhold_keeper::{EndedFaults, FaultDeadline, Key, deadline};
 use commonhold_object::error::Doing;
-use commonhold_object::wire::MapRequest;
+use commonhold_object::wire::{Event, MapRequest};
 use commonhold_object::{
     AddressMap, MapFlags, MappingId, ObjectId, Protection, Region, Result, SessionId, Sharing,
 };
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// One region of a client's address map.
@@ -39,6 +39,11 @@ pub(super) struct SavedRegion {
 
 pub(super) fn session_key(id: SessionId, part: &str) -> Key {
     Key(format!("session/{}/{part}", id.0))
+}
+
+/// See [`deadline::DEADLINE_PART`].
+pub(super) fn deadline_key(id: SessionId, address: u64) -> Key {
+    Key(format!("session/{}{}{address:x}", id.0, deadline::DEADLINE_PART))
 }
 
 pub(super) fn object_key(id: ObjectId, part: &str) -> Key {
@@ -70,18 +75,19 @@ impl Host {
         drop(kept);
     }
 
+    /// Keeps a session that is new. An error (a limit) has kept nothing.
+    pub(super) fn keep_new_session(&self, session: &Session) -> Result<()> {
+        let (socket, pidfd) = (session_key(session.id, "socket"), session_key(session.id, "pidfd"));
+        self.vault.put(&socket, &encode(&session.saved()), Some(session.socket.clone()))?;
+        let Some(fd) = &session.pidfd else { return Ok(()) };
+        self.vault.put(&pidfd, &[], Some(fd.clone())).inspect_err(|_| self.unkeep(&socket))
+    }
+
     /// Keeps a session that has opened this, unless the keeper knows that already.
     pub(super) fn keep_open(&self, session: &Session, object: ObjectId) {
         let now = lock(&session.opened).get(&object).copied();
         if lock(&session.kept).get(&object).copied() != now {
             self.keep_session(session);
-        }
-    }
-
-    /// Keeps what tells that its process has ended.
-    pub(super) fn keep_pidfd(&self, session: &Session) {
-        if let Some(pidfd) = &session.pidfd {
-            self.keep(&session_key(session.id, "pidfd"), &[], Some(pidfd.clone()));
         }
     }
 
@@ -96,17 +102,15 @@ impl Host {
         let again = |fd: std::os::fd::BorrowedFd<'_>| {
             fd.try_clone_to_owned().map(Arc::new).doing("keeping a descriptor")
         };
-        self.keep(
-            &session_key(session.id, &format!("uffd/{}", kind.index())),
-            &[],
-            Some(again(uffd.as_fd())?),
-        );
-        self.keep(&session_key(session.id, "pagemap"), &[], Some(again(pagemap.as_fd())?));
-        Ok(())
+        let uffd_key = session_key(session.id, &format!("uffd/{}", kind.index()));
+        self.vault.put(&uffd_key, &[], Some(again(uffd.as_fd())?))?;
+        let pagemap = again(pagemap.as_fd())
+            .and_then(|pagemap| self.vault.put(&session_key(session.id, "pagemap"), &[], Some(pagemap)));
+        pagemap.inspect_err(|_| self.unkeep(&uffd_key))
     }
 
-    /// Keeps one region.
-    pub(super) fn keep_region(&self, session: &Session, map: &MapRequest, mapping: &Mapping) {
+    /// Keeps one region. An error (a limit) has kept nothing.
+    pub(super) fn keep_region(&self, session: &Session, map: &MapRequest, mapping: &Mapping) -> Result<()> {
         let saved = SavedRegion {
             mapping: map.mapping,
             object: map.object,
@@ -120,23 +124,90 @@ impl Host {
             claims_first: mapping.claims_first,
             claims_pages: mapping.claims.as_ref().map_or(0, |c| c.pages() as u64),
         };
-        self.keep(&session_key(session.id, &format!("map/{:x}", map.address)), &encode(&saved), None);
+        self.keep_deadline(session, mapping, map.object, map.address, map.length)?;
+        let kept = self.vault.put(
+            &session_key(session.id, &format!("map/{:x}", map.address)),
+            &encode(&saved),
+            None,
+        );
+        kept.inspect_err(|_| self.unkeep(&deadline_key(session.id, map.address)))?;
         self.note_client(session, map.object);
+        Ok(())
+    }
+
+    /// Keeps what the keeper has to know of a region whose faults must not wait for ever: while no host serves, nobody
+    /// else could end them. With in-thread service there is nothing to end: what waits is a read through another mapping.
+    pub(super) fn keep_deadline(
+        &self,
+        session: &Session,
+        mapping: &Mapping,
+        object: ObjectId,
+        address: u64,
+        length: u64,
+    ) -> Result<()> {
+        let options = self.object(object).map(|o| o.record().options.fault_deadline_ms);
+        let Ok(Some(deadline_ms)) = options else { return Ok(()) };
+        if mapping.kind == Kind::InThread {
+            return Ok(());
+        }
+        let promise = FaultDeadline {
+            address,
+            length,
+            deadline_ms,
+            userfaultfd: session_key(session.id, &format!("uffd/{}", mapping.kind.index())).0,
+            synchronous: mapping.kind == Kind::Synchronous,
+            whose: format!("object {} in process {}", object.0, session.process.pid),
+        };
+        self.vault.put(&deadline_key(session.id, address), &promise.to_blob(), None)
+    }
+
+    /// Pages that the keeper gave SIGBUS while no host served: the clients drop them, so that the next touch asks anew.
+    pub(super) fn heal_ended<'k>(&self, ended: impl IntoIterator<Item = (&'k Key, &'k [u8])>) {
+        let mut by_session: BTreeMap<u64, EndedFaults> = BTreeMap::new();
+        let mut keys = Vec::new();
+        for (key, blob) in ended {
+            let words = key.0.strip_prefix("session/").and_then(|rest| rest.split_once(deadline::ENDED_PART));
+            let Some(id) = words.and_then(|(id, _)| id.parse().ok()) else { continue };
+            keys.push(key);
+            if let Some(found) = EndedFaults::from_blob(blob) {
+                // Not more ranges than the client's socket takes at once.
+                by_session.entry(id).or_default().add_all(&found);
+            }
+        }
+        for (id, found) in by_session {
+            let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+            let session = sessions.get(&SessionId(id)).cloned();
+            drop(sessions);
+            let Some(session) = session else { continue };
+            for (address, length) in found.ranges {
+                session.tell(Event::Heal { address, length });
+            }
+        }
+        keys.into_iter().for_each(|key| self.unkeep(key));
     }
 
     /// Keeps the claim words of a mapping.
-    pub(super) fn keep_claims(&self, session: &Session, address: u64, fd: Arc<OwnedFd>) {
-        self.keep(&session_key(session.id, &format!("claims/{address:x}")), &[], Some(fd));
+    pub(super) fn keep_claims(&self, session: &Session, address: u64, fd: Arc<OwnedFd>) -> Result<()> {
+        self.vault.put(&session_key(session.id, &format!("claims/{address:x}")), &[], Some(fd))
+    }
+
+    /// A mapping came to nothing.
+    pub(super) fn unkeep_claims(&self, session: &Session, address: u64) {
+        self.unkeep(&session_key(session.id, &format!("claims/{address:x}")));
     }
 
     /// Regions went, or were cut down to others.
     pub(super) fn keep_split(&self, session: &Session, gone: &[Region<Shown>], left: &[Region<Shown>]) {
         // What is left first: a death in between must not lose it. What went with it is touched by nobody.
         for region in left {
-            self.keep_region(session, &request_of(region), &region.value.mapping);
+            let kept = self.keep_region(session, &request_of(region), &region.value.mapping);
+            if let Err(error) = kept {
+                self.machine.log(format_args!("a part of a mapping is not kept: {error}"));
+            }
         }
         for region in gone.iter().filter(|g| !left.iter().any(|l| l.address == g.address)) {
             self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+            self.unkeep(&deadline_key(session.id, region.address));
         }
         let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
         for mapping in gone.iter().map(|g| &g.value.mapping).filter(|m| m.claims.is_some()) {
@@ -172,6 +243,7 @@ impl Host {
         }
         for region in regions.iter() {
             self.unkeep(&session_key(session.id, &format!("map/{:x}", region.address)));
+            self.unkeep(&deadline_key(session.id, region.address));
             self.unkeep(&session_key(
                 session.id,
                 &format!("claims/{:x}", region.value.mapping.first_address()),
@@ -180,11 +252,17 @@ impl Host {
         for id in objects {
             self.unkeep(&session_key(session.id, &format!("holds/{}", id.0)));
         }
-        lock(&session.noted).clear();
-        // A process that lives on without a connection has nothing to bring: nobody must wait for it.
-        if session.listed.swap(false, Ordering::AcqRel) {
-            self.note_clients();
-        }
+        self.unlist_client(session);
+    }
+
+    /// Keeps the memory or backing file of an object that is about to be made.
+    pub(super) fn keep_new_object(&self, id: ObjectId, descriptor: Option<&Arc<OwnedFd>>) -> Result<()> {
+        descriptor.map_or(Ok(()), |fd| self.vault.put(&object_key(id, "descriptor"), &[], Some(fd.clone())))
+    }
+
+    /// It was not made.
+    pub(super) fn unkeep_object(&self, id: ObjectId) {
+        self.unkeep(&object_key(id, "descriptor"));
     }
 
     /// Keeps an object's memory or backing file.

@@ -74,7 +74,7 @@ impl Host {
         }
         let claims = take_claims(kind, &map, pages, fds.next())?;
         self.take_out(session, map.address, map.length)?;
-        self.check_room(session)?;
+        self.check_room(session, claims.is_some())?;
         let mapping = self.new_mapping(session, &map, kind, claims)?;
         let modes = Modes { missing: true, minor: true, write_protect: mapping.writes_object() };
         mapping.uffd.register(map.address, map.length, modes).map_err(std::io::Error::from).doing(
@@ -95,14 +95,34 @@ impl Host {
             mapping_cache.remove_pages(&mapping, pages); // another thread mapped the same addresses meanwhile
             return Err(error);
         }
-        self.keep_region(session, &map, &mapping);
+        let claims = self.keep_mapping(session, &map, &mapping).inspect_err(|_| {
+            // What the next host would not know of must not be written to.
+            let mut regions = session.space.map.write().unwrap_or_else(PoisonError::into_inner);
+            let _ = regions.remove(map.address, map.length);
+            drop(regions);
+            mapping_cache.remove_pages(&mapping, pages);
+        })?;
         // Whoever touched it before it was known here tries again.
         let _ = mapping.uffd.wake(map.address, map.length);
-        let Some(claims) = &mapping.claims else { return Ok(Reply::Done) };
-        let fd = Arc::new(claims.fd().try_clone().doing("giving claim words")?);
-        self.keep_claims(session, map.address, fd.clone());
-        give.push(fd);
+        let Some(claims) = claims else { return Ok(Reply::Done) };
+        give.push(claims);
         Ok(Reply::Claims)
+    }
+
+    /// Keeps a new mapping and its claim words, which it gives. An error (a limit) has kept nothing.
+    fn keep_mapping(
+        &self,
+        session: &Session,
+        map: &MapRequest,
+        mapping: &Mapping,
+    ) -> Result<Option<Arc<OwnedFd>>> {
+        let Some(claims) = &mapping.claims else {
+            return self.keep_region(session, map, mapping).map(|()| None);
+        };
+        let fd = Arc::new(claims.fd().try_clone().doing("giving claim words")?);
+        self.keep_claims(session, map.address, fd.clone())?;
+        let kept = self.keep_region(session, map, mapping);
+        kept.map(|()| Some(fd)).inspect_err(|_| self.unkeep_claims(session, map.address))
     }
 
     /// Takes the client's userfaultfd and pagemap of a kind, which come with the first mapping of that kind.
@@ -127,21 +147,14 @@ impl Host {
             return Ok(());
         }
         // Served before it is used: a mapping whose faults nobody reads would stop its threads for ever.
-        tokens.push(self.faults.add(session.space.clone(), uffd.clone())?);
-        drop(tokens);
+        let token = self.faults.add(session.space.clone(), uffd.clone())?;
         let pagemap = held.pagemap.get_or_init(|| Arc::new(pagemap)).clone();
-        held.faults[kind.index()].get_or_init(|| uffd.clone());
-        self.keep_descriptors(session, kind, &uffd, &pagemap)
-    }
-
-    fn check_room(&self, session: &Session) -> Result<()> {
-        let count = session.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        if count >= limits::MAPPINGS_PER_CLIENT {
-            return Err(Error::new(
-                ErrorKind::TooMany,
-                format!("this client has {count} mappings, the limit: unmap some, or map larger parts"),
-            ));
+        if let Err(error) = self.keep_descriptors(session, kind, &uffd, &pagemap) {
+            self.faults.remove(token);
+            return Err(error);
         }
+        tokens.push(token);
+        held.faults[kind.index()].get_or_init(|| uffd.clone());
         Ok(())
     }
 
@@ -190,7 +203,7 @@ impl Host {
         for region in &taken {
             let first = region.page_at(region.address);
             let pages = PageRange::new(first, region.length / commonhold_object::PAGE_SIZE_BYTES);
-            region.value.cache.gather(pages);
+            region.value.cache.gather(&region.value.mapping, pages);
             region.value.cache.remove_pages(&region.value.mapping, pages);
             gone.push((region.value.cache.clone(), pages));
         }
@@ -208,7 +221,8 @@ impl Host {
         let mut result = Ok(());
         for (cache, pages) in gone {
             self.forget_client(session, cache.id);
-            if let Err(error) = cache.sync_unmapped(pages) {
+            let may_write = session.access(cache.id).is_ok_and(|access| access.writes());
+            if let Err(error) = cache.sync_unmapped(pages, may_write) {
                 result = Err(Error::new(
                     error.kind,
                     format!("unmapped, but its last pages could not be stored and stay in memory: {error}"),
@@ -248,7 +262,7 @@ impl Host {
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
-        let pinned = cache.hold(session.id, range)?;
+        let pinned = cache.hold(session.id, session.credentials.uid, range)?;
         self.keep_holds(session, &cache);
         // It may have closed the object meanwhile, or ended, which lets holds go.
         if session.access(id).is_err() {

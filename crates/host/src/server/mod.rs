@@ -9,12 +9,15 @@
 //! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
+//! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
+//! | `clients` | the list of those who could bring things back |
 //! | `session`, `object` | the things themselves |
 
 mod backing;
 mod caches;
+mod clients;
 pub mod control;
 mod create;
 mod direct;
@@ -27,6 +30,7 @@ pub mod object;
 mod resize;
 mod returning;
 pub mod session;
+mod slots;
 pub mod start;
 mod status;
 mod takeover;
@@ -35,8 +39,8 @@ use crate::faults::service::FaultService;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
 use commonhold_keeper::Vault;
-use commonhold_object::{Error, ErrorKind, ObjectId, Result, SessionId};
-use commonhold_registry::Registry;
+use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
+use commonhold_registry::{Quotas, Registry};
 use object::Object;
 use session::Session;
 use std::collections::HashMap;
@@ -52,12 +56,19 @@ use std::time::Instant;
 pub struct Limits {
     /// Frames of all controlled objects, bytes.
     pub budget_bytes: u64,
-    /// Reserved memory and disk of one user, bytes.
-    pub quota_bytes: u64,
-    /// Objects of one user.
-    pub objects: u64,
+    /// What each user may have.
+    pub quotas: Quotas,
     /// Clients at once.
     pub clients: u64,
+}
+
+impl Limits {
+    /// What an object counts against the quota of who creates it: what is reserved for it. Of other users' anonymous
+    /// objects the whole size: nothing but the size bounds what their pages will take of memory, or of the spill file.
+    fn counted(&self, uid: u32, options: &CreateOptions) -> u64 {
+        let bounded = options.pager == PagerKind::Anonymous && self.quotas.is_ordinary(uid);
+        if options.reserves() || bounded { options.size_bytes } else { 0 }
+    }
 }
 
 /// A running host.

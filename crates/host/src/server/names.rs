@@ -9,11 +9,11 @@ use commonhold_object::{
     Access, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES, PagerKind, Result,
     limits,
 };
-use commonhold_registry::Entry;
+use commonhold_registry::{Entry, ObjectRecord, Registry};
 use commonhold_sys::frames;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 impl Host {
     /// The object of that name, if the session may have it so.
@@ -108,11 +108,7 @@ impl Host {
                 cache.remove_holds(session.id);
                 self.keep_holds(session, &cache);
             }
-            // A direct one stays in the list while its client lives: whoever attaches again and again is not to have it
-            // written again each time.
-            if object.is_controlled() {
-                self.forget_client(session, id);
-            }
+            self.forget_client(session, id);
             object.opens.fetch_sub(1, Ordering::Relaxed);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick.
             if object.is_controlled() || object.is_with_clients() && object.record().name.is_none() {
@@ -159,13 +155,17 @@ impl Host {
     }
 
     pub(super) fn rename(&self, session: &Session, from: &Name, to: &Name, repeated: bool) -> Result<()> {
-        lock(&self.registry).rename(from, to, &session.credentials, repeated)?;
-        self.refresh_records()
+        let mut registry = lock(&self.registry);
+        let changed = registry.rename(from, to, &session.credentials, repeated)?;
+        self.note_records(&registry, changed);
+        Ok(())
     }
 
     pub(super) fn set_mode(&self, session: &Session, name: &Name, mode: u32) -> Result<()> {
-        lock(&self.registry).set_mode(name, &session.credentials, mode)?;
-        self.refresh_records()
+        let mut registry = lock(&self.registry);
+        let changed = registry.set_mode(name, &session.credentials, mode)?;
+        self.note_records(&registry, changed);
+        Ok(())
     }
 
     pub(super) fn set_owner(
@@ -175,22 +175,25 @@ impl Host {
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<()> {
-        lock(&self.registry).set_owner(name, &session.credentials, uid, gid)?;
-        self.refresh_records()
+        let mut registry = lock(&self.registry);
+        let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
+        self.note_records(&registry, changed);
+        Ok(())
     }
 
-    /// After names, modes or owners changed (a directory's rename changes many). Under the registry's lock, as every
-    /// change of a record: the last word is the registry's.
-    fn refresh_records(&self) -> Result<()> {
-        let registry = lock(&self.registry);
-        let records = registry.records()?;
+    /// Names, modes or owners changed (a directory's rename changes many). Under the registry's lock, as every change
+    /// of a record: the last word is the registry's.
+    fn note_records(
+        &self,
+        _locked: &MutexGuard<'_, Registry>,
+        changed: impl IntoIterator<Item = ObjectRecord>,
+    ) {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        for record in records {
+        for record in changed {
             if let Some(object) = objects.get(&record.id) {
                 *object.record() = record;
             }
         }
-        Ok(())
     }
 
     pub(super) fn revert(&self, session: &Session, name: &Name) -> Result<Reply> {
@@ -200,8 +203,8 @@ impl Host {
             None if object.is_controlled() => Ok(Reply::Pages(0)),
             None => Err(Error::new(
                 ErrorKind::Unsupported,
-                "a direct object's pages reach its file at any time: there is nothing to go back to; create it with \
-                 sync = ordered or atomic for that",
+                "a direct object keeps no stored copy apart from its pages: there is nothing to go back to; create it \
+                 on a file, with sync = ordered or atomic, for that",
             )),
         }
     }

@@ -37,7 +37,7 @@ impl Host {
                  old bytes again when it grows; create a smaller one and copy",
             ));
         }
-        let charged = if options.reserves() { size_bytes } else { 0 };
+        let charged = self.limits.counted(object.record().charged_uid, &options);
         lock(&self.registry).check_size(object.id, charged)?;
         self.resize_memory(object, &options)?;
         let mut registry = lock(&self.registry);
@@ -50,7 +50,8 @@ impl Host {
         let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
         if object.is_controlled() {
             if options.reserves() && options.pager == PagerKind::Anonymous && options.size_bytes > old_bytes {
-                crate::spill::Spill::new(&self.machine.path("spill", object.id)).reserve(bytes)?;
+                let record = object.record().clone();
+                self.reserve_spill(&record, bytes, bytes - pages_of(old_bytes) * PAGE_SIZE_BYTES)?;
             }
             return self.cache_of(object)?.resize(options.size_bytes);
         }

@@ -1,17 +1,16 @@
 //! After host and keeper died at once: the clients that live on have everything, and come back with it.
 //!
-//! `live/clients` names the processes that had objects which only they could bring back (controlled ones and anonymous
-//! ones), rewritten whenever one comes or goes. The
-//! next host waits for those that still live before anybody else may use their objects: a second set of frames
+//! `live/clients` ([`clients`]) names the processes that had objects which only they could bring back. The next host
+//! waits for those that still live before anybody else may use their objects: a second set of frames
 //! beside the first would be two truths. A process that lives but does not come (stopped, say) keeps its
 //! objects busy, with an error that names it, for as long as it lives.
 
+use super::clients::{self, ClientList, Expected};
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
-use commonhold_sys::process::{self, Identity};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -28,21 +27,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a fault thread is at most at the faults that it took at once, by far.
 const UNDER_WAY: Duration = Duration::from_millis(20);
 
-/// A client as `live/clients` names it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Expected {
-    session: u64,
-    pid: u32,
-    start_ticks: u64,
-    objects: Vec<ObjectId>,
-}
-
-impl Expected {
-    fn lives(&self) -> bool {
-        process::is_alive(Identity { pid: self.pid, start_ticks: self.start_ticks })
-    }
-}
-
 /// The clients that are expected back.
 #[derive(Default)]
 pub struct Returning {
@@ -53,7 +37,8 @@ pub struct Returning {
     /// Whether there are any.
     under_way: AtomicBool,
     one_at_a_time: Mutex<()>,
-    noting: Mutex<()>,
+    /// `live/clients`.
+    pub(super) list: Mutex<ClientList>,
 }
 
 impl Returning {
@@ -92,10 +77,18 @@ impl Returning {
         client
     }
 
-    /// The process has brought everything that it has, objects and mappings.
-    fn finished(&self, pid: u32) {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, client| client.pid != pid);
+    /// Those who are expected back.
+    pub(super) fn expected_back(&self) -> Vec<Expected> {
+        lock(&self.expected).values().cloned().collect()
+    }
+
+    /// The process has brought everything that it has, objects and mappings. Gives the sessions that it had before.
+    fn finished(&self, pid: u32) -> Vec<u64> {
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let former: Vec<u64> = expected.values().filter(|c| c.pid == pid).map(|c| c.session).collect();
+        former.iter().for_each(|session| drop(expected.remove(session)));
         self.changed.notify_all();
+        former
     }
 
     /// Whether somebody who lives has pages of the object that the host does not know of yet.
@@ -123,56 +116,11 @@ impl Returning {
 }
 
 impl Host {
-    /// Writes down, once, that the session has an object which it could bring back.
-    pub(super) fn note_client(&self, session: &Session, object: ObjectId) {
-        if lock(&session.noted).insert(object) {
-            self.note_clients();
-        }
-    }
-
-    /// The session closed the object, or unmapped a part of it: if it has nothing of it any more, the next list leaves
-    /// it out. Until then it does no harm there: the client comes back without it, and says that this was all.
-    pub(super) fn forget_client(&self, session: &Session, object: ObjectId) {
-        let open = lock(&session.opened).contains_key(&object);
-        if open {
-            return;
-        }
-        let map = session.space.map.read().unwrap_or_else(PoisonError::into_inner);
-        if !map.iter().any(|region| region.value.cache.id == object) {
-            lock(&session.noted).remove(&object);
-        }
-    }
-
-    /// Writes `live/clients`.
-    pub(super) fn note_clients(&self) {
-        // The last word must be the newest: nobody looks and writes in between.
-        let _one_at_a_time = self.returning.noting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut clients = Vec::new();
-        for session in self.sessions() {
-            let objects: Vec<ObjectId> = lock(&session.noted).iter().copied().collect();
-            if !objects.is_empty() && session.process.start_ticks != 0 {
-                let Identity { pid, start_ticks } = session.process;
-                session.listed.store(true, Ordering::Release);
-                clients.push(Expected { session: session.id.0, pid, start_ticks, objects });
-            }
-        }
-        // Those that are expected back still are so if this host and its keeper die too.
-        clients.extend(lock(&self.returning.expected).values().cloned());
-        let path = self.machine.directory.join("live").join("clients");
-        let bytes = postcard::to_stdvec(&clients).unwrap_or_default();
-        let fresh = path.with_extension("new");
-        let written = std::fs::write(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, &path));
-        if let Err(error) = written.doing("noting the clients") {
-            self.machine.log(error);
-        }
-    }
-
     /// Reads `live/clients`: whoever of them lives, and was not taken over from the keeper, is expected.
     pub(super) fn expect_clients(self: &Arc<Self>) -> Result<()> {
         let path = self.machine.directory.join("live").join("clients");
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        let clients: Vec<Expected> = postcard::from_bytes(&bytes).unwrap_or_default();
-        let here: Vec<u64> = self.sessions().iter().map(|s| s.id.0).collect();
+        let clients = clients::read(&path);
+        let here: HashSet<u64> = self.sessions().iter().map(|s| s.id.0).collect();
         let mut expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
         for client in clients.into_iter().filter(|c| !here.contains(&c.session)) {
             if client.lives() {
@@ -191,7 +139,8 @@ impl Host {
             self.returning.under_way.store(true, Ordering::Release);
             self.machine.arm();
         }
-        // Only now: the end of a session writes the list anew, from those that are here and those that are expected.
+        // Only now: it is written anew from those that are here and those that are expected.
+        self.note_clients();
         self.reap();
         for object in self.all_objects() {
             self.drop_if_lost(&object)?;
@@ -204,10 +153,10 @@ impl Host {
         if !session.bringing.load(Ordering::Acquire) {
             return;
         }
-        self.returning.finished(session.process.pid);
+        let former = self.returning.finished(session.process.pid);
         // In this order: a host that takes over in between must not wait for a session that is here already, nor take
         // one for whole that is still on its way.
-        self.note_clients();
+        self.unlist_former(&former);
         session.bringing.store(false, Ordering::Release);
         self.keep_session(session);
         self.settle_returned();

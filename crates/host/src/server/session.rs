@@ -84,6 +84,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a client is told for which the host has no descriptor.
+pub fn no_descriptor_left() -> Error {
+    Error::new(
+        ErrorKind::TooMany,
+        "the host has as many files open as it may: end some clients, or start it with a higher limit (ulimit -n, \
+         LimitNOFILE)",
+    )
+}
+
+/// The last words to whoever does not become a client.
+pub fn refuse(socket: &OwnedFd, error: Error) {
+    let mut bytes = Vec::new();
+    if encode(Header { number: 0, repeated: false }, &FromHost::Reply(Err(error)), &mut bytes).is_ok() {
+        let _ = socket::send(socket, &bytes, &[], Wait::No);
+    }
+}
+
 impl Session {
     /// A session over a connection just accepted.
     pub fn accept(id: SessionId, socket: OwnedFd) -> Result<Session> {
@@ -95,6 +112,7 @@ impl Session {
             Err(e)
                 if matches!(Errno::from_io_error(&e), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM)) =>
             {
+                refuse(&socket, no_descriptor_left());
                 return Err(failed("pidfd", e));
             }
             other => other.ok(),

@@ -11,7 +11,7 @@ use crate::pagers::PagerLines;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
 use commonhold_object::{Result, limits};
-use commonhold_registry::Registry;
+use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
 use commonhold_sys::{frames, process, socket};
 use std::ffi::OsString;
@@ -41,23 +41,20 @@ pub struct ServeOptions {
     pub arguments: Vec<OsString>,
 }
 
+/// Descriptors that the host keeps open for an object in use: its memory or file, its frames, `live/<id>`.
+const DESCRIPTORS_AN_OBJECT: u64 = 3;
+
 /// Serves until the process is told to stop.
 pub fn serve(options: ServeOptions) -> Result<()> {
+    let limits = limits_of(&options, commonhold_keeper::raise_descriptor_limit());
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
     let kept = inheritance.kept;
-    let limits = Limits {
-        budget_bytes: options.budget_bytes.unwrap_or_else(default_budget),
-        quota_bytes: options.quota_bytes.unwrap_or(u64::MAX),
-        objects: options.max_objects.unwrap_or(limits::OBJECTS_PER_USER),
-        clients: options.max_clients.unwrap_or(limits::CLIENTS),
-    };
-    commonhold_keeper::raise_descriptor_limit();
     let directory = &options.directory;
     for folder in ["journal", "spill", "live"] {
         std::fs::create_dir_all(directory.join(folder))
             .doing(format!("creating {}/{folder}", directory.display()))?;
     }
-    let registry = Registry::open(directory, limits.quota_bytes, limits.objects)?;
+    let registry = Registry::open(directory, limits.quotas)?;
     end_on_panic();
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;
@@ -111,9 +108,24 @@ fn end_on_panic() {
     }));
 }
 
-/// A quarter of the machine's memory.
-fn default_budget() -> u64 {
-    super::status::meminfo("MemTotal").unwrap_or(4 << 30) / 4
+/// What the options say, and where they say nothing, enough for everybody: what they do say is for everybody alike, but
+/// by default root and who runs the host may have more than other users.
+fn limits_of(options: &ServeOptions, descriptors: u64) -> Limits {
+    let memory = super::status::meminfo("MemTotal").unwrap_or(4 << 30);
+    let quota = |bytes, objects| {
+        let objects = options.max_objects.unwrap_or(objects);
+        Quota { bytes: options.quota_bytes.unwrap_or(bytes), objects, directories: objects }
+    };
+    let ordinary_objects = limits::OBJECTS_PER_ORDINARY_USER.min(descriptors / DESCRIPTORS_AN_OBJECT / 4);
+    Limits {
+        budget_bytes: options.budget_bytes.unwrap_or(memory / 4),
+        quotas: Quotas {
+            owner: rustix::process::geteuid().as_raw(),
+            trusted: quota(u64::MAX, limits::OBJECTS_PER_USER),
+            ordinary: quota(memory / 2, ordinary_objects),
+        },
+        clients: options.max_clients.unwrap_or(limits::CLIENTS),
+    }
 }
 
 fn fault_threads() -> usize {

@@ -2,13 +2,15 @@
 
 use super::{Host, lock};
 use commonhold_object::{Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, Result};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{OnceLock, PoisonError};
 
 impl Host {
     pub(super) fn status(&self) -> HostStatus {
         let counters = &self.machine.counters;
         let sessions = self.sessions();
+        let me = rustix::process::geteuid().as_raw();
+        let root = me == 0;
         let mappings = sessions
             .iter()
             .map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64)
@@ -17,7 +19,7 @@ impl Host {
             version: env!("CARGO_PKG_VERSION").into(),
             host_pid: std::process::id(),
             keeper_pid: self.vault.keeper_pid(),
-            uid: rustix::process::geteuid().as_raw(),
+            uid: me,
             state_directory: self.machine.directory.to_string_lossy().into_owned(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             generation: self.vault.generation(),
@@ -31,7 +33,7 @@ impl Host {
             pages_evicted: counters.evicted.load(Ordering::Relaxed),
             syncs: counters.syncs.load(Ordering::Relaxed),
             kernel_faults: self.device.is_some(),
-            quota_bytes: self.limits.quota_bytes,
+            quota_bytes: self.limits.quotas.of(if root { u32::MAX } else { me }).bytes,
             repairs: lock(&self.repairs).clone(),
         }
     }
@@ -66,11 +68,15 @@ pub fn who_pays(controlled: bool) -> String {
     if !controlled {
         return "whoever touches a page first".into();
     }
+    // Whoever lists thousands of objects asks for each; a service stays in the group in which it was started.
+    static GROUP: OnceLock<String> = OnceLock::new();
+    let group = GROUP.get_or_init(own_group);
+    format!("the client that faults a page in; the host ({group}) for pages it brings in ahead")
+}
+
+fn own_group() -> String {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let memory = own.lines().find(|l| l.contains(":memory:") || l.starts_with("0::")).unwrap_or("");
     let group = memory.rsplit(':').next().unwrap_or("").trim();
-    format!(
-        "the client that faults a page in; the host ({}) for pages it brings in ahead",
-        if group.is_empty() { "/" } else { group }
-    )
+    if group.is_empty() { "/".to_owned() } else { group.to_owned() }
 }

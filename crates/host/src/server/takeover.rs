@@ -1,13 +1,13 @@
 //! How the next host process makes a host again of what the keeper held and the state directory holds.
 
-use super::kept::{SavedRegion, object_key, session_key};
+use super::kept::{SavedRegion, deadline_key, object_key, session_key};
 use super::object::Object;
 use super::session::{SavedSession, Session};
 use super::{Host, lock};
 use crate::cache::view::Mapping;
 use crate::faults::space::Shown;
 use crate::faults::stream::Stream;
-use commonhold_keeper::Kept;
+use commonhold_keeper::{Kept, deadline};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Event;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, Region, Result, SessionId};
@@ -63,6 +63,8 @@ impl Host {
                 self.repaired(format!("faults of process {} are not served: {error}", session.process.pid));
             }
         }
+        let ended = kept.iter().filter(|k| k.key.0.contains(deadline::ENDED_PART));
+        self.heal_ended(ended.map(|k| (&k.key, &k.blob[..])));
         let objects = self.all_objects();
         for object in objects {
             self.settle_object(object.id);
@@ -92,6 +94,13 @@ impl Host {
                 && let Err(error) = self.adopt_cache(&object, frames, Some(pipe))
             {
                 self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
+            }
+        }
+        // Of a creation that was cut short before the object had its name.
+        for key in by_key.values().map(|kept| &kept.key) {
+            let id = key.0.strip_prefix("object/").and_then(|rest| rest.split('/').next()?.parse().ok());
+            if id.is_some_and(|id| self.object(ObjectId(id)).is_err()) {
+                self.unkeep(key);
             }
         }
         self.remove_strays()
@@ -147,13 +156,26 @@ impl Host {
         for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
             let token = self.faults.add(session.space.clone(), uffd.clone())?;
             lock(&session.tokens).push(token);
+            // Also where nothing is known to be mapped: the host before may have read of a fault there.
+            let _ = uffd.wake_all();
         }
         Ok(())
     }
 
+    /// Whoever waits for a page asks again: the keeper may have read of it, and is gone.
+    pub(super) fn wake_everybody(&self) {
+        for session in self.sessions() {
+            for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
+                let _ = uffd.wake_all();
+            }
+        }
+    }
+
     fn adopt_regions(self: &Arc<Self>, session: &Arc<Session>, kept: &[Kept], by_key: &HashMap<&str, &Kept>) {
         let prefix = session_key(session.id, "").0;
-        for entry in kept.iter().filter(|k| k.key.0.starts_with(&prefix)) {
+        // They are in the order of their keys: with a thousand clients not everybody looks through everybody's.
+        let mine = &kept[kept.partition_point(|k| k.key.0 < prefix)..];
+        for entry in mine.iter().take_while(|k| k.key.0.starts_with(&prefix)) {
             let part = &entry.key.0[prefix.len()..];
             if part.starts_with("map/") {
                 let region = postcard::from_bytes::<SavedRegion>(&entry.blob).ok();
@@ -170,7 +192,8 @@ impl Host {
                     object.parse().ok().and_then(|id| self.object(ObjectId(id)).ok()).and_then(|o| o.cache());
                 let holds: Vec<PageRange> = postcard::from_bytes(&entry.blob).unwrap_or_default();
                 if let Some(cache) = cache {
-                    holds.into_iter().for_each(|pages| cache.hold_again(session.id, pages));
+                    let uid = session.credentials.uid;
+                    holds.into_iter().for_each(|pages| cache.hold_again(session.id, uid, pages));
                 }
             } else if part == "pager" {
                 let name = String::from_utf8_lossy(&entry.blob).into_owned();
@@ -225,6 +248,10 @@ impl Host {
         let pages = PageRange::new(region.offset / PAGE_SIZE_BYTES, region.length / PAGE_SIZE_BYTES);
         cache.adopt_view(mapping.clone(), pages);
         lock(&session.noted).insert(region.object);
+        if !by_key.contains_key(deadline_key(session.id, region.address).0.as_str()) {
+            // Made by a host that kept no deadlines.
+            self.keep_deadline(session, &mapping, region.object, region.address, region.length)?;
+        }
         let value = Shown { cache, mapping };
         let region = Region { address: region.address, length: region.length, offset: region.offset, value };
         session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)

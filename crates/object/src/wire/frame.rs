@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Version of the messages. Host and client must have the same: the error says which side is older.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// First bytes of every message.
 const MAGIC: [u8; 4] = *b"CmHd";
@@ -40,9 +40,19 @@ pub fn encode<T: Serialize>(header: Header, body: &T, buffer: &mut Vec<u8>) -> R
     Ok(())
 }
 
+fn garbage(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {what}"))
+}
+
 /// Takes a message apart.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<(Header, T)> {
-    let garbage = |what: &str| Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {what}"));
+    let (header, body) = split(bytes)?;
+    let body = postcard::from_bytes(body).map_err(|e| garbage(&format!("body: {e}")))?;
+    Ok((header, body))
+}
+
+/// The header, and the bytes of the body: who cannot read the body may still say so to whoever waits for an answer.
+pub fn split(bytes: &[u8]) -> Result<(Header, &[u8])> {
     if bytes.len() < HEADER_BYTES || bytes.len() > limits::MESSAGE_BYTES {
         return Err(garbage(&format!("{} bytes long", bytes.len())));
     }
@@ -63,6 +73,5 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<(Header, T)> {
     let repeated = u16::from_le_bytes([bytes[6], bytes[7]]) & 1 != 0;
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[8..16]);
-    let body = postcard::from_bytes(&bytes[HEADER_BYTES..]).map_err(|e| garbage(&format!("body: {e}")))?;
-    Ok((Header { number: u64::from_le_bytes(number), repeated }, body))
+    Ok((Header { number: u64::from_le_bytes(number), repeated }, &bytes[HEADER_BYTES..]))
 }

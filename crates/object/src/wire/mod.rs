@@ -12,5 +12,5 @@
 mod frame;
 mod messages;
 
-pub use frame::{Header, PROTOCOL_VERSION, decode, encode};
+pub use frame::{Header, PROTOCOL_VERSION, decode, encode, split};
 pub use messages::{Event, FromHost, HelloReply, MapRequest, OpenReply, PagerReply, Reply, Request};

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use commonhold_object::{CreateOptions, Credentials, Name, ObjectId, Result};
-use commonhold_registry::{Entry, ObjectRecord, Prepared, Registry};
+use commonhold_registry::{Entry, ObjectRecord, Prepared, Quotas, Registry};
 use std::path::Path;
 
 /// A user whose primary group has his number; user 0 is root.
@@ -23,7 +23,7 @@ pub fn options(mode: u32) -> CreateOptions {
 }
 
 pub fn open(directory: &Path) -> Registry {
-    Registry::open(directory, u64::MAX, 1 << 20).unwrap()
+    Registry::open(directory, Quotas::same(u64::MAX, 1 << 20)).unwrap()
 }
 
 /// Both steps of a creation.
