@@ -58,6 +58,11 @@ def array(
 
     `mode` is `r+` (read and write), `r` (read), or `c` (copy-on-write: what is written stays in this array). Unless
     given: `r+`, or `r` where writing is not permitted. `offset` is where the array begins in the object, in bytes.
+    `order` is NumPy's. `lock`, `prefetch` and `in_thread` are those of `Object.map`.
+
+    Raises `NotFoundError` if there is no such object (and `create` is not given), `ExistsError` with
+    `create="new"`, `MismatchError` if dtype or shape do not fit it, `PermissionDeniedError`, `InvalidError` for an
+    empty shape, and what `commonhold.create` raises.
     """
     from ._host import default_host
 
@@ -117,7 +122,10 @@ def _create(
     elements = storable(np.uint8 if dtype is None else dtype)
     offset = operator.index(how["offset"])
     if shape is not None:
-        needed = offset + _nbytes(elements, _dims(shape))
+        nbytes = _nbytes(elements, _dims(shape))
+        if nbytes == 0:
+            raise InvalidError(22, f"an array of shape {_dims(shape)} is empty: an array has at least one element")
+        needed = offset + nbytes
         if size is not None and size < needed:
             raise InvalidError(
                 22, f"an array of {needed} bytes does not fit size {size}: leave the size out, or give more"

@@ -91,6 +91,11 @@ def invalid(message: str) -> Error:
     return make("invalid", _errno.EINVAL, message)
 
 
+def not_found(message: str) -> Error:
+    """There is nothing of that name."""
+    return make("not_found", _errno.ENOENT, message)
+
+
 def lost(message: str) -> Error:
     """What was meant is there no more."""
     return make("lost", _errno.ENODEV, message)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
-from ._errors import invalid
+from ._errors import invalid, not_found
 
 
 class _HasDescriptor(Protocol):
@@ -21,7 +21,9 @@ def backing(file: File | None, size: int | None) -> Iterator[tuple[int | None, i
 
     A path that is not there is made if the size is known, and taken away again if the object cannot be created."""
     if file is None:
-        yield None, 0 if size is None else size
+        if size is None:
+            raise invalid("how large is the object to be? give a size, or a file that has one")
+        yield None, size
         return
     if not isinstance(file, (str, os.PathLike)):
         descriptor = file if isinstance(file, int) else file.fileno()
@@ -32,7 +34,7 @@ def backing(file: File | None, size: int | None) -> Iterator[tuple[int | None, i
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         if size is None:
-            raise invalid(f"there is no file {os.fspath(file)!r}: name one, or give the size to make it") from None
+            raise not_found(f"there is no file {os.fspath(file)!r}: name one, or give the size to make it") from None
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o666)
         made = True
     try:

@@ -26,6 +26,7 @@ class Host:
 
     @property
     def state_directory(self) -> Path:
+        """Where the host keeps its state, and by which it is found."""
         return Path(self._native.state_directory)
 
     def open(self, name: str, mode: Mode = "r") -> Object:
@@ -113,7 +114,7 @@ class Host:
         self._native.remove(name)
 
     def rename(self, old: str, new: str) -> None:
-        """Gives an object another name."""
+        """Gives an object or a directory another name."""
         self._native.rename(old, new)
 
     def chmod(self, name: str, mode: int) -> None:
@@ -160,7 +161,10 @@ def connect(state_directory: str | os.PathLike[str] | None = None) -> Host:
 
 
 def open(name: str, mode: Mode = "r") -> Object:
-    """Opens an object for reading (`r`), or for reading and writing (`r+`)."""
+    """Opens an object for reading (`r`), or for reading and writing (`r+`).
+
+    Raises `NotFoundError`, or `PermissionDeniedError` if its mode bits do not allow it.
+    """
     return _native.default_host().open(name, mode)
 
 
@@ -189,13 +193,18 @@ def create(
     * `pager`: the name under which a program of yours serves its pages (`serve_pager`).
     * `sync`: what sync promises. `plain`: msync and fsync. `ordered`: pages reach the file only by sync, unlock or
       eviction. `atomic`: what is stored changes only by sync, and by each sync wholly or not at all.
-    * `permissions`: mode bits.
+    * `permissions`: mode bits, such as `0o640`.
     * `tag`: data type of its elements; `array` writes and checks it.
     * `controlled`: the host serves its faults even if nothing else asks for it: for page-holding locks.
-    * `freezable`: allow `sync(freeze=True)`. `budget`: most bytes of memory that its pages take.
+    * `freezable`: allow `sync(freeze=True)`.
+    * `budget`: most bytes of memory that its pages take, 1 MiB at least; the rest waits in its file or on disk.
     * `reserve`: take its memory now; yes unless it has a file or a pager.
     * `on_last_death`: unsynced pages of a killed last process `keep`, or `revert`.
-    * `fault_deadline_ms`, `pager_deadline_ms`: after so long, a touch raises SIGBUS, a pager has failed.
+    * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
+
+    Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
+    `InvalidError` for options that do not go together, `PermissionDeniedError` where names may not be added, and
+    `Error` with `kind` `no_space` or `quota` if memory or disk cannot be had: nothing is left behind then.
     """
     return default_host()._create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
@@ -215,27 +224,34 @@ def ls(directory: str = "/") -> list[ObjectStat | DirectoryStat]:
 
 
 def resize(name: str, size: int) -> None:
-    """Changes the size of an object. Touching a mapping past a smaller size raises SIGBUS."""
+    """Changes the size of an object, in bytes; its file is cut or grown with it.
+
+    Touching a mapping past a smaller size raises SIGBUS, which ends the program. Raises `NotFoundError`,
+    `PermissionDeniedError`, or `Error` with `kind` `no_space`.
+    """
     default_host().resize(name, size)
 
 
 def remove(name: str) -> None:
-    """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""
+    """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted.
+
+    Of a directory: if it is empty. Raises `NotFoundError`, or `PermissionDeniedError`.
+    """
     default_host().remove(name)
 
 
 def rename(old: str, new: str) -> None:
-    """Gives an object another name."""
+    """Gives an object or a directory another name. Raises `NotFoundError`, `ExistsError` or `PermissionDeniedError`."""
     default_host().rename(old, new)
 
 
 def chmod(name: str, mode: int) -> None:
-    """Changes the mode bits of an object or a directory."""
+    """Changes the mode bits of an object or a directory, such as `0o640`. Only its owner and root may."""
     default_host().chmod(name, mode)
 
 
 def chown(name: str, uid: int | None = None, gid: int | None = None) -> None:
-    """Changes owner or group of an object or a directory."""
+    """Changes owner or group (numbers; None: as it is) of an object or a directory. Only root may give one away."""
     default_host().chown(name, uid, gid)
 
 

@@ -223,11 +223,12 @@ def sync(target: Buffer | Mapping | Object, *, freeze: bool = False) -> int:
     """Makes the pages of an array, mapping or object what is stored; gives the number of pages written.
 
     What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true
-    instant (objects created `freezable`)."""
+    instant (objects created `freezable`). Raises `Error` with `kind` `no_space` if the disk is full: everything stays
+    in memory, and it can be tried again; `NotFoundError` if the memory is no object's."""
 
 def lock(target: Buffer | Mapping | Object) -> bool:
     """Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are
-    pinned against swap too."""
+    pinned against swap too. Raises `Error` with `kind` `unsupported` for a direct object."""
 
 def unlock(target: Buffer | Mapping | Object) -> None:
     """Lets them go."""

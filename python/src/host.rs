@@ -2,7 +2,7 @@
 
 use crate::errors::{OrRaise, waiting};
 use crate::object::{Object, Opened};
-use crate::options::{Mode, on_last_death, sync_mode};
+use crate::options::{Mode, natural, natural_or_none, on_last_death, sync_mode};
 use crate::records;
 use commonhold::{CreateOptions, PagerKind};
 use pyo3::prelude::*;
@@ -68,19 +68,19 @@ impl Host {
         &self,
         py: Python<'_>,
         name: &str,
-        size_bytes: u64,
+        #[pyo3(from_py_with = natural)] size_bytes: u64,
         fd: Option<i32>,
         pager: Option<String>,
         sync: &str,
-        permissions: u32,
+        #[pyo3(from_py_with = natural)] permissions: u32,
         tag: String,
         controlled: bool,
         freezable: bool,
         reserve: Option<bool>,
         on_last_death: &str,
-        budget_bytes: Option<u64>,
-        fault_deadline_ms: Option<u32>,
-        pager_deadline_ms: Option<u32>,
+        #[pyo3(from_py_with = natural_or_none)] budget_bytes: Option<u64>,
+        #[pyo3(from_py_with = natural_or_none)] fault_deadline_ms: Option<u32>,
+        #[pyo3(from_py_with = natural_or_none)] pager_deadline_ms: Option<u32>,
     ) -> PyResult<Object> {
         let options = CreateOptions {
             size_bytes,
@@ -117,7 +117,12 @@ impl Host {
         PyList::new(py, entries)
     }
 
-    fn resize(&self, py: Python<'_>, name: &str, size_bytes: u64) -> PyResult<()> {
+    fn resize(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = natural)] size_bytes: u64,
+    ) -> PyResult<()> {
         waiting(py, || self.host.resize(name, size_bytes))
     }
 
@@ -129,11 +134,17 @@ impl Host {
         waiting(py, || self.host.rename(old, new))
     }
 
-    fn chmod(&self, py: Python<'_>, name: &str, mode: u32) -> PyResult<()> {
+    fn chmod(&self, py: Python<'_>, name: &str, #[pyo3(from_py_with = natural)] mode: u32) -> PyResult<()> {
         waiting(py, || self.host.set_mode(name, mode))
     }
 
-    fn chown(&self, py: Python<'_>, name: &str, uid: Option<u32>, gid: Option<u32>) -> PyResult<()> {
+    fn chown(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = natural_or_none)] uid: Option<u32>,
+        #[pyo3(from_py_with = natural_or_none)] gid: Option<u32>,
+    ) -> PyResult<()> {
         waiting(py, || self.host.set_owner(name, uid, gid))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::errors::{exception, waiting};
 use crate::exports;
+use crate::options::{natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use commonhold::{Error, PAGE_SIZE_BYTES, classical};
@@ -95,6 +96,7 @@ impl Mapping {
         self.offset
     }
 
+    /// `r`, `r+` or `c` (copy-on-write).
     #[getter]
     fn mode(&self) -> &'static str {
         self.mode
@@ -107,37 +109,64 @@ impl Mapping {
         self.pages(py)
     }
 
+    /// Whether it was closed here.
     #[getter]
     fn closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// Makes the pages that hold the range (bytes; all unless given) what is stored; gives the number of pages written.
     #[pyo3(signature = (offset = 0, length = None, *, freeze = false))]
-    fn sync(&self, py: Python<'_>, offset: usize, length: Option<usize>, freeze: bool) -> PyResult<u64> {
+    fn sync(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+        freeze: bool,
+    ) -> PyResult<u64> {
         self.on_range(py, offset, length, if freeze { classical::sync_frozen } else { classical::sync })
     }
 
+    /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn lock(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<bool> {
+    fn lock(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<bool> {
         self.on_range(py, offset, length, classical::lock)
     }
 
+    /// Lets them go.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn unlock(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<()> {
+    fn unlock(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<()> {
         self.on_range(py, offset, length, classical::unlock)
     }
 
+    /// Begins to bring the pages in, without waiting.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn prefetch(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<()> {
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<()> {
         self.on_range(py, offset, length, classical::prefetch)
     }
 
+    /// State of each page of the range, as a NumPy array: a `PageState`, plus `LOCKED`.
     #[pyo3(signature = (offset = 0, length = None))]
     fn incore<'py>(
         &self,
         py: Python<'py>,
-        offset: usize,
-        length: Option<usize>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let states = self.on_range(py, offset, length, classical::incore)?;
         page_states(py, states)

@@ -3,7 +3,7 @@
 use crate::errors::{OrRaise, exception, waiting};
 use crate::exports::View;
 use crate::mapping::Mapping;
-use crate::options::{Mode, flags};
+use crate::options::{Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use crate::records;
@@ -83,26 +83,31 @@ fn map_part(
 
 #[pymethods]
 impl Object {
+    /// As it was opened: it may have another by now (see `stat`).
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// `r` or `r+`.
     #[getter]
     fn mode(&self) -> &'static str {
         self.mode.word()
     }
 
+    /// Whether it was closed here.
     #[getter]
     fn closed(&self) -> bool {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
+    /// Never used twice by a host.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.opened(py)?.object.id().0)
     }
 
+    /// Bytes, as known since it was opened, or asked for by `stat`.
     #[getter]
     fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.opened(py)?.object.size_bytes())
@@ -114,37 +119,47 @@ impl Object {
         waiting(py, || object.size_by_now())
     }
 
+    /// Whether the host serves its faults.
     #[getter]
     fn controlled(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.opened(py)?.object.is_controlled())
     }
 
+    /// Data type of its elements; empty: bytes.
     #[getter]
     fn tag(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.opened(py)?.object.options().tag.clone())
     }
 
+    /// Of its host.
     #[getter]
     fn state_directory(&self, py: Python<'_>) -> PyResult<PathBuf> {
         Ok(self.opened(py)?.host.state_directory().to_owned())
     }
 
+    /// All there is to know of it now: an `ObjectStat`.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         let info = waiting(py, || opened.object.info())?;
         records::object(py, &info)
     }
 
+    /// Maps `length` bytes from `offset` (page-aligned) on; all unless given.
+    ///
+    /// `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the only
+    /// place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the faulting
+    /// thread serves itself where it can. Raises `InvalidError` for a range that is misaligned or past the end, and
+    /// `PermissionDeniedError` for writing to what was opened for reading.
     #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
         prefetch = false, in_thread = false))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, most named by the caller
     fn map(
         &self,
         py: Python<'_>,
-        offset: u64,
-        length: Option<u64>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
         mode: Option<&str>,
-        address: usize,
+        #[pyo3(from_py_with = natural)] address: usize,
         fixed: bool,
         lock: bool,
         prefetch: bool,
@@ -170,8 +185,8 @@ impl Object {
     fn pages(
         &self,
         py: Python<'_>,
-        offset: u64,
-        length: u64,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural)] length: u64,
         mode: Option<&str>,
         lock: bool,
         prefetch: bool,
@@ -205,51 +220,88 @@ impl Object {
         ON_OBJECT.import(py, "commonhold._arrays", "on_object")?.call((slf, dtype, shape), how)
     }
 
+    /// Makes the range (bytes; all unless given) what is stored, by the mode chosen at creation; gives the number of
+    /// pages written. Raises `Error` with `kind` `no_space` if the disk is full: everything stays in memory, and it can
+    /// be tried again.
     #[pyo3(signature = (offset = 0, length = None, *, freeze = false))]
-    fn sync(&self, py: Python<'_>, offset: u64, length: Option<u64>, freeze: bool) -> PyResult<u64> {
+    fn sync(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+        freeze: bool,
+    ) -> PyResult<u64> {
         self.on_range(py, offset, length, move |object, offset, length| {
             if freeze { object.sync_frozen(offset, length) } else { object.sync(offset, length) }
         })
     }
 
+    /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too. Raises
+    /// `Error` with `kind` `unsupported` for a direct object.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn lock(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<bool> {
+    fn lock(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+    ) -> PyResult<bool> {
         self.on_range(py, offset, length, commonhold::Object::lock)
     }
 
+    /// Lets them go.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn unlock(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<()> {
+    fn unlock(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+    ) -> PyResult<()> {
         self.on_range(py, offset, length, commonhold::Object::unlock)
     }
 
+    /// Begins to bring the pages in, without waiting.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn prefetch(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<()> {
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+    ) -> PyResult<()> {
         self.on_range(py, offset, length, commonhold::Object::prefetch)
     }
 
+    /// State of each page of the range, as a NumPy array: a `PageState`, plus `LOCKED`.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn incore<'py>(&self, py: Python<'py>, offset: u64, length: Option<u64>) -> PyResult<Bound<'py, PyAny>> {
+    fn incore<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let states = self.on_range(py, offset, length, commonhold::Object::incore)?;
         page_states(py, states)
     }
 
+    /// Drops what was not synced; gives the number of pages dropped.
     fn revert(&self, py: Python<'_>) -> PyResult<u64> {
         let opened = self.opened(py)?;
         let name = opened.name(py)?;
         waiting(py, || opened.host.revert(&name))
     }
 
-    fn resize(&self, py: Python<'_>, size_bytes: u64) -> PyResult<()> {
+    /// Changes its size, in bytes. Touching a mapping past a smaller size raises SIGBUS.
+    fn resize(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] size_bytes: u64) -> PyResult<()> {
         let opened = self.opened(py)?;
         waiting(py, || opened.object.resize(size_bytes))
     }
 
+    /// Copies `length` bytes from `offset` on out, as `bytes`; all unless given.
     #[pyo3(signature = (offset = 0, length = None))]
     fn read<'py>(
         &self,
         py: Python<'py>,
-        offset: u64,
-        length: Option<usize>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let object = self.opened(py)?.object;
         let length = match length {
@@ -263,8 +315,9 @@ impl Object {
         PyBytes::new_with(py, length, |buffer| waiting(py, || object.read_at(buffer, offset)))
     }
 
+    /// Copies the bytes of a buffer in, from `offset` on. Raises `InvalidError` past the end: nothing is written then.
     #[pyo3(signature = (data, offset = 0))]
-    fn write(&self, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+    fn write(&self, data: &Bound<'_, PyAny>, #[pyo3(from_py_with = natural)] offset: u64) -> PyResult<()> {
         let py = data.py();
         let object = self.opened(py)?.object;
         if let Ok(bytes) = data.cast::<PyBytes>() {
@@ -279,6 +332,7 @@ impl Object {
         waiting(py, || object.write_at(&copy, offset))
     }
 
+    /// Gives it up. Its mappings and arrays go on.
     fn close(&self, py: Python<'_>) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(opened));

@@ -1,6 +1,31 @@
-//! Words that Python programs write, as the options they mean.
+//! Words and numbers that Python programs write, as the options they mean.
 
+use crate::errors::exception;
 use commonhold::{Access, Error, MapFlags, OnLastDeath, Protection, Result, Sharing, SyncMode};
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+
+/// A number of bytes, pages or bits. What is negative or too large is refused as any other wrong argument is, and not
+/// as an arithmetic overflow.
+pub(crate) fn natural<T: TryFrom<u64>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    let py = value.py();
+    let number = match value.extract::<u64>() {
+        Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+        number => number.ok().and_then(|number| T::try_from(number).ok()),
+    };
+    number.ok_or_else(|| {
+        let bits = 8 * size_of::<T>();
+        exception(
+            py,
+            &Error::invalid(format!("{value} is out of range: give a number from 0 to 2**{bits} - 1")),
+        )
+    })
+}
+
+/// The same, or none.
+pub(crate) fn natural_or_none<T: TryFrom<u64>>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+    if value.is_none() { Ok(None) } else { natural(value).map(Some) }
+}
 
 /// How an object is opened or mapped, in the words of NumPy's memmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

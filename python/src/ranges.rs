@@ -45,6 +45,10 @@ impl Target {
 }
 
 /// Makes the pages of an array, mapping or object what is stored; gives the number of pages written.
+///
+/// What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true
+/// instant (objects created `freezable`). Raises `Error` with `kind` `no_space` if the disk is full: everything stays
+/// in memory, and it can be tried again; `NotFoundError` if the memory is no object's.
 #[pyfunction]
 #[pyo3(signature = (target, *, freeze = false))]
 pub(crate) fn sync(target: &Bound<'_, PyAny>, freeze: bool) -> PyResult<u64> {
@@ -55,7 +59,8 @@ pub(crate) fn sync(target: &Bound<'_, PyAny>, freeze: bool) -> PyResult<u64> {
     Target::of(target)?.act(py, |o, n| o.sync(0, n), classical::sync)
 }
 
-/// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too.
+/// Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are pinned
+/// against swap too. Raises `Error` with `kind` `unsupported` for a direct object.
 #[pyfunction]
 pub(crate) fn lock(target: &Bound<'_, PyAny>) -> PyResult<bool> {
     Target::of(target)?.act(target.py(), |o, n| o.lock(0, n), classical::lock)

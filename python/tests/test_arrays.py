@@ -183,7 +183,7 @@ def test_creating(name, tmp_path):
         ch.array(name + "x", create=True)
     with pytest.raises(ch.InvalidError, match="sync"):
         ch.array(name + "x", 1, create=True, sync="sometimes")
-    with pytest.raises(ch.InvalidError, match="give the size"):
+    with pytest.raises(ch.NotFoundError, match="give the size"):
         ch.create(name + "x", file=tmp_path / "none")
     assert not (tmp_path / "none").exists()
 

@@ -72,6 +72,14 @@ def test_status(host):
 def test_errors_are_what_python_expects(name):
     ch.create(name, 10).close()
     cases = [
+        (lambda: ch.create(name + "x", -1), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.create(name + "x", 2**70), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.create(name + "x"), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.array(name + "x", (3, 0), create=True), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.chmod(name, -1), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.resize(name, -1), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.open(name).map(-4096), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.create(name + "x", file="/nonexistent"), FileNotFoundError, ch.NotFoundError, "not_found", 2),
         (lambda: ch.open(name + "x"), FileNotFoundError, ch.NotFoundError, "not_found", 2),
         (lambda: ch.create(name, 10), FileExistsError, ch.ExistsError, "exists", 17),
         (lambda: ch.open("no-slash"), ValueError, ch.InvalidError, "invalid", 22),

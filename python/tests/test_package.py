@@ -15,6 +15,9 @@ def test_all_that_is_public_is_there_and_described():
         thing = getattr(ch, word)
         if inspect.isclass(thing) or callable(thing):
             assert thing.__doc__, word
+    for cls in (ch.Object, ch.Mapping, ch.Host):
+        for word, thing in vars(cls).items():
+            assert word.startswith("_") or thing.__doc__ or word == "pages" or word == "array", f"{cls.__name__}.{word}"
     assert (FOLDER / "py.typed").exists()
     assert _native.__file__.endswith(".abi3.so")
 

@@ -7,6 +7,26 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
+/// An atomic object of that size on the file `store`.
+fn atomic(host: &TestHost) {
+    let words = ["create", "/a", "--size", "1TiB", "--file", "store", "--create-file", "--sync", "atomic"];
+    host.run(&words).text();
+}
+
+fn dirty(host: &TestHost) -> u64 {
+    host.run(&["stat", "/a", "--json"]).json()[0]["dirty_bytes"].as_u64().unwrap()
+}
+
+/// What was copied is in memory, nothing of it is stored, and it can be dropped.
+fn nothing_is_stored(host: &TestHost) {
+    let opens = || host.run(&["stat", "/a", "--json"]).json()[0]["opens"].as_u64().unwrap();
+    eventually("the host has seen the copy end", || opens() == 0);
+    assert!(dirty(host) > 0);
+    assert_eq!(std::fs::metadata(host.file("store")).unwrap().blocks(), 0);
+    assert!(host.run(&["revert", "/a", "--json"]).json()["dropped_pages"].as_u64().unwrap() > 0);
+    assert_eq!(dirty(host), 0);
+}
+
 /// Starts a copy that takes far longer than the test, of something and then very much of nothing.
 fn copying(host: &TestHost, to: &str) -> Child {
     host.run(&["create", "/large", "--size", "1TiB", "--reserve", "no"]).text();
@@ -36,17 +56,29 @@ fn an_interrupted_copy_takes_away_what_it_made() {
 #[test]
 fn an_interrupted_copy_into_an_atomic_object_stores_nothing() {
     let host = TestHost::start();
-    let words = ["create", "/a", "--size", "1TiB", "--file", "store", "--create-file", "--sync", "atomic"];
-    host.run(&words).text();
+    atomic(&host);
     let copy = copying(&host, ":/a");
-    let dirty = || host.run(&["stat", "/a", "--json"]).json()[0]["dirty_bytes"].as_u64().unwrap();
-    eventually("some of it was copied", || dirty() > 4 << 20);
+    eventually("some of it was copied", || dirty(&host) > 4 << 20);
     let said = interrupt(copy);
     assert!(said.contains("commonhold revert /a"), "{said}");
-    assert!(dirty() > 0);
-    assert_eq!(std::fs::metadata(host.file("store")).unwrap().blocks(), 0);
-    assert!(host.run(&["revert", "/a", "--json"]).json()["dropped_pages"].as_u64().unwrap() > 0);
-    assert_eq!(dirty(), 0);
+    nothing_is_stored(&host);
+}
+
+#[test]
+fn a_copy_into_an_atomic_object_that_fails_stores_nothing() {
+    let host = TestHost::start();
+    atomic(&host);
+    std::fs::write(host.file("in"), common::pattern(16 << 20)).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(host.file("in")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let copy = host.command(&["cp", "in", ":/a"]).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("some of it was copied", || dirty(&host) > 4 << 20);
+    file.set_len(0).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("commonhold revert /a") && said.lines().count() == 1, "{said}");
+    nothing_is_stored(&host);
 }
 
 #[test]

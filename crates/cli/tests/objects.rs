@@ -128,6 +128,10 @@ fn a_file_that_was_made_for_nothing_is_taken_away_again() {
     assert!(std::fs::read(host.file("old")).unwrap() == pattern(4096));
     assert!(host.run(&["create", "/b", "--file", "missing"]).complaint().contains("--create-file"));
     assert!(host.run(&["create", "b", "--size", "4096"]).complaint().contains("slash"));
+    for option in [["--fault-deadline", "5s"], ["--on-last-death", "revert"]] {
+        let words = ["create", "/b", "--size", "4096", option[0], option[1]];
+        assert!(host.run(&words).complaint().contains("--controlled"));
+    }
 }
 
 #[test]

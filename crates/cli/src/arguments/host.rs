@@ -35,13 +35,14 @@ pub struct Start {
     /// Most memory for the pages of all controlled objects together; a quarter of memory unless given
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub budget: Option<u64>,
-    /// Most memory and spill space that the objects of one user may take
+    /// Most memory and disk that the objects of one user may reserve; unless given, half of memory, and no limit for root
+    /// and the host's own user
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
     pub quota: Option<u64>,
-    /// Most objects of one user
+    /// Most objects of one user; 16384 unless given, and 65536 for root and the host's own user
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_objects: Option<u64>,
-    /// Most clients at once
+    /// Most clients at once, 4096 unless given; one user gets at most half of them, but root and the host's own user
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_clients: Option<u64>,
     /// How to answer.

@@ -171,7 +171,8 @@ pub struct Cat {
     An object that is not there is created, anonymous and of the source's size. One that is there keeps its size:\n\
     what is too large for it is refused, what is smaller leaves the rest as it is. An object with a file or a\n\
     pager is synced at the end: of an atomic one the whole copy is stored, or nothing. A file that is there is\n\
-    overwritten; stretches of zeros become holes. When a copy is interrupted or fails, what it made is taken away.")]
+    overwritten; stretches of zeros become holes. When a copy fails or is interrupted, what it made is taken away,\n\
+    and in a controlled object that was there before, what was copied stays in memory, unsynced.")]
 pub struct Copy {
     /// A file, or an object written as :/lab/weights
     pub from: Place,

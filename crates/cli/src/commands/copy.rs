@@ -4,7 +4,7 @@ use super::interrupts::{Interrupts, end_by};
 use super::transfer::{Sink, Source, transfer};
 use crate::arguments::objects::Copy;
 use crate::arguments::place::Place;
-use crate::failure::Done;
+use crate::failure::{Done, Failure};
 use crate::output::answer;
 use crate::units::format_size;
 use commonhold::{
@@ -12,6 +12,7 @@ use commonhold::{
 };
 use commonhold_object::error::Doing;
 use serde_json::json;
+use signal_hook::low_level;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,14 +27,7 @@ pub fn copy(host: &Host, arguments: &Copy) -> Done {
         target.finish(arguments.no_sync, size_bytes)?;
         Ok(copied)
     });
-    let copied = match (copied, interrupts.came()) {
-        (Err(_), Some(signal)) => {
-            target.undo(host);
-            eprintln!("commonhold: interrupted: {}", target.left_behind());
-            end_by(signal)
-        }
-        (copied, _) => copied.inspect_err(|_| target.undo(host))?,
-    };
+    let copied = copied.or_else(|error| target.give_up(host, error, interrupts.came()))?;
     let said = json!({
         "from": arguments.from.to_string(),
         "to": arguments.to.to_string(),
@@ -164,7 +158,25 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What an interrupted copy leaves, for people.
+    /// After a copy that failed, or that a signal ended.
+    fn give_up(&self, host: &Host, mut error: Error, signal: Option<i32>) -> Result<u64> {
+        self.undo(host);
+        match signal {
+            Some(signal) => {
+                eprintln!("commonhold: interrupted: {}", self.left_behind());
+                end_by(signal)
+            }
+            None if self.held.is_some() => {
+                error.message += &format!("; {}", self.left_behind());
+                let _ = Failure::from(error).report();
+                // Not in order: that would unmap the object, and so store what was copied of it.
+                low_level::exit(1)
+            }
+            None => Err(error),
+        }
+    }
+
+    /// What a copy that was not ended leaves, for people.
     fn left_behind(&self) -> String {
         let place = self.place;
         match place {

@@ -213,7 +213,7 @@ fn status_table(status: &HostStatus) -> String {
             ),
         ),
         ("memory", format!("{} of {}", format_size(status.resident_bytes), format_size(status.budget_bytes))),
-        ("quota", quota(status.quota_bytes)),
+        ("quota", quota(status)),
         ("faults", format!("{}, {} brought in", status.faults, count(status.pages_installed, "page"))),
         ("evicted", count(status.pages_evicted, "page")),
         ("syncs", status.syncs.to_string()),
@@ -223,6 +223,10 @@ fn status_table(status: &HostStatus) -> String {
     columns(None, rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect(), &[])
 }
 
-fn quota(bytes: u64) -> String {
-    if bytes == u64::MAX { "none".to_owned() } else { format!("{} for each user", format_size(bytes)) }
+fn quota(status: &HostStatus) -> String {
+    let whose = if status.uid == 0 { "each user; root's only with --quota" } else { "each user" };
+    match status.quota_bytes {
+        u64::MAX => "none".to_owned(),
+        bytes => format!("{} for {whose}", format_size(bytes)),
+    }
 }

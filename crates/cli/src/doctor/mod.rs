@@ -30,7 +30,7 @@ fn checks(place: &HostPlace) -> Vec<Check> {
     let mut checks = vec![
         kernel::version(),
         userfaultfd::works(),
-        userfaultfd::kernel_accesses(),
+        userfaultfd::kernel_accesses(place),
         userfaultfd::dirty_tracking(),
         userfaultfd::poison(),
         frames::small_pages(),

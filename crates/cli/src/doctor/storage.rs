@@ -3,6 +3,7 @@
 use super::report::Check;
 use crate::commands::HostPlace;
 use crate::units::format_size;
+use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "state directory";
@@ -38,14 +39,22 @@ fn kind(magic: u64) -> Lasting {
 
 /// Kind and free space of the file system that the state directory is, or would be, in.
 pub fn state_directory(place: &HostPlace) -> Check {
-    let directory = match place.running() {
-        Ok((directory, Ok(_))) => directory,
+    let (directory, running) = match place.running() {
+        Ok((directory, Ok(_))) => (directory, true),
         _ => match place.to_start(None) {
-            Ok(directory) => directory,
+            Ok(directory) => (directory, false),
             Err(error) => return Check::fail(NAME, error.message, "name one with --host or COMMONHOLD_HOST"),
         },
     };
     let existing = nearest_existing(&directory);
+    // A host that runs may be another user's.
+    if !running && let Err(why) = can_be_written(&existing) {
+        return Check::fail(
+            NAME,
+            format!("{} cannot be made or written: {} {why}", directory.display(), existing.display()),
+            "name another with --host or COMMONHOLD_HOST",
+        );
+    }
     match rustix::fs::statfs(&existing) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(u64::try_from(found.f_bsize).unwrap_or(0));
@@ -62,6 +71,14 @@ pub fn state_directory(place: &HostPlace) -> Check {
 /// A directory that does not exist yet will lie in the file system of the nearest one above it that does.
 fn nearest_existing(path: &Path) -> PathBuf {
     path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn can_be_written(directory: &Path) -> Result<(), String> {
+    if !directory.is_dir() {
+        return Err("is no directory".to_owned());
+    }
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|errno| format!("may not be written ({errno})"))
 }
 
 fn judge(directory: &Path, magic: u64, free_bytes: u64) -> Check {
@@ -109,6 +126,8 @@ mod tests {
         ] {
             assert_eq!(judge(here, magic, free).state, state, "{magic:#x}");
         }
+        assert_eq!(can_be_written(&std::env::temp_dir()), Ok(()));
+        assert!(can_be_written(Path::new("/proc/self/status")).unwrap_err().contains("no directory"));
         assert_eq!(nearest_existing(Path::new("/proc/no-such-thing/below")), Path::new("/proc"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::probe::{PAGE, Probe};
 use super::report::Check;
+use crate::commands::HostPlace;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use std::io;
@@ -22,11 +23,15 @@ pub fn works() -> Check {
     Check::ok("userfaultfd", format!("every kind of descriptor can be made, through {through}"))
 }
 
-/// `read()` straight into a missing page can be served.
-pub fn kernel_accesses() -> Check {
+/// `read()` straight into a missing page can be served: by the host that runs, or by one that this user would start.
+pub fn kernel_accesses(place: &HostPlace) -> Check {
     const NAME: &str = "kernel accesses";
     let setting = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
     let setting = format!("vm.unprivileged_userfaultfd = {}", setting.trim());
+    let running = place.running().and_then(|(_, host)| host?.status());
+    if running.is_ok_and(|status| status.kernel_faults) {
+        return Check::ok(NAME, format!("served by the host that runs; {setting}"));
+    }
     if Userfaultfd::open_device().is_ok() {
         return Check::ok(NAME, format!("served: this user may open /dev/userfaultfd; {setting}"));
     }
