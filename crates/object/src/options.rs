@@ -158,8 +158,8 @@ impl CreateOptions {
             return Ok(());
         };
         Err(Error::invalid(format!(
-            "{what} is for controlled objects, and nothing else here asks for one: add sync = ordered or atomic, or \
-             leave it out"
+            "{what} is for controlled objects, and nothing else here asks for one: make it controlled, or sync = \
+             ordered or atomic, or leave it out"
         )))
     }
 }

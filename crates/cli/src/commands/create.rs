@@ -1,7 +1,7 @@
 //! `create`.
 
 use crate::arguments::objects::{Create, OnLastDeath, SyncMode};
-use crate::failure::{Done, error};
+use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
 use crate::units::format_size;
@@ -16,15 +16,6 @@ use std::path::Path;
 pub fn create(host: &Host, arguments: Create) -> Done {
     let options = options(&arguments);
     options.check()?;
-    if !options.is_controlled()
-        && (options.fault_deadline_ms.is_some() || options.on_last_death != commonhold::OnLastDeath::Keep)
-    {
-        return Err(error(
-            ErrorKind::Invalid,
-            "--fault-deadline and --on-last-death revert mean nothing to a direct object, whose faults the kernel \
-             serves: add --controlled, or --sync ordered or atomic",
-        ));
-    }
     commonhold::Name::new(&arguments.name)?;
     let backing = arguments.file.as_deref().map(|path| Backing::open(path, &arguments)).transpose()?;
     let object = host
