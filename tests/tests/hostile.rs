@@ -311,3 +311,24 @@ fn a_flood_of_connections() {
     std::thread::sleep(Duration::from_millis(1));
     is_unharmed(&host, &worker, pid);
 }
+
+/// As a host that takes over hears them: what was sent to the host before, and at once its repetition.
+#[test]
+fn a_request_and_its_repetition_are_no_two_requests() {
+    let host = TestHost::start();
+    let mut raw = Raw::connect(&host);
+    for round in 0..100u64 {
+        let options =
+            CreateOptions { size_bytes: 65536, controlled: round % 2 == 0, ..CreateOptions::default() };
+        let create = Request::Create { name: name("/o"), options, nonce: u128::from(round) + 1 };
+        let number = 1_000_000 + round;
+        let mut bytes = bytes_of(number, &create);
+        assert!(raw.throw(&bytes, &[]));
+        bytes[6] = 1;
+        assert!(raw.throw(&bytes, &[]));
+        let answer = raw.answer_to(number).expect("an answer");
+        assert!(answer.is_ok(), "{round}: {answer:?}");
+        let removed = raw.ask(&Request::Remove { name: name("/o") }, &[]).expect("an answer");
+        assert!(removed.is_ok(), "{round}: {removed:?}");
+    }
+}

@@ -57,6 +57,8 @@ pub struct Session {
     pub share: Arc<Share>,
     /// Requests being worked on.
     pub busy: AtomicU32,
+    /// Their numbers.
+    answering: Mutex<HashSet<u64>>,
     /// Number for the next hold, in the vault.
     pub next_hold: AtomicU64,
 }
@@ -154,6 +156,7 @@ impl Session {
             share: Arc::default(),
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),
+            answering: Mutex::default(),
         }
     }
 
@@ -248,5 +251,16 @@ impl Session {
     /// Counts a request that ended.
     pub fn end(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a request is to be worked on. One that is repeated while it is being worked on is not: a host that takes
+    /// over may read what was sent to the host before, begin with it, and then hear it again.
+    pub fn is_new(&self, header: Header) -> bool {
+        header.number == 0 || lock(&self.answering).insert(header.number) || !header.repeated
+    }
+
+    /// The request of that number was answered.
+    pub fn answered(&self, number: u64) {
+        lock(&self.answering).remove(&number);
     }
 }
