@@ -1,6 +1,7 @@
 //! `commonhold-bench`: every bar of the project and every published table, measured here beside its peer.
 
 mod arguments;
+mod audit;
 mod context;
 mod crash;
 mod durable;

@@ -1,6 +1,10 @@
 //! All rows, in the order of the tables.
 
+mod audit_prediction_error;
+mod audit_seconds;
 mod crash_local_failures;
+mod govindan_table1;
+mod govindan_table2;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -34,6 +38,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &crash_local_failures::CrashLocalFailures,
         &sprite_table4::SpriteTable4,
         &sprite_table6::SpriteTable6,
+        &govindan_table1::GovindanTable1,
+        &govindan_table2::GovindanTable2,
+        &audit_prediction_error::AuditPredictionError,
+        &audit_seconds::AuditSeconds,
     ]
 }
 
@@ -47,7 +55,8 @@ mod tests {
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
-                        sprite.table4 sprite.table6";
+                        sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
+                        audit.prediction_error audit.seconds";
         assert_eq!(ids.join(" "), promised);
     }
 }
