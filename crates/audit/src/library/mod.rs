@@ -10,6 +10,9 @@ mod find;
 mod names;
 mod shared;
 mod symbols;
+mod watched;
+
+pub use watched::{Request, files_of, measure_all};
 
 use crate::report::LibrarySet;
 use crate::snapshot::Unseen;
@@ -27,11 +30,13 @@ pub struct Options {
     pub root: PathBuf,
     /// Asked before each program: whether there is still time. What is left then is named in `unseen`.
     pub goes_on: Box<dyn Fn() -> bool>,
+    /// Told each path before it is touched; false: it is passed over, and counts as skipped.
+    pub at: Box<dyn Fn(&Path) -> bool>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { root: PathBuf::from("/"), goes_on: Box::new(|| true) }
+        Self { root: PathBuf::from("/"), goes_on: Box::new(|| true), at: Box::new(|_| true) }
     }
 }
 
@@ -95,6 +100,10 @@ impl Measurer {
                 left += 1;
                 continue;
             }
+            if !(self.options.at)(&path) {
+                set.skipped += 1;
+                continue;
+            }
             match self.program(&path, &mut inodes) {
                 Ok(Some(counted)) => add(&mut set, &mut whole, &path, &counted),
                 Ok(None) => {}
@@ -132,22 +141,25 @@ impl Measurer {
     }
 
     fn files(&mut self, programs: &[PathBuf]) -> Vec<PathBuf> {
-        let mut files = Vec::new();
+        let (mut files, mut refused) = (Vec::new(), Vec::new());
+        let at = &self.options.at;
         for path in programs {
-            if !path.is_dir() {
+            // What is passed over is passed over again when it is to be measured.
+            if !at(path) || !path.is_dir() {
                 files.push(path.clone());
                 continue;
             }
             match std::fs::read_dir(path) {
                 Ok(entries) => {
                     let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-                    inside.retain(|path| !path.is_dir());
+                    inside.retain(|path| !at(path) || !path.is_dir());
                     inside.sort();
                     files.extend(inside);
                 }
-                Err(error) => self.see_not(path.display().to_string(), &error.to_string()),
+                Err(error) => refused.push((path.display().to_string(), error.to_string())),
             }
         }
+        refused.into_iter().for_each(|(what, why)| self.see_not(what, &why));
         files
     }
 

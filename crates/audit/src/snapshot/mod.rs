@@ -15,7 +15,7 @@ mod files;
 mod frames;
 mod machine;
 mod mappings;
-mod mounts;
+pub(crate) mod mounts;
 mod open;
 mod options;
 mod procdir;
@@ -26,7 +26,7 @@ mod taking;
 mod unique;
 mod unseen;
 mod walk;
-mod watch;
+pub(crate) mod watch;
 
 pub use options::{Error, Scope, SnapshotOptions};
 pub use taking::take;

@@ -1,6 +1,7 @@
 //! Which file systems there are, and which of them may keep a reader waiting.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 /// File systems that answer from this machine alone. Anything else is asked in a thread that can be left behind.
 const LOCAL: &[&str] = &[
@@ -49,8 +50,8 @@ pub fn has_several_devices(kind: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Mounts {
     kinds: HashMap<u64, String>,
-    /// Of each mount: where it is, and its options and those of its file system.
-    points: Vec<(String, String)>,
+    /// Of each mount: where it is, its options and those of its file system, and its kind.
+    points: Vec<(String, String, String)>,
 }
 
 impl Mounts {
@@ -68,7 +69,7 @@ impl Mounts {
             let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { continue };
             mounts.kinds.insert(rustix::fs::makedev(major, minor), kind.to_owned());
             let options = format!("{},{}", before.get(5).unwrap_or(&""), after.nth(1).unwrap_or(""));
-            mounts.points.push(((*point).to_owned(), options));
+            mounts.points.push(((*point).to_owned(), options, kind.to_owned()));
         }
         mounts
     }
@@ -78,9 +79,18 @@ impl Mounts {
         self.kinds.get(&device).map(String::as_str)
     }
 
+    /// Where the file system is mounted that has this path, if it is one that may keep a reader waiting. Nothing is
+    /// asked of it: links are not followed.
+    pub fn far(&self, path: &Path) -> Option<&Path> {
+        let above = self.points.iter().filter(|(point, ..)| path.starts_with(point));
+        // Of several mounts at one place the last is seen.
+        let (point, _, kind) = above.max_by_key(|(point, ..)| point.len())?;
+        (!is_local(kind)).then_some(Path::new(point))
+    }
+
     /// How a procfs at `path` hides processes from others, if it does.
     pub fn hidepid(&self, path: &str) -> Option<&str> {
-        let (_, options) = self.points.iter().rev().find(|(point, _)| point == path)?;
+        let (_, options, _) = self.points.iter().rev().find(|(point, ..)| point == path)?;
         let how = options.split(',').find_map(|option| option.strip_prefix("hidepid="))?;
         (!matches!(how, "0" | "off")).then_some(how)
     }
@@ -103,6 +113,8 @@ mod tests {
         assert_eq!(mounts.kind(rustix::fs::makedev(9, 9)), None);
         assert_eq!(mounts.hidepid("/proc"), Some("invisible"));
         assert_eq!(mounts.hidepid("/"), None);
+        assert_eq!(mounts.far(Path::new("/mnt/far/bin/tool")), Some(Path::new("/mnt/far")));
+        assert_eq!(mounts.far(Path::new("/mnt/farther")), None);
     }
 
     #[test]

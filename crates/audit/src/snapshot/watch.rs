@@ -53,6 +53,11 @@ impl<T> Outlet<T> {
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
+
+    /// The same, for what outlives a loan.
+    pub fn signs(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
 }
 
 /// How a worker ended.

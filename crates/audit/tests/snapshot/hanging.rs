@@ -1,12 +1,14 @@
 //! A file system that never answers: a FUSE mount whose server sleeps. Needs root; says so where it is not.
 
 use crate::support::{Recorded, copy, mapping, mapping_of, some_library, unseen};
+use commonhold_audit::library::{Request, files_of, measure_all};
 use commonhold_audit::snapshot::{Scope, SnapshotOptions, take};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A mount that holds whoever touches it, until this is dropped.
@@ -91,4 +93,50 @@ fn a_root_directory_that_does_not_answer_ends_with_a_word() {
         Ok(snapshot) => assert!(unseen(&snapshot).contains("did not answer"), "{}", unseen(&snapshot)),
         Err(error) => assert!(error.to_string().contains("timed out"), "{error}"),
     }
+}
+
+#[test]
+fn programs_that_do_not_answer_are_named_and_the_rest_of_the_set_is_measured() {
+    let Some(silent) = silent() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let cat = std::env::split_paths(&std::env::var_os("PATH").expect("a path"))
+        .map(|folder| folder.join("cat"))
+        .find(|path| path.is_file());
+    let program = copy(&cat.expect("cat"), folder.path());
+    // One on the silent file system by its own name, one behind a link on this one's.
+    let link = folder.path().join("far");
+    std::os::unix::fs::symlink(silent.path("tool"), &link).expect("linked");
+    let request = Request {
+        sets: vec![
+            ("mixed".into(), vec![silent.path("one"), silent.path("two"), folder.path().to_owned()]),
+            ("near".into(), vec![program]),
+        ],
+        archives: Vec::new(),
+        root: "/".into(),
+        goes_on: Arc::new(|| true),
+        // Twice, for the mount and for the link. A program of this size takes milliseconds.
+        patience: Duration::from_secs(5),
+    };
+    let (sets, unseen) = measure_all(&request);
+    let programs: Vec<(&str, u64, u64)> =
+        sets.iter().map(|set| (set.name.as_str(), set.programs, set.skipped)).collect();
+    assert_eq!(programs, [("mixed", 1, 3), ("near", 1, 0)], "{unseen:?}");
+    let silent_ones: Vec<&Path> = unseen
+        .iter()
+        .filter(|one| one.why.contains("did not answer"))
+        .map(|one| Path::new(&one.what))
+        .collect();
+    assert_eq!(silent_ones, [silent.folder.path(), &link], "{unseen:?}");
+}
+
+#[test]
+fn a_search_on_a_file_system_that_does_not_answer_ends() {
+    let Some(silent) = silent() else { return };
+    let path = silent.path("*");
+    let found = files_of(Duration::from_millis(300), move |put| {
+        if fs::metadata(&path).is_ok() {
+            put(path);
+        }
+    });
+    assert_eq!(found, None);
 }

@@ -12,6 +12,11 @@ const NOBODY: u32 = 65534;
 
 /// Runs one test of this program as nobody; false: this is nobody already, go on.
 fn became_nobody(test: &str) -> bool {
+    became_nobody_with(test, None)
+}
+
+/// The same, with a variable in its environment.
+fn became_nobody_with(test: &str, variable: Option<(&str, &std::path::Path)>) -> bool {
     if !is_root() {
         return false;
     }
@@ -26,6 +31,7 @@ fn became_nobody(test: &str) -> bool {
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .current_dir("/")
         .env("TMPDIR", "/tmp")
+        .envs(variable)
         .uid(NOBODY)
         .gid(NOBODY)
         .output()
@@ -77,4 +83,52 @@ fn an_ordinary_user_sees_what_is_its_own_and_is_told_the_rest() {
     assert!(unseen(&snapshot).contains("page frame numbers: only root is told"), "{}", unseen(&snapshot));
     // Somebody else's library: whether it is in memory is not this user's to know.
     assert!(file.cached_pages.is_none(), "{file:?}");
+}
+
+/// A procfs mounted with hidepid, until it is dropped.
+struct Proc(tempfile::TempDir);
+
+impl Proc {
+    fn hidden(how: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        let options = std::ffi::CString::new(format!("hidepid={how}")).expect("no zero");
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("proc", folder.path(), "proc", flags, options.as_c_str())
+            .map_err(|error| error.to_string())?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Proc {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_proc_that_hides_processes_is_told_from_one_that_has_few() {
+    const TOLD: &str = "COMMONHOLD_TEST_HIDDEN_PROC";
+    if is_root() {
+        for how in ["noaccess", "invisible"] {
+            let proc = match Proc::hidden(how) {
+                Ok(proc) => proc,
+                Err(error) => return println!("left out: procfs cannot be mounted here: {error}"),
+            };
+            became_nobody_with(
+                "hidden::a_proc_that_hides_processes_is_told_from_one_that_has_few",
+                Some((TOLD, proc.0.path())),
+            );
+        }
+        return;
+    }
+    let Some(proc_root) = std::env::var_os(TOLD) else {
+        return println!("left out: mounting procfs needs root");
+    };
+    let options =
+        SnapshotOptions { proc_root: proc_root.into(), skip_self: false, ..SnapshotOptions::default() };
+    let snapshot = take(&options).expect("a snapshot");
+    assert!(snapshot.processes.iter().any(|process| process.pid == std::process::id()));
+    assert!(snapshot.processes.iter().all(|process| process.uid == NOBODY), "others' are hidden");
+    assert!(unseen(&snapshot).contains("run as root"), "{}", unseen(&snapshot));
 }

@@ -2,12 +2,17 @@
 
 use crate::arguments::audit::{Audit, ProgramSet};
 use crate::failure::{Failure, error};
-use commonhold_audit::library::{Measurer, Options};
+use commonhold_audit::library::{Request, files_of, measure_all};
 use commonhold_audit::report::Report;
 use commonhold_object::ErrorKind;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How long one file may keep its reader waiting: file systems of networks may not answer at all. A large program on a
+/// busy machine takes seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A set, and the files and folders that it was found to be.
 pub struct FoundSet {
@@ -18,20 +23,31 @@ pub struct FoundSet {
 /// Finds the files of each set.
 ///
 /// # Errors
-/// A set that nothing belongs to: more likely a slip than what was meant.
+/// A set that nothing belongs to: more likely a slip than what was meant. Or a file system that does not answer.
 pub fn find(sets: &[ProgramSet]) -> Result<Vec<FoundSet>, Failure> {
     sets.iter().map(one).collect()
 }
 
 fn one(set: &ProgramSet) -> Result<FoundSet, Failure> {
-    let path = Path::new(&set.pattern);
-    // A path is itself, whatever letters it has; a pattern means files, not the folders among them.
-    let programs: Vec<PathBuf> = if path.exists() {
-        vec![path.to_owned()]
-    } else {
-        let found = glob::glob(&set.pattern)
-            .map_err(|why| error(ErrorKind::Invalid, format!("set {:?}: {why}", set.name)))?;
-        found.flatten().filter(|path| path.is_file()).collect()
+    let pattern = set.pattern.clone();
+    let found = files_of(PATIENCE, move |put| {
+        // A path is itself, whatever letters it has; a pattern means files, not the folders among them.
+        if Path::new(&pattern).exists() {
+            put(pattern.into());
+            return;
+        }
+        // That it is a pattern was seen when the command line was read.
+        let mut found = glob::glob(&pattern).into_iter().flatten().flatten().filter(|path| path.is_file());
+        while found.next().is_some_and(&mut *put) {}
+    });
+    let Some(programs) = found else {
+        let text = format!(
+            "set {:?}: the file system of {:?} did not answer within {} s; name programs elsewhere",
+            set.name,
+            set.pattern,
+            PATIENCE.as_secs()
+        );
+        return Err(error(ErrorKind::Io, text));
     };
     if programs.is_empty() {
         let text =
@@ -43,17 +59,19 @@ fn one(set: &ProgramSet) -> Result<FoundSet, Failure> {
 
 /// Measures them into the report, in what processor time the last look has left.
 pub fn measure(report: &mut Report, sets: Vec<FoundSet>, arguments: &Audit) {
-    let mut options = Options::default();
-    if let Some(root) = &arguments.root {
-        options.root.clone_from(root);
-    }
-    if let Some(budget) = arguments.budget {
-        let end = processor_time() + budget.saturating_sub(Duration::from_millis(report.cpu_ms));
-        options.goes_on = Box::new(move || processor_time() < end);
-    }
-    let mut measurer = Measurer::new(&arguments.archives, options);
-    report.library_sets = sets.iter().map(|set| measurer.set(&set.name, &set.programs)).collect();
-    report.unseen.extend(measurer.unseen());
+    let end = arguments
+        .budget
+        .map(|budget| processor_time() + budget.saturating_sub(Duration::from_millis(report.cpu_ms)));
+    let request = Request {
+        sets: sets.into_iter().map(|set| (set.name, set.programs)).collect(),
+        archives: arguments.archives.clone(),
+        root: arguments.root.clone().unwrap_or_else(|| PathBuf::from("/")),
+        goes_on: Arc::new(move || end.is_none_or(|end| processor_time() < end)),
+        patience: PATIENCE,
+    };
+    let (measured, unseen) = measure_all(&request);
+    report.library_sets = measured;
+    report.unseen.extend(unseen);
 }
 
 /// Of this process since its start.
