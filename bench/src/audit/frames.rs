@@ -30,9 +30,9 @@ impl Memory {
         (self.mapped - self.mapped_of_files + self.cached) * PAGE
     }
 
-    /// What the processes map.
+    /// What the processes map of the directory's files.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mapped * PAGE
+        self.mapped_of_files * PAGE
     }
 }
 

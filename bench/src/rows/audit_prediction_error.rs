@@ -65,12 +65,13 @@ fn round(directory: &Path, python: &Path) -> Result<(f64, Value)> {
     let processes = case.start()?;
     let before = case.memory(&processes)?;
     let report = audit()?;
-    let (mut predicted, mut links, mut left) = (0, 0, Vec::new());
+    let (mut predicted, mut predicted_mapped, mut links, mut left) = (0, 0, 0, Vec::new());
     for advice in &report.advice {
         match case.follow(advice)? {
             0 => left.push(json!({ "what": advice.what, "bytes": advice.saving_bytes })),
             count => {
                 predicted += advice.saving_bytes;
+                predicted_mapped += advice.mapped_bytes.unwrap_or(0);
                 links += count;
             }
         }
@@ -83,6 +84,7 @@ fn round(directory: &Path, python: &Path) -> Result<(f64, Value)> {
         return failed(format!("nothing was saved: {before:?} before, {after:?} after"));
     }
     let error = (predicted as f64 - measured).abs() / measured;
+    let mapped = before.mapped_bytes() as f64 - after.mapped_bytes() as f64;
     let detail = json!({
         "processes": processes.len(),
         "libraries_in_each_root": LIBRARIES,
@@ -90,7 +92,11 @@ fn round(directory: &Path, python: &Path) -> Result<(f64, Value)> {
         "hard_links": links,
         "predicted_bytes": predicted,
         "measured_bytes": measured,
-        "measured_in_mappings_alone_bytes": before.mapped_bytes() as i64 - after.mapped_bytes() as i64,
+        "of_it_mapped": {
+            "predicted_bytes": predicted_mapped,
+            "measured_bytes": mapped,
+            "error": rounded((predicted_mapped as f64 - mapped).abs() / mapped),
+        },
         "before_bytes": before.bytes(),
         "after_bytes": after.bytes(),
         "error": rounded(error),

@@ -54,6 +54,7 @@ fn one(file: &File, users: u64, saving: u64) -> Advice {
     Advice {
         what: format!("{users} processes that each hold a private, written copy of {}", file.path.display()),
         saving_bytes: saving,
+        mapped_bytes: None,
         certainty: AT_MOST.to_owned(),
         how: vec![
             format!(

@@ -8,6 +8,7 @@ use super::word::word;
 use super::{ESTIMATED, MEASURED};
 use crate::figures::equal::Group;
 use crate::figures::view::{FileUse, uses};
+use crate::report::words::mib;
 use crate::report::{Advice, Proof};
 use crate::snapshot::{File, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,10 +70,15 @@ fn of(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> Advice {
     Advice {
         what: what(snapshot, batch),
         saving_bytes: batch.groups.iter().map(|group| group.figure.saving_bytes).sum(),
+        mapped_bytes: Some(mapped(batch)),
         certainty: if measured { MEASURED } else { ESTIMATED }.to_owned(),
         how: how(snapshot, uses, batch),
         care: care(snapshot, uses, batch),
     }
+}
+
+fn mapped(batch: &Batch) -> u64 {
+    batch.groups.iter().map(|group| group.figure.mapped_saving_bytes).sum()
 }
 
 fn what(snapshot: &Snapshot, batch: &Batch) -> String {
@@ -171,7 +177,10 @@ fn link_trees(trees: &BTreeSet<PathBuf>) -> Option<String> {
 fn layer_steps(layers: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let Some((first, _)) = layers.first_key_value() else { return Vec::new() };
     let containers: BTreeSet<&String> = layers.values().flatten().collect();
-    let names: Vec<&str> = containers.iter().map(|id| &id[..id.floor_char_boundary(12)]).collect();
+    // Engines show the first twelve digits of theirs; a mount namespace's number is wanted whole.
+    let is_long = |id: &str| id.len() > 12 && id.bytes().all(|letter| letter.is_ascii_hexdigit());
+    let names: Vec<&str> =
+        containers.iter().map(|id| if is_long(id) { &id[..12] } else { id.as_str() }).collect();
     let files = match layers.len() {
         1 => first.clone(),
         count => format!("{first} and {} more", count - 1),
@@ -193,9 +202,10 @@ fn care(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> String {
     restarts.truncate(RESTARTS_NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!(
-        "One file has one owner and one mode: they must agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one \
+        "{} MiB of it are mapped by processes, the rest is page cache. One file has one owner and one mode: they must agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one \
          of them parts them again; a program that writes into one writes into all. Memory is freed once what uses the \
          other copies was restarted ({}): {}{more}.",
+        mib(mapped(batch)),
         if users.len() == 1 { "1 process".to_owned() } else { format!("{} processes", users.len()) },
         restarts.join("; ")
     )

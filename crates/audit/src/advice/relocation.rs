@@ -61,6 +61,7 @@ fn one(
     Advice {
         what: format!("{processes} processes of {name}{place} that each relocate {libraries} files for themselves"),
         saving_bytes: saving,
+        mapped_bytes: None,
         certainty: ESTIMATED.to_owned(),
         how: vec![
             "start them by fork, without exec, from one process that has loaded the libraries (servers call it prefork \

@@ -38,6 +38,7 @@ pub fn advise(snapshot: &Snapshot) -> Option<Advice> {
     Some(Advice {
         what,
         saving_bytes: saving,
+        mapped_bytes: None,
         certainty: ESTIMATED.to_owned(),
         how: commands(snapshot, &users.into_iter().copied().collect::<Vec<_>>()),
         care: "The old pages are freed when the last of these processes ends; the newer version is in memory already. \

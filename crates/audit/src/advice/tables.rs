@@ -31,6 +31,7 @@ fn of(snapshot: &Snapshot, segment: &Segment) -> Option<Advice> {
             file.path.display()
         ),
         saving_bytes: segment.tables,
+        mapped_bytes: None,
         certainty: ESTIMATED.to_owned(),
         how,
         care: format!(

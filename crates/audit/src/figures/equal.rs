@@ -79,7 +79,13 @@ fn group(
         (false, _) if copies.are_one_memory() => Proof::SameFrames,
         (false, _) => Proof::Unproven,
     };
-    let saving = if apart.len() > 1 { saving(&apart, snapshot.page_bytes) } else { 0 };
+    let (saving, mapped_saving) = if apart.len() > 1 {
+        let mapped: Vec<Copy> = apart.iter().map(|copy| copy.mapped()).collect();
+        let whole = saving(&apart, snapshot.page_bytes);
+        (whole, saving(&mapped.iter().collect::<Vec<_>>(), snapshot.page_bytes).min(whole))
+    } else {
+        (0, 0)
+    };
     let mut apart: Vec<Vec<usize>> =
         if apart.len() > 1 { apart.into_iter().map(|copy| copy.files.clone()).collect() } else { Vec::new() };
     // The one that most processes use stays: its users need not be restarted.
@@ -103,6 +109,7 @@ fn group(
             .map(|file| in_memory(&snapshot.files[*file], &uses[*file], snapshot.page_bytes))
             .collect(),
         saving_bytes: saving,
+        mapped_saving_bytes: mapped_saving,
         disk_bytes: size * (copies.inodes() as u64).saturating_sub(1),
         proof,
         containers: containers.into_iter().cloned().collect(),
@@ -115,13 +122,15 @@ fn group(
 fn copy(snapshot: &Snapshot, of_file: &FileUse, place: usize) -> Copy {
     let file: &File = &snapshot.files[place];
     let mut pages = file.cached_pages.clone();
-    if let Some(frames) = &file.frames {
-        pages.get_or_insert_default().extend(frames.keys());
+    let mapped: RoaringBitmap = file.frames.iter().flat_map(|frames| frames.keys()).collect();
+    if file.frames.is_some() {
+        *pages.get_or_insert_default() |= &mapped;
     }
     let pages = pages.unwrap_or_default();
     // Frames and mincore may both be silent of pages that a mapping has; then its shares say how many.
     let unnumbered = if pages.is_empty() { of_file.union_estimate() } else { 0 };
-    Copy { files: vec![place], pages, unnumbered }
+    let mapped_unnumbered = if mapped.is_empty() { of_file.union_estimate() } else { 0 };
+    Copy { files: vec![place], pages, unnumbered, mapped, mapped_unnumbered }
 }
 
 /// All pages of these copies less those that one copy would need. Pages whose numbers are unknown are taken to be the

@@ -29,6 +29,7 @@ fn equal(name: &str, copies: usize, saving: u64, proof: Proof) -> EqualFiles {
         users: (0..copies).map(|copy| 3 - copy.min(2) as u64).collect(),
         resident_bytes: (0..copies).map(|copy| (copy != 1).then_some(tenths(50))).collect(),
         saving_bytes: tenths(saving),
+        mapped_saving_bytes: tenths(saving) / 2,
         disk_bytes: tenths(60) * (copies as u64 - 1),
         proof,
         containers: vec!["3f2a".to_owned()],
@@ -40,6 +41,7 @@ fn advice(what: &str, saving: u64, how: &[&str], care: &str) -> Advice {
     Advice {
         what: what.to_owned(),
         saving_bytes: tenths(saving),
+        mapped_bytes: None,
         certainty: "measured".to_owned(),
         how: how.iter().map(|line| (*line).to_owned()).collect(),
         care: care.to_owned(),

@@ -139,8 +139,11 @@ pub struct EqualFiles {
     pub users: Vec<u64>,
     /// Resident bytes of each, in the order of `paths`; none where unknown.
     pub resident_bytes: Vec<Option<u64>>,
-    /// Memory that one copy instead of these would free.
+    /// Memory that one copy instead of these would free: pages that processes map, and page cache.
     pub saving_bytes: u64,
+    /// Of that, what processes map.
+    #[serde(default)]
+    pub mapped_saving_bytes: u64,
     /// Disk space that one copy would free.
     pub disk_bytes: u64,
     /// How sure that is.
@@ -296,6 +299,9 @@ pub struct Advice {
     pub what: String,
     /// What it would free, bytes of memory.
     pub saving_bytes: u64,
+    /// Of that, what processes map; the rest is page cache. None: it is no advice on files.
+    #[serde(default)]
+    pub mapped_bytes: Option<u64>,
     /// How sure: `measured`, `estimated`, or `at most` (only if the copies need not differ; listed last).
     pub certainty: String,
     /// How to get it: commands or steps, each a line.

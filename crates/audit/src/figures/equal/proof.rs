@@ -18,12 +18,22 @@ pub struct Copy {
     pub pages: RoaringBitmap,
     /// Bytes in memory where the numbers are not known.
     pub unnumbered: u64,
+    /// Of `pages`, those that processes are known to map.
+    pub mapped: RoaringBitmap,
+    /// Bytes that processes map, where the numbers are not known.
+    pub mapped_unnumbered: u64,
 }
 
 impl Copy {
     /// Bytes in memory.
     pub fn bytes(&self, page_bytes: u64) -> u64 {
         (self.pages.len() * page_bytes).max(self.unnumbered)
+    }
+
+    /// The same, of what processes map alone.
+    pub fn mapped(&self) -> Self {
+        let (pages, unnumbered) = (self.mapped.clone(), self.mapped_unnumbered);
+        Self { pages, unnumbered, ..self.clone() }
     }
 }
 
@@ -57,6 +67,8 @@ impl<'a> Copies<'a> {
                     first.files.extend(copy.files);
                     first.pages |= copy.pages;
                     first.unnumbered = first.unnumbered.max(copy.unnumbered);
+                    first.mapped |= copy.mapped;
+                    first.mapped_unnumbered = first.mapped_unnumbered.max(copy.mapped_unnumbered);
                 }
             }
         }

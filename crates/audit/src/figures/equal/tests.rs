@@ -182,3 +182,17 @@ fn the_largest_waste_comes_first() {
         groups(&world.frames(true).snapshot()).iter().map(|group| group.figure.saving_bytes).collect();
     assert_eq!(savings, [30 * PAGE, 3 * PAGE]);
 }
+
+#[test]
+fn what_nobody_maps_is_told_from_what_processes_map() {
+    for frames in [true, false] {
+        let mut world = copies(&[1, 1], 8);
+        // Somebody read both files whole: twelve pages of each are page cache alone.
+        for file in [0, 1] {
+            world.file_mut(file).cached_pages = Some((0..20).collect());
+        }
+        let figure = only(&world.frames(frames)).figure;
+        assert_eq!(figure.saving_bytes, 20 * PAGE, "frames known: {frames}");
+        assert_eq!(figure.mapped_saving_bytes, 8 * PAGE, "frames known: {frames}");
+    }
+}
