@@ -34,7 +34,7 @@ impl Row for AuditSeconds {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let crowd = Crowd::start(context.pick(300, 40))?;
+        let crowd = Crowd::start(context.pick(300, 40), &context.directory)?;
         // The first look brings files into memory: afterwards both sides find them there.
         let first = audit()?;
         let plan = RefCell::new(Plan::of(&first));
