@@ -15,6 +15,22 @@ pub fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
+/// Finds a program, and installs its package first if it is missing, this is root, and the machine is a Debian.
+pub fn find_or_install(names: &[&str], package: &str) -> Option<PathBuf> {
+    let found = || names.iter().find_map(|name| find(name));
+    found().or_else(|| {
+        if !super::is_root() {
+            return None;
+        }
+        let mut command = Command::new(find("apt-get")?);
+        command.args(["install", "-y", "-qq", "--no-install-recommends", package]);
+        command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
+        eprintln!("installing {package}");
+        command.status().ok().filter(|status| status.success())?;
+        found()
+    })
+}
+
 /// The Python interpreter itself: what is found by name may be a script that starts it.
 pub fn python() -> Option<PathBuf> {
     let names = [std::env::var_os("PYTHON"), Some("python3".into())];

@@ -64,7 +64,6 @@ impl Row for GovindanTable1 {
             "users": USERS,
             "processes_started": users.len(),
             "programs": users.programs,
-            "missing": users.missing,
             "samples": samples,
             "published": { "extent_of_sharing": PUBLISHED[0], "memory_savings_ratio": PUBLISHED[1] },
             "table": table,
