@@ -202,9 +202,9 @@ fn care(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> String {
     restarts.truncate(RESTARTS_NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!(
-        "{} MiB of it are mapped by processes, the rest is page cache. One file has one owner and one mode: they must agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one \
-         of them parts them again; a program that writes into one writes into all. Memory is freed once what uses the \
-         other copies was restarted ({}): {}{more}.",
+        "{} MiB of it are mapped by processes, the rest is page cache. One file has one owner and one mode: they must \
+         agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one of them parts them again; a program that writes \
+         into one writes into all. Memory is freed once what uses the other copies was restarted ({}): {}{more}.",
         mib(mapped(batch)),
         if users.len() == 1 { "1 process".to_owned() } else { format!("{} processes", users.len()) },
         restarts.join("; ")
@@ -242,6 +242,7 @@ mod tests {
         assert_eq!(advice.len(), 1);
         assert_eq!(advice[0].what, "2 equal copies of a.so");
         assert_eq!(advice[0].saving_bytes, 10 * PAGE);
+        assert_eq!(advice[0].mapped_bytes, Some(10 * PAGE));
         assert_eq!(advice[0].certainty, "measured");
         assert_eq!(
             advice[0].how,
