@@ -71,15 +71,28 @@ impl Registry {
 
     /// An object that nobody uses any more, and that has no name, is no more.
     pub fn forget(&mut self, id: ObjectId) -> Result<()> {
-        let Some(record) = self.records.get(id).cloned() else { return Ok(()) };
+        self.forget_all(&[id])
+    }
+
+    /// The same for several, all or none.
+    pub fn forget_all(&mut self, ids: &[ObjectId]) -> Result<()> {
+        let known: Vec<(ObjectId, Option<Name>)> =
+            ids.iter().filter_map(|id| Some((*id, self.records.get(*id)?.name.clone()))).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
         self.ready()?;
         let mut change = self.store.change()?;
-        change.remove_record(id)?;
-        change.commit()?;
-        if let Some(name) = &record.name {
-            self.tree.remove(name);
+        for (id, _) in &known {
+            change.remove_record(*id)?;
         }
-        self.records.remove(id);
+        change.commit()?;
+        for (id, name) in known {
+            if let Some(name) = &name {
+                self.tree.remove(name);
+            }
+            self.records.remove(id);
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
 
 use super::session::{Session, no_descriptor_left, refuse};
-use super::{Host, lock};
+use super::Host;
 use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
@@ -299,7 +299,7 @@ impl Host {
             }
             // Once more, now that it is gone for certain.
             this.wake_everybody();
-            lock(&this.repairs).push("a keeper was lost and replaced".into());
+            this.repairs.note("a keeper was lost and replaced".into());
         });
     }
 

@@ -12,6 +12,8 @@
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
+//! | `expecting` | who is to come back, and what waits for them |
+//! | `repairs` | what was repaired, for `host status` |
 //! | `clients` | the list of those who could bring things back |
 //! | `session`, `object` | the things themselves |
 
@@ -22,11 +24,13 @@ pub mod control;
 mod create;
 mod direct;
 mod dispatch;
+mod expecting;
 mod kept;
 mod lifetime;
 mod mappings;
 mod names;
 pub mod object;
+mod repairs;
 mod resize;
 mod returning;
 pub mod session;
@@ -98,9 +102,9 @@ pub struct Host {
     /// When this process began to serve.
     pub started: Instant,
     /// What was repaired at start.
-    pub repairs: Mutex<Vec<String>>,
+    pub repairs: repairs::Repairs,
     /// Clients of a host that died together with its keeper, which are expected back.
-    pub returning: returning::Returning,
+    pub returning: expecting::Returning,
     next_session: AtomicU64,
     stopping: AtomicBool,
     /// Whether frames survive in a pipe here (needed for eviction).
@@ -123,11 +127,5 @@ impl Host {
 
     fn sessions(&self) -> Vec<Arc<Session>> {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// One line for the log, which `host status` shows too.
-    pub fn repaired(&self, line: String) {
-        self.machine.log(&line);
-        lock(&self.repairs).push(line);
     }
 }

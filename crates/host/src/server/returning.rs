@@ -1,25 +1,22 @@
 //! After host and keeper died at once: the clients that live on have everything, and come back with it.
 //!
 //! `live/clients` ([`clients`]) names the processes that had objects which only they could bring back. The next host
-//! waits for those that still live before anybody else may use their objects: a second set of frames
-//! beside the first would be two truths. A process that lives but does not come (stopped, say) keeps its
-//! objects busy, with an error that names it, for as long as it lives.
+//! waits for those that still live ([`Returning`](super::expecting::Returning)) before anybody else may use their
+//! objects: a second set of frames beside the first would be two truths. A process that lives but does not come
+//! (stopped, say) keeps its objects busy, with an error that names it, for as long as it lives.
 
-use super::clients::{self, ClientList, Expected};
+use super::clients;
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How long others wait for a client that is expected back.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the control thread may take until it notices that a connection is over.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -27,125 +24,26 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a fault thread is at most at the faults that it took at once, by far.
 const UNDER_WAY: Duration = Duration::from_millis(20);
 
-/// The clients that are expected back.
-#[derive(Default)]
-pub struct Returning {
-    expected: Mutex<HashMap<u64, Expected>>,
-    changed: Condvar,
-    /// Objects that were waited for, until it is settled what became of them.
-    unsettled: Mutex<HashSet<ObjectId>>,
-    /// Whether there are any.
-    under_way: AtomicBool,
-    one_at_a_time: Mutex<()>,
-    /// `live/clients`.
-    pub(super) list: Mutex<ClientList>,
-}
-
-impl Returning {
-    /// Waits until every living client that had the object is back, or says who is not.
-    pub fn wait_for(&self, object: ObjectId) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            expected.retain(|_, client| client.lives());
-            let Some(missing) = expected.values().find(|c| c.objects.contains(&object)) else {
-                return Ok(());
-            };
-            if Instant::now() >= until {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    format!(
-                        "process {} holds the newest pages of this object and has not come back since host and keeper \
-                         died: let it run on (is it stopped?) or end it",
-                        missing.pid
-                    ),
-                ));
-            }
-            let waited = self.changed.wait_timeout(expected, Duration::from_millis(50));
-            expected = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Whether nobody is expected any more.
-    pub fn is_over(&self) -> bool {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    fn arrived(&self, session: u64) -> Option<Expected> {
-        let client = self.expected.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
-        self.changed.notify_all();
-        client
-    }
-
-    /// Those who are expected back.
-    pub(super) fn expected_back(&self) -> Vec<Expected> {
-        lock(&self.expected).values().cloned().collect()
-    }
-
-    /// The process has brought everything that it has, objects and mappings. Gives the sessions that it had before.
-    fn finished(&self, pid: u32) -> Vec<u64> {
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        let former: Vec<u64> = expected.values().filter(|c| c.pid == pid).map(|c| c.session).collect();
-        former.iter().for_each(|session| drop(expected.remove(session)));
-        self.changed.notify_all();
-        former
-    }
-
-    /// Whether somebody who lives has pages of the object that the host does not know of yet.
-    pub(super) fn expects(&self, object: ObjectId) -> bool {
-        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        expected.values().any(|client| client.objects.contains(&object))
-    }
-
-    /// Calls `publish` with whether clients may still bring pages of the object; nobody settles it meanwhile.
-    pub(super) fn publish(&self, object: ObjectId, publish: impl FnOnce(bool)) {
-        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-        publish(unsettled.contains(&object));
-    }
-
-    /// Whether it is not settled yet what became of some objects.
-    pub fn is_under_way(&self) -> bool {
-        self.under_way.load(Ordering::Acquire)
-    }
-
-    /// Some client ended: whoever waits looks again.
-    pub fn departed(&self) {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, client| client.lives());
-        self.changed.notify_all();
-    }
-}
-
 impl Host {
     /// Reads `live/clients`: whoever of them lives, and was not taken over from the keeper, is expected.
     pub(super) fn expect_clients(self: &Arc<Self>) -> Result<()> {
         let path = self.machine.directory.join("live").join("clients");
         let clients = clients::read(&path);
         let here: HashSet<u64> = self.sessions().iter().map(|s| s.id.0).collect();
-        let mut expected = self.returning.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        for client in clients.into_iter().filter(|c| !here.contains(&c.session)) {
-            if client.lives() {
-                expected.insert(client.session, client);
-            }
-        }
-        let count = expected.len();
-        let objects: HashSet<ObjectId> = expected.values().flat_map(|c| c.objects.iter().copied()).collect();
-        drop(expected);
+        let alive = clients.into_iter().filter(|c| !here.contains(&c.session) && c.lives());
+        let objects = self.returning.expect(alive);
+        let count = self.returning.count();
         if count > 0 {
             self.repaired(format!("host and keeper had died: {count} clients are expected back"));
             for cache in objects.iter().filter_map(|id| self.object(*id).ok()?.cache()) {
                 cache.set_incomplete(true);
             }
-            *lock(&self.returning.unsettled) = objects;
-            self.returning.under_way.store(true, Ordering::Release);
             self.machine.arm();
         }
         // Only now: it is written anew from those that are here and those that are expected.
         self.note_clients();
         self.reap();
-        for object in self.all_objects() {
-            self.drop_if_lost(&object)?;
-        }
-        Ok(())
+        self.drop_lost(&self.all_objects())
     }
 
     /// The session says for the second time that it comes back, or goes on to something else: all it has is here.
@@ -168,48 +66,54 @@ impl Host {
         if !self.returning.is_under_way() {
             return;
         }
-        self.returning.departed();
-        let mut unsettled = lock(&self.returning.unsettled);
-        let (later, now): (HashSet<_>, HashSet<_>) =
-            unsettled.drain().partition(|id| self.returning.expects(*id));
-        for object in now.iter().filter_map(|id| self.object(*id).ok()) {
-            if let Some(cache) = object.cache() {
+        let settled = self.returning.settle(|now| {
+            let objects: Vec<_> = now.iter().filter_map(|id| self.object(*id).ok()).collect();
+            for cache in objects.iter().filter_map(|object| object.cache()) {
                 cache.set_incomplete(false);
             }
-            if let Err(error) = self.drop_if_lost(&object) {
-                self.machine.log(format_args!("object {}: {error}", object.id.0));
+            if let Err(error) = self.drop_lost(&objects) {
+                self.machine.log(format_args!("objects that nobody brought back: {error}"));
             }
-        }
-        self.returning.under_way.store(!later.is_empty(), Ordering::Release);
-        *unsettled = later;
-        drop(unsettled);
-        now.into_iter().for_each(|id| self.settle_object(id));
+        });
+        settled.into_iter().for_each(|id| self.settle_object(id));
     }
 
-    /// An anonymous object whose memory nobody can bring back is lost; of another one, only what was not stored.
-    fn drop_if_lost(self: &Arc<Self>, object: &Object) -> Result<()> {
+    /// Anonymous objects whose memory nobody can bring back are lost, all in one transaction: there may be thousands. Of
+    /// others, only what was not stored.
+    fn drop_lost(self: &Arc<Self>, objects: &[Arc<Object>]) -> Result<()> {
+        let lost: Vec<ObjectId> = objects.iter().filter(|o| self.is_lost(o)).map(|o| o.id).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        lock(&self.registry).forget_all(&lost)?;
+        let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        lost.iter().for_each(|id| drop(known.remove(id)));
+        drop(known);
+        lost.into_iter().for_each(|id| self.remove_files(id));
+        Ok(())
+    }
+
+    fn is_lost(&self, object: &Object) -> bool {
         let record = object.record().clone();
         let present = object.descriptor().is_some() || object.cache().is_some();
         // Frames that could not be taken over this time are there still, with the keeper.
         if self.returning.expects(object.id) || !object.unusable().is_empty() {
-            return Ok(());
+            return false;
         }
         if record.options.pager != PagerKind::Anonymous {
             self.forget_frames(object);
-            return Ok(());
+            return false;
         }
         // A controlled one that nobody ever used has no frames yet, and loses nothing.
         let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
         if present || (unused && record.boot_id == self.machine.boot_id) {
-            return Ok(());
+            return false;
         }
         let name = record.name.map_or_else(String::new, |n| n.to_string());
         self.repaired(format!(
             "{name} was anonymous, and its memory is gone with the host and keeper that held it"
         ));
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.id);
-        self.remove_files(object.id);
-        lock(&self.registry).forget(object.id)
+        true
     }
 
     /// A client of the host before comes back on a new connection: said before it brings what it has, and after. The

@@ -1,7 +1,7 @@
 //! The beginning of a host process: what the keeper held, what the state directory holds, and what neither
 //! explains is repaired or removed.
 
-use super::returning::Returning;
+use super::expecting::Returning;
 use super::{Host, Limits, control::Control};
 use crate::cache::{Evictor, frames_survive_in_pipe};
 use crate::faults::service::FaultService;
@@ -77,7 +77,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         arguments: options.arguments,
         device: Userfaultfd::open_device().ok(),
         started: Instant::now(),
-        repairs: Mutex::default(),
+        repairs: Default::default(),
         returning: Returning::default(),
         next_session: AtomicU64::new(first_session()),
         stopping: AtomicBool::new(false),

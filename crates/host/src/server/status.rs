@@ -1,6 +1,6 @@
 //! What the host says of itself, and small questions to the machine.
 
-use super::{Host, lock};
+use super::Host;
 use commonhold_object::{Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, Result};
 use std::sync::atomic::Ordering;
 use std::sync::{OnceLock, PoisonError};
@@ -34,7 +34,7 @@ impl Host {
             syncs: counters.syncs.load(Ordering::Relaxed),
             kernel_faults: self.device.is_some(),
             quota_bytes: self.limits.quotas.of(if root { u32::MAX } else { me }).bytes,
-            repairs: lock(&self.repairs).clone(),
+            repairs: self.repairs.told(),
         }
     }
 }

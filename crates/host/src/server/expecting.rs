@@ -1,0 +1,235 @@
+//! Who is expected back after the death of host and keeper, and which objects wait for them. There may be thousands of
+//! either, and all come at once: what one arrival costs does not depend on how many are still to come.
+
+use super::clients::{ClientList, Expected};
+use super::lock;
+use commonhold_object::{Error, ErrorKind, ObjectId, Result};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long others wait for a client that is expected back.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked at which of the expected processes still live: that is a file of each.
+const LOOKS_APART: Duration = Duration::from_millis(50);
+
+/// The clients that are expected back.
+#[derive(Default)]
+pub struct Returning {
+    expected: Mutex<Expectations>,
+    changed: Condvar,
+    /// Objects that were waited for, until it is settled what became of them.
+    unsettled: Mutex<HashSet<ObjectId>>,
+    /// Whether there are any.
+    under_way: AtomicBool,
+    pub(super) one_at_a_time: Mutex<()>,
+    /// `live/clients`.
+    pub(super) list: Mutex<ClientList>,
+}
+
+#[derive(Default)]
+struct Expectations {
+    clients: HashMap<u64, Expected>,
+    /// How many of them have an object.
+    of_object: HashMap<ObjectId, usize>,
+    /// Objects for which nobody is expected any more, until somebody settles them.
+    released: Vec<ObjectId>,
+    looked: Option<Instant>,
+}
+
+impl Expectations {
+    fn add(&mut self, client: Expected) {
+        client.objects.iter().for_each(|id| *self.of_object.entry(*id).or_default() += 1);
+        if let Some(before) = self.clients.insert(client.session, client) {
+            self.let_go(&before);
+        }
+    }
+
+    fn remove(&mut self, session: u64) {
+        if let Some(client) = self.clients.remove(&session) {
+            self.let_go(&client);
+        }
+    }
+
+    fn let_go(&mut self, client: &Expected) {
+        for id in &client.objects {
+            let Some(count) = self.of_object.get_mut(id) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                self.of_object.remove(id);
+                self.released.push(*id);
+            }
+        }
+    }
+
+    /// Expects nobody who is dead, unless that was looked at just now.
+    fn look(&mut self, now: Instant) {
+        if self.clients.is_empty() || self.looked.is_some_and(|at| now.duration_since(at) < LOOKS_APART) {
+            return;
+        }
+        self.looked = Some(now);
+        let dead: Vec<u64> = self.clients.values().filter(|c| !c.lives()).map(|c| c.session).collect();
+        dead.into_iter().for_each(|session| self.remove(session));
+    }
+}
+
+impl Returning {
+    /// Expects these clients. Gives the objects that they have.
+    pub(super) fn expect(&self, clients: impl IntoIterator<Item = Expected>) -> HashSet<ObjectId> {
+        let mut unsettled = lock(&self.unsettled);
+        let mut expected = lock(&self.expected);
+        clients.into_iter().for_each(|client| expected.add(client));
+        *unsettled = expected.of_object.keys().copied().collect();
+        self.under_way.store(!unsettled.is_empty(), Ordering::Release);
+        unsettled.clone()
+    }
+
+    /// Waits until every living client that had the object is back, or says who is not.
+    pub fn wait_for(&self, object: ObjectId) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let mut expected = lock(&self.expected);
+        loop {
+            let now = Instant::now();
+            expected.look(now);
+            if !expected.of_object.contains_key(&object) {
+                return Ok(());
+            }
+            if now >= until {
+                let missing = expected.clients.values().find(|client| client.objects.contains(&object));
+                return missing.map_or(Ok(()), |client| Err(still_away(client.pid)));
+            }
+            let waited = self.changed.wait_timeout(expected, LOOKS_APART);
+            expected = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether nobody is expected any more.
+    pub fn is_over(&self) -> bool {
+        lock(&self.expected).clients.is_empty()
+    }
+
+    /// How many are expected.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.expected).clients.len()
+    }
+
+    /// Who is expected under the number of that session.
+    pub(super) fn arrived(&self, session: u64) -> Option<Expected> {
+        lock(&self.expected).clients.get(&session).cloned()
+    }
+
+    /// Those who are expected back.
+    pub(super) fn expected_back(&self) -> Vec<Expected> {
+        lock(&self.expected).clients.values().cloned().collect()
+    }
+
+    /// The process has brought everything that it has, objects and mappings. Gives the sessions that it had before.
+    pub(super) fn finished(&self, pid: u32) -> Vec<u64> {
+        let mut expected = lock(&self.expected);
+        let former: Vec<u64> =
+            expected.clients.values().filter(|c| c.pid == pid).map(|c| c.session).collect();
+        former.iter().for_each(|session| expected.remove(*session));
+        self.changed.notify_all();
+        former
+    }
+
+    /// Whether somebody who lives has pages of the object that the host does not know of yet.
+    pub(super) fn expects(&self, object: ObjectId) -> bool {
+        lock(&self.expected).of_object.contains_key(&object)
+    }
+
+    /// Calls `publish` with whether clients may still bring pages of the object; nobody settles it meanwhile.
+    pub(super) fn publish(&self, object: ObjectId, publish: impl FnOnce(bool)) {
+        let unsettled = lock(&self.unsettled);
+        publish(unsettled.contains(&object));
+    }
+
+    /// Whether it is not settled yet what became of some objects.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire)
+    }
+
+    /// Some client ended: whoever waits looks again.
+    pub fn departed(&self) {
+        lock(&self.expected).look(Instant::now());
+        self.changed.notify_all();
+    }
+
+    /// Calls `settle` with the objects whose clients are all back by now, or dead, each once; nobody publishes one
+    /// meanwhile. Gives them.
+    pub(super) fn settle(&self, settle: impl FnOnce(&[ObjectId])) -> Vec<ObjectId> {
+        let mut unsettled = lock(&self.unsettled);
+        let mut expected = lock(&self.expected);
+        expected.look(Instant::now());
+        let mut now = std::mem::take(&mut expected.released);
+        drop(expected);
+        now.retain(|id| unsettled.contains(id));
+        if !now.is_empty() {
+            settle(&now);
+        }
+        now.iter().for_each(|id| _ = unsettled.remove(id));
+        self.under_way.store(!unsettled.is_empty(), Ordering::Release);
+        self.changed.notify_all();
+        now
+    }
+}
+
+fn still_away(pid: u32) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!(
+            "process {pid} holds the newest pages of this object and has not come back since host and keeper died: let \
+             it run on (is it stopped?) or end it"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_sys::process;
+
+    fn client(session: u64, pid: u32, objects: &[u64]) -> Expected {
+        let start_ticks = process::identity(pid).map_or(1, |who| who.start_ticks);
+        Expected { session, pid, start_ticks, objects: objects.iter().map(|id| ObjectId(*id)).collect() }
+    }
+
+    #[test]
+    fn an_object_is_settled_once_when_the_last_who_has_it_is_back() {
+        // Two processes that live for as long as this test.
+        let (me, init) = (std::process::id(), 1);
+        let returning = Returning::default();
+        let objects = returning.expect([client(1, me, &[10, 11]), client(2, init, &[11])]);
+        assert_eq!(objects.len(), 2);
+        assert!(returning.is_under_way() && returning.expects(ObjectId(10)));
+        assert_eq!(returning.settle(|_| panic!("nobody is back")), []);
+        assert_eq!(returning.finished(me), [1]);
+        assert_eq!(returning.settle(|_| returning.publish_is_shut()), [ObjectId(10)]);
+        assert!(returning.is_under_way() && returning.expects(ObjectId(11)));
+        assert!(!returning.expects(ObjectId(10)) && returning.wait_for(ObjectId(10)).is_ok());
+        assert_eq!(returning.finished(init), [2]);
+        assert_eq!(returning.settle(|_| {}), [ObjectId(11)]);
+        assert_eq!(returning.settle(|_| panic!("it is settled")), []);
+        assert!(!returning.is_under_way() && returning.is_over());
+    }
+
+    #[test]
+    fn nobody_waits_for_the_dead() {
+        let returning = Returning::default();
+        let mut dead = client(1, std::process::id(), &[10]);
+        dead.start_ticks += 1; // another process had the number
+        returning.expect([dead]);
+        returning.wait_for(ObjectId(10)).unwrap();
+        assert_eq!(returning.settle(|_| {}), [ObjectId(10)]);
+        assert_eq!(returning.count(), 0);
+    }
+
+    impl Returning {
+        /// What is being settled is not published meanwhile.
+        fn publish_is_shut(&self) {
+            assert!(self.unsettled.try_lock().is_err());
+        }
+    }
+}
