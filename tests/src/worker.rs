@@ -30,6 +30,23 @@ pub struct Refused {
 impl Worker {
     /// Starts one that connects to the host of a state directory, as another user if that is given.
     pub fn start(state: &Path, user: Option<(u32, u32)>) -> Worker {
+        let worker = Worker::begin(state, user);
+        worker.wait_until_ready();
+        worker
+    }
+
+    /// Starts several, which connect at the same time. They end with the thread that calls this.
+    pub fn start_many(state: &Path, count: usize) -> Vec<Worker> {
+        let workers: Vec<Worker> = (0..count).map(|_| Worker::begin(state, None)).collect();
+        workers.iter().for_each(Worker::wait_until_ready);
+        workers
+    }
+
+    fn wait_until_ready(&self) {
+        assert_eq!(self.answer().as_deref(), Ok("ready"));
+    }
+
+    fn begin(state: &Path, user: Option<(u32, u32)>) -> Worker {
         let mut command = Command::new(program("commonhold-tests-worker"));
         command.arg(state).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some((uid, gid)) = user {
@@ -40,9 +57,7 @@ impl Worker {
         let (send, output) = channel();
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).all(|line| send.send(line).is_ok()));
         let (pid, input) = (child.id(), RefCell::new(child.stdin.take()));
-        let worker = Worker { child: RefCell::new(child), input, output, pid };
-        assert_eq!(worker.answer().as_deref(), Ok("ready"));
-        worker
+        Worker { child: RefCell::new(child), input, output, pid }
     }
 
     /// Its process.
@@ -53,7 +68,14 @@ impl Worker {
     /// Asks, and does not wait.
     pub fn send(&self, line: &str) {
         let mut input = self.input.borrow_mut();
-        writeln!(input.as_mut().expect("input"), "{line}").expect("the worker listens");
+        if let Err(error) = writeln!(input.as_mut().expect("input"), "{line}") {
+            drop(input);
+            panic!(
+                "{line}: worker {} does not listen: {error}; {:?}",
+                self.pid,
+                self.child.borrow_mut().try_wait()
+            );
+        }
     }
 
     /// The next answer, if it comes in time.

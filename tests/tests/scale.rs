@@ -46,7 +46,7 @@ fn kind(n: usize) -> Kind {
 }
 
 fn name(n: usize) -> String {
-    format!("/many/{}/o{n:05}", n % DIRECTORIES)
+    format!("/many/{}/o{n:05}", n / 10 % DIRECTORIES)
 }
 
 /// The objects that a client maps, each for itself alone: a sparse one and a controlled one.
@@ -125,31 +125,21 @@ fn all(workers: &[Worker], line: impl Fn(usize) -> String) {
     }
 }
 
-fn clients(host: &TestHost, count: usize) -> Vec<Worker> {
-    let started = std::thread::scope(|scope| {
-        let parts: Vec<_> = (0..8)
-            .map(|part| scope.spawn(move || (part..count).step_by(8).map(|_| host.worker()).collect()))
-            .collect();
-        parts.into_iter().map(|part| part.join().expect("workers")).collect::<Vec<Vec<Worker>>>()
-    });
-    started.into_iter().flatten().collect()
-}
-
 /// Each client opens and maps its own two objects, and writes to their second page.
 fn attach(workers: &[Worker]) {
     for (at, what) in ["sparse", "controlled"].iter().enumerate() {
         all(workers, |n| format!("open {what} {} rw", name(own(n)[at])));
         all(workers, |_| format!("map {what} {what} rw shared 0 0"));
-        all(workers, |n| format!("fill {what} 1 1 {n}"));
+        all(workers, |n| format!("fill {what} 1 1 {}", n + 1));
     }
 }
 
 /// What they wrote is there, and they can go on.
 fn go_on(workers: &[Worker]) {
     for what in ["sparse", "controlled"] {
-        all(workers, |n| format!("check {what} 1 1 {n}"));
-        all(workers, |n| format!("fill {what} 2 1 {n}"));
-        all(workers, |n| format!("check {what} 2 1 {n}"));
+        all(workers, |n| format!("check {what} 1 1 {}", n + 1));
+        all(workers, |n| format!("fill {what} 2 1 {}", n + 1));
+        all(workers, |n| format!("check {what} 2 1 {}", n + 1));
     }
 }
 
@@ -175,7 +165,7 @@ fn one_more_costs_little(host: &TestHost) {
     let pid = host.status().host_pid;
     let before = written(pid);
     let worker = host.worker();
-    worker.all(&format!("open o {} rw\nmap m o r shared 0 0\ncheck m 1 1 0", name(own(0)[1])));
+    worker.all(&format!("open o {} rw\nmap m o r shared 0 0\ncheck m 1 1 1", name(own(0)[1])));
     let bytes = written(pid) - before;
     assert!(bytes < 4096, "a client that comes has the host write {bytes} bytes");
 }
@@ -192,7 +182,7 @@ fn all_are_served_and_outlive_the_host() {
     let status = host.status();
     let unattached = [status.host_pid, status.keeper_pid].map(descriptors);
 
-    let workers = timed("clients", || clients(&host, scale.clients));
+    let workers = timed("clients", || Worker::start_many(host.state(), scale.clients));
     timed("attach", || attach(&workers));
     timed("list with clients", || assert_eq!(listed(&own_connection), expected));
     one_more_costs_little(&host);
@@ -224,7 +214,7 @@ fn all_are_served_and_outlive_the_host() {
     all(orderly, |_| "drop controlled".into());
     timed("ends", || {
         killed.iter().for_each(Worker::kill);
-        orderly.iter().for_each(|worker| worker.send("exit"));
+        orderly.iter().for_each(|worker| worker.send("exit 0"));
         wait::until("the host forgets them", || (host.status().clients == 1).then_some(()));
     });
     let status = host.status();
@@ -274,7 +264,7 @@ fn all_come_back_after_the_death_of_host_and_keeper() {
     let owned = |n: &usize| own(n / 10).contains(n);
     let wanted: Vec<usize> = (0..scale.clients * 10).filter(owned).collect();
     each(wanted.len(), |at| create(&host, &own_connection, wanted[at]));
-    let workers = clients(&host, scale.clients);
+    let workers = Worker::start_many(host.state(), scale.clients);
     attach(&workers);
     let before = host.status();
     host.kill_both();

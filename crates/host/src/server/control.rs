@@ -1,7 +1,7 @@
 //! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
 
-use super::session::{Session, no_descriptor_left, refuse};
 use super::Host;
+use super::session::{Session, no_descriptor_left, refuse};
 use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
