@@ -2,7 +2,7 @@
 
 use crate::kept::{BLOB_BYTES, BLOBS_BYTES, KEPT_THINGS, Key, check_key};
 use commonhold_object::{Error, ErrorKind, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ pub(crate) struct Store {
     things: BTreeMap<Key, Thing>,
     blob_bytes: usize,
     descriptors: usize,
+    /// Things and bytes of blobs of each session.
+    of_session: HashMap<u64, (usize, usize)>,
     /// Most descriptors that may be held at once.
     pub descriptor_limit: usize,
 }
@@ -26,7 +28,13 @@ pub(crate) struct Thing {
 
 impl Store {
     pub fn new(descriptor_limit: usize) -> Self {
-        Store { things: BTreeMap::new(), blob_bytes: 0, descriptors: 0, descriptor_limit }
+        Store {
+            things: BTreeMap::new(),
+            blob_bytes: 0,
+            descriptors: 0,
+            of_session: HashMap::new(),
+            descriptor_limit,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -35,6 +43,15 @@ impl Store {
 
     pub fn descriptors(&self) -> usize {
         self.descriptors
+    }
+
+    pub fn blob_bytes(&self) -> usize {
+        self.blob_bytes
+    }
+
+    /// How many things are held of a session, and how many bytes of blobs.
+    pub fn of_session(&self, session: u64) -> (usize, usize) {
+        self.of_session.get(&session).copied().unwrap_or_default()
     }
 
     pub fn get(&self, key: &Key) -> Option<&Thing> {
@@ -114,8 +131,12 @@ impl Store {
     pub fn put(&mut self, key: Key, thing: Thing) -> Option<Thing> {
         self.blob_bytes += thing.blob.len();
         self.descriptors += usize::from(thing.fd.is_some());
-        let old = self.things.insert(key, thing);
-        self.account_removed(old.as_ref());
+        if let Some(session) = session_of(&key) {
+            let (things, bytes) = self.of_session.entry(session).or_default();
+            (*things, *bytes) = (*things + 1, *bytes + thing.blob.len());
+        }
+        let old = self.things.insert(key.clone(), thing);
+        self.account_removed(&key, old.as_ref());
         old
     }
 
@@ -123,6 +144,9 @@ impl Store {
     pub fn update(&mut self, key: &Key, blob: &[u8]) {
         if let Some(thing) = self.things.get_mut(key) {
             self.blob_bytes = self.blob_bytes - thing.blob.len() + blob.len();
+            if let Some((_, bytes)) = session_of(key).and_then(|id| self.of_session.get_mut(&id)) {
+                *bytes = *bytes - thing.blob.len() + blob.len();
+            }
             thing.blob.clear();
             thing.blob.extend_from_slice(blob);
         }
@@ -130,16 +154,27 @@ impl Store {
 
     pub fn remove(&mut self, key: &Key) -> Option<Thing> {
         let old = self.things.remove(key);
-        self.account_removed(old.as_ref());
+        self.account_removed(key, old.as_ref());
         old
     }
 
-    fn account_removed(&mut self, old: Option<&Thing>) {
-        if let Some(old) = old {
-            self.blob_bytes -= old.blob.len();
-            self.descriptors -= usize::from(old.fd.is_some());
+    fn account_removed(&mut self, key: &Key, old: Option<&Thing>) {
+        let Some(old) = old else { return };
+        self.blob_bytes -= old.blob.len();
+        self.descriptors -= usize::from(old.fd.is_some());
+        let Some(session) = session_of(key) else { return };
+        if let Some((things, bytes)) = self.of_session.get_mut(&session) {
+            (*things, *bytes) = (*things - 1, *bytes - old.blob.len());
+            if *things == 0 {
+                self.of_session.remove(&session);
+            }
         }
     }
+}
+
+/// The session of which a thing is kept: `session/17/map/7f00`.
+fn session_of(key: &Key) -> Option<u64> {
+    key.0.strip_prefix("session/")?.split('/').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -168,6 +203,23 @@ mod tests {
         store.check_put(&a, 0, true).expect("replacing a descriptor needs no more of them");
         assert!(store.check_update(&a, BLOB_BYTES + 1).is_err());
         assert_eq!((store.len(), store.descriptors()), (1, 1));
+    }
+
+    #[test]
+    fn each_session_has_an_account() {
+        let mut store = Store::new(10);
+        let [socket, map] = ["session/17/socket", "session/17/map/7f00"].map(Key::new);
+        store.put(socket.clone(), thing(10, true));
+        store.put(map.clone(), thing(5, false));
+        store.put(map.clone(), thing(6, false));
+        store.put(Key::new("session/170/socket"), thing(3, false));
+        store.put(Key::new("object/17/frames"), thing(3, false));
+        store.update(&socket, &[0; 20]);
+        assert_eq!((store.of_session(17), store.of_session(170)), ((2, 26), (1, 3)));
+        store.remove(&socket);
+        store.remove(&map);
+        store.remove(&map);
+        assert_eq!((store.of_session(17), store.of_session.len()), ((0, 0), 1));
     }
 
     #[test]

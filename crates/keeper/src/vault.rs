@@ -181,6 +181,18 @@ impl Vault {
         (state.store.len(), state.store.descriptors())
     }
 
+    /// How many bytes of blobs are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.lock().store.blob_bytes()
+    }
+
+    /// How many things are kept of these sessions together, and how many bytes of blobs.
+    pub fn kept_of(&self, sessions: impl IntoIterator<Item = u64>) -> (usize, usize) {
+        let state = self.lock();
+        let each = sessions.into_iter().map(|session| state.store.of_session(session));
+        each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
     /// The keeper's process; 0 while there is none.
     pub fn keeper_pid(&self) -> u32 {
         self.lock().link.as_ref().map_or(0, |link| link.pid)

@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Every host that this process ever named.
@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     numbers: AtomicU64,
     mapping_ids: AtomicU64,
     pub(crate) opens: Mutex<Opens>,
+    /// No request to open is under way.
+    all_opened: Condvar,
     pub(crate) state: Mutex<State>,
 }
 
@@ -142,6 +144,7 @@ impl Shared {
             numbers: AtomicU64::new(1),
             mapping_ids: AtomicU64::new(1),
             opens: Mutex::default(),
+            all_opened: Condvar::new(),
             state: Mutex::new(State::new()),
         }
     }

@@ -7,7 +7,11 @@ use crate::{ObjectId, Result};
 use commonhold_object::wire::{OpenReply, Reply, Request};
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
+
+/// So many objects may wait to be closed before those who would open more wait too: where some thread is always about to
+/// open one, none would ever be closed.
+const CLOSES_LEFT: usize = 64;
 
 /// Open objects of one host.
 #[derive(Default)]
@@ -31,7 +35,12 @@ impl Opens {
 
     /// Remembers an object that must be brought.
     pub(crate) fn remember(&mut self, core: &Arc<Core>) {
-        self.to_bring.retain(|core| core.strong_count() > 0);
+        // Looked through only before it grows: there may be thousands.
+        if self.to_bring.len() == self.to_bring.capacity() {
+            self.to_bring.retain(|core| core.strong_count() > 0);
+            let more = self.to_bring.len().max(64);
+            self.to_bring.reserve(more);
+        }
         self.to_bring.push(Arc::downgrade(core));
     }
 
@@ -49,7 +58,7 @@ impl Shared {
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(OpenReply, Option<OwnedFd>, u64)> {
-        lock(&self.opens).under_way += 1;
+        self.begin_to_open();
         let answer = self.call(Call { fds, ..Call::new(request) });
         let mut opens = lock(&self.opens);
         opens.under_way = opens.under_way.saturating_sub(1);
@@ -65,8 +74,18 @@ impl Shared {
             for (id, generation) in std::mem::take(&mut opens.to_close) {
                 self.close_if_unheld(&opens, id, generation);
             }
+            self.all_opened.notify_all();
         }
         result
+    }
+
+    /// Counts a request to open. Nobody who is counted waits here, so the wait ends when they have their answers.
+    fn begin_to_open(&self) {
+        let mut opens = lock(&self.opens);
+        while opens.to_close.len() >= CLOSES_LEFT && opens.under_way > 0 {
+            opens = self.all_opened.wait(opens).unwrap_or_else(PoisonError::into_inner);
+        }
+        opens.under_way += 1;
     }
 
     /// One handle less.

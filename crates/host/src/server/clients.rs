@@ -152,13 +152,17 @@ pub(super) fn read(path: &Path) -> Vec<Expected> {
 impl Host {
     /// Writes down, once, that the session has an object which it could bring back.
     pub(super) fn note_client(&self, session: &Session, object: ObjectId) {
-        if !lock(&session.noted).insert(object) || session.process.start_ticks == 0 {
+        if session.process.start_ticks == 0 || lock(&session.noted).contains(&object) {
             return;
         }
         // Nobody looks and writes in between: the last word must be the newest.
         let mut list = lock(&self.returning.list);
         if !self.sessions.read().unwrap_or_else(PoisonError::into_inner).contains_key(&session.id) {
             return; // it ended meanwhile
+        }
+        // Under the list's lock: who finds it noted relies on its being written.
+        if !lock(&session.noted).insert(object) {
+            return;
         }
         session.listed.store(true, Ordering::Release);
         let Identity { pid, start_ticks } = session.process;

@@ -8,6 +8,7 @@ use commonhold_object::wire::Event;
 use commonhold_object::{
     Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
 };
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -40,19 +41,17 @@ impl Host {
     fn sweep(self: &Arc<Self>, session: &Arc<Session>) {
         self.pagers.disconnect(session.id.0);
         let regions = session.space.end();
-        let mut caches: Vec<Arc<Cache>> = Vec::new();
+        // By identity: a client may have thousands of objects.
+        let mut caches: HashMap<ObjectId, Arc<Cache>> = HashMap::new();
         for region in regions.iter() {
-            if !caches.iter().any(|c| Arc::ptr_eq(c, &region.value.cache)) {
-                caches.push(region.value.cache.clone());
-            }
+            caches.entry(region.value.cache.id).or_insert_with(|| region.value.cache.clone());
         }
         for id in lock(&session.opened).keys() {
-            if let Some(cache) = self.object(*id).ok().and_then(|o| o.cache())
-                && !caches.iter().any(|c| Arc::ptr_eq(c, &cache))
-            {
-                caches.push(cache);
+            if let Some(cache) = self.object(*id).ok().and_then(|o| o.cache()) {
+                caches.entry(*id).or_insert(cache);
             }
         }
+        let caches: Vec<Arc<Cache>> = caches.into_values().collect();
         for cache in &caches {
             let mapped = cache.is_mapped();
             cache.remove_session(session.id);
@@ -170,7 +169,7 @@ impl Host {
         if !others.is_empty() {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!("clients are connected: {}; end them, or stop with --force", others.join(", ")),
+                format!("clients are connected: {}; end them, or stop with --force", some_of(&others)),
             ));
         }
         for object in self.all_objects() {
@@ -264,6 +263,13 @@ impl Host {
             }
         }
     }
+}
+
+/// The first few, and how many more: a message has a length.
+fn some_of(clients: &[String]) -> String {
+    let (named, rest) = clients.split_at(clients.len().min(10));
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    named.join(", ") + &more
 }
 
 /// Pages side by side as one range: a message for each would fill a client's socket. `pages` are in order.

@@ -262,6 +262,7 @@ impl Host {
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        self.check_kept_of(session.credentials.uid)?;
         let pinned = cache.hold(session.id, session.credentials.uid, range)?;
         self.keep_holds(session, &cache);
         // It may have closed the object meanwhile, or ended, which lets holds go.

@@ -3,13 +3,17 @@
 
 use super::Host;
 use super::session::Session;
-use commonhold_keeper::KEPT_THINGS;
+use commonhold_keeper::{BLOBS_BYTES, KEPT_THINGS};
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-/// Mappings that all clients of one ordinary user may have together: a quarter of what can be kept of everybody's.
-const MAPPINGS_PER_USER: usize = KEPT_THINGS / 4;
+/// What may be kept of all clients of one ordinary user together: a quarter of what can be kept of everybody's. That is
+/// an entry for each mapping and one more if its object has a deadline, one for each object with locked pages, and some
+/// for each client.
+const THINGS_PER_USER: usize = KEPT_THINGS / 4;
+/// The same in bytes.
+const BYTES_PER_USER: usize = BLOBS_BYTES / 4;
 /// Mappings with in-thread service that one process may have. Each costs the host a descriptor.
 const CLAIMED_PER_CLIENT: usize = 64;
 
@@ -69,21 +73,25 @@ impl Host {
             }
         }
         drop(map);
-        self.check_mappings_of(session.credentials.uid)
+        self.check_kept_of(session.credentials.uid)
     }
 
-    /// Nobody is looked at as long as there is plenty of room.
-    fn check_mappings_of(&self, uid: u32) -> Result<()> {
-        if !self.limits.quotas.is_ordinary(uid) || self.vault.kept().0 < MAPPINGS_PER_USER {
+    /// Refuses an ordinary user for whom so much is kept that others would find no room. Nobody is looked at as long as
+    /// there is plenty.
+    pub(super) fn check_kept_of(&self, uid: u32) -> Result<()> {
+        let plenty = self.vault.kept().0 < THINGS_PER_USER && self.vault.kept_bytes() < BYTES_PER_USER;
+        if plenty || !self.limits.quotas.is_ordinary(uid) {
             return Ok(());
         }
-        let mine = self.sessions();
-        let mine = mine.iter().filter(|session| session.credentials.uid == uid);
-        let mapped = mine.map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len());
-        let mapped: usize = mapped.sum();
-        if mapped >= MAPPINGS_PER_USER {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let mine = sessions.values().filter(|session| session.credentials.uid == uid);
+        let (things, bytes) = self.vault.kept_of(mine.map(|session| session.id.0));
+        drop(sessions);
+        if things >= THINGS_PER_USER || bytes >= BYTES_PER_USER {
             return Err(too_many(format!(
-                "the clients of user {uid} have {mapped} mappings together, the limit: unmap some, or map larger parts"
+                "the clients of user {uid} have {things} mappings and objects with locked pages together ({bytes} bytes \
+                 are noted of them); the limit is {THINGS_PER_USER} ({BYTES_PER_USER} bytes): unmap some, map larger \
+                 parts, or lock less"
             )));
         }
         Ok(())
