@@ -41,8 +41,9 @@ pub struct ServeOptions {
     pub arguments: Vec<OsString>,
 }
 
-/// Descriptors that the host keeps open for an object in use: its memory or file, its frames, `live/<id>`.
-const DESCRIPTORS_AN_OBJECT: u64 = 3;
+/// Descriptors that the host keeps open for an object in use, at most: its file (once for itself, once for its pager), its
+/// frames, `live/<id>`, `spill/<id>`, and the two files of its journal.
+const DESCRIPTORS_AN_OBJECT: u64 = 7;
 
 /// Serves until the process is told to stop.
 pub fn serve(options: ServeOptions) -> Result<()> {
