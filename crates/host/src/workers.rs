@@ -21,10 +21,15 @@ struct State {
 }
 
 /// One client's share of the workers: at most [`AT_ONCE`] of its jobs run on a pool at a time, the others wait their
-/// turn here, where they are in nobody else's way.
+/// turn here, where they are in nobody else's way. It may be a share of its user's, of whose jobs as many run at a time as
+/// half of the pool has threads: however many clients one user has whose files answer slowly, others are served.
 #[derive(Default)]
 pub struct Share {
     lanes: Mutex<Vec<Lane>>,
+    /// It is a user's.
+    is_users: bool,
+    /// Of which user's share it is a part.
+    of: Option<Arc<Share>>,
 }
 
 struct Lane {
@@ -37,6 +42,20 @@ struct Lane {
 pub const AT_ONCE: usize = 8;
 
 impl Share {
+    /// The share of all clients of one user.
+    pub fn of_user() -> Share {
+        Share { is_users: true, ..Share::default() }
+    }
+
+    /// A client's share of its user's.
+    pub fn within(user: Arc<Share>) -> Share {
+        Share { of: Some(user), ..Share::default() }
+    }
+
+    fn at_once(&self, pool: &Workers) -> usize {
+        if self.is_users { (pool.limit / 2).max(1) } else { AT_ONCE }
+    }
+
     /// Runs `job` on `pool` when it is its turn. Jobs for one pool begin in the order in which they came.
     pub fn run(self: &Arc<Self>, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +64,7 @@ impl Share {
             lanes.len() - 1
         });
         let lane = &mut lanes[at];
-        if lane.running >= AT_ONCE {
+        if lane.running >= self.at_once(pool) {
             lane.queue.push_back(Box::new(job));
             return;
         }
@@ -55,10 +74,14 @@ impl Share {
 
     fn start(self: &Arc<Self>, pool: &Arc<Workers>, job: Job) {
         let (this, on) = (self.clone(), pool.clone());
-        pool.run(move || {
+        let job = move || {
             job();
             this.next(&on);
-        });
+        };
+        match &self.of {
+            Some(user) => user.run(pool, job),
+            None => pool.run(job),
+        }
     }
 
     /// A job ended: the next one may go, behind those that others gave the pool meanwhile.
@@ -163,5 +186,28 @@ mod tests {
         }
         assert_eq!(*order.lock().unwrap(), (AT_ONCE..AT_ONCE + 5).collect::<Vec<_>>());
         drop(release);
+    }
+    #[test]
+    fn many_clients_of_one_user_do_not_take_all_threads() {
+        let pool = Workers::new(2 * AT_ONCE);
+        let user = Arc::new(Share::of_user());
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let (done, all_done) = mpsc::channel();
+        let clients: Vec<_> = (0..4 * AT_ONCE).map(|_| Arc::new(Share::within(user.clone()))).collect();
+        for client in &clients {
+            let (released, done) = (released.clone(), done.clone());
+            client.run(&pool, move || {
+                let _ = released.lock().unwrap().recv();
+                let _ = done.send(());
+            });
+        }
+        let (other, others) = mpsc::channel();
+        Arc::new(Share::within(Arc::new(Share::of_user()))).run(&pool, move || other.send(()).unwrap());
+        others.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop(release); // now all of them end, one after another
+        for _ in &clients {
+            all_done.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
     }
 }

@@ -278,7 +278,9 @@ impl Host {
     /// A new connection.
     fn admit(&self, socket: OwnedFd) -> Result<Arc<Session>> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session::accept(id, socket)?);
+        let mut session = Session::accept(id, socket)?;
+        session.share = self.share_of(session.credentials.uid);
+        let session = Arc::new(session);
         let refused = |error: &Error| session.reply(0, Err(error.clone()), &[]);
         self.check_place(session.credentials.uid).inspect_err(refused)?;
         // One that the next host would not know of must not begin.

@@ -42,6 +42,7 @@ mod takeover;
 use crate::faults::service::FaultService;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use crate::workers::Share;
 use commonhold_keeper::Vault;
 use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
 use commonhold_registry::{Quotas, Registry};
@@ -52,7 +53,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 /// Limits and sizes an operator may choose.
@@ -105,6 +106,8 @@ pub struct Host {
     pub repairs: repairs::Repairs,
     /// Clients of a host that died together with its keeper, which are expected back.
     pub returning: expecting::Returning,
+    /// What each ordinary user's clients have of the workers.
+    user_shares: Mutex<HashMap<u32, Weak<Share>>>,
     next_session: AtomicU64,
     stopping: AtomicBool,
     /// Whether frames survive in a pipe here (needed for eviction).

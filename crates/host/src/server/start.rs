@@ -80,6 +80,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         started: Instant::now(),
         repairs: Default::default(),
         returning: Returning::default(),
+        user_shares: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         stopping: AtomicBool::new(false),
         small_frames: frames_survive_in_pipe().unwrap_or(false),

@@ -117,8 +117,10 @@ impl Host {
         let saved: SavedSession = postcard::from_bytes(&socket.blob).map_err(|_| bad())?;
         let fd = |part: &str| by_key.get(session_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
         let process = Identity { pid: saved.pid, start_ticks: saved.start_ticks };
-        let session =
+        let share = self.share_of(saved.credentials.uid);
+        let mut session =
             Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
+        session.share = share;
         *lock(&session.program) = saved.program;
         // The host before may have written it down.
         session.listed.store(true, Ordering::Release);
