@@ -38,8 +38,8 @@ impl Host {
         Arc::new(Share::within(user))
     }
 
-    /// Refuses a client more than there is place for: for anybody, for one user, or for others than root, to whom and to
-    /// whose host it is some places are left.
+    /// Refuses a client more than there is place for: for anybody, for one user, or for others than root,
+    /// to whom and to whose host it is some places are left.
     pub(super) fn check_place(&self, uid: u32) -> Result<()> {
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
         let (count, limit) = (sessions.len() as u64, self.limits.clients);
@@ -105,8 +105,8 @@ impl Host {
         drop(sessions);
         if things >= THINGS_PER_USER || bytes >= BYTES_PER_USER {
             return Err(too_many(format!(
-                "the clients of user {uid} have {things} mappings and objects with locked pages together ({bytes} bytes \
-                 are noted of them); the limit is {THINGS_PER_USER} ({BYTES_PER_USER} bytes): unmap some, map larger \
+                "the clients of user {uid} have {things} mappings and objects with locked pages together ({bytes} \
+                 bytes are noted of them); the limit is {THINGS_PER_USER} ({BYTES_PER_USER} bytes): unmap some, map larger \
                  parts, or lock less"
             )));
         }
