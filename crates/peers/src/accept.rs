@@ -1,0 +1,89 @@
+//! The listening end: a thread that takes connections, and one for each handshake, of which there are only so many.
+
+use crate::greeting::{Greeting, Introduction};
+use crate::handshake::{DEADLINE, End, Talk};
+use crate::judge::check_peer;
+use crate::security::Security;
+use crate::table::{Candidate, Table};
+use commonhold_object::{Error, ErrorKind, Result};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Most handshakes at once: who connects and says nothing takes one for its deadline.
+const MOST_HANDSHAKES: usize = 64;
+
+/// Takes connections until the table is stopped.
+pub fn run(listener: &TcpListener, table: &Arc<Table>, security: &Arc<Security>) {
+    let handshakes = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if table.is_stopped() {
+            return;
+        }
+        match accepted {
+            Ok((socket, from)) => begin(socket, from, table, security, &handshakes),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // Out of descriptors or memory: others may give some back.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn begin(
+    socket: TcpStream,
+    from: SocketAddr,
+    table: &Arc<Table>,
+    security: &Arc<Security>,
+    handshakes: &Arc<AtomicUsize>,
+) {
+    if handshakes.fetch_add(1, Ordering::AcqRel) >= MOST_HANDSHAKES {
+        handshakes.fetch_sub(1, Ordering::AcqRel);
+        let words =
+            format!("{MOST_HANDSHAKES} handshakes are under way, which is the limit: it may try again");
+        table.handler.refused(from, &Error::new(ErrorKind::TooMany, words));
+        return;
+    }
+    let (shared, security, count) = (table.clone(), security.clone(), handshakes.clone());
+    let spawned = std::thread::Builder::new().name("peer-handshake".into()).spawn(move || {
+        if let Err(error) = answer(socket, from, &shared, &security)
+            && !shared.is_stopped()
+        {
+            shared.handler.refused(from, &error);
+        }
+        count.fetch_sub(1, Ordering::AcqRel);
+    });
+    if let Err(error) = spawned {
+        handshakes.fetch_sub(1, Ordering::AcqRel);
+        table.handler.refused(from, &Error::io("starting a thread for a handshake", &error));
+    }
+}
+
+fn answer(socket: TcpStream, from: SocketAddr, table: &Arc<Table>, security: &Security) -> Result<()> {
+    security.check(from)?;
+    let mut talk = Talk::open(socket, security, End::Answers, Instant::now() + DEADLINE)?;
+    let greeted = (|| {
+        let Greeting::Introduction(introduction) = talk.hear()? else {
+            return Err(Error::new(ErrorKind::Protocol, "the other end does not say who it is"));
+        };
+        let rights = check_peer(&table.me, &introduction.hello, talk.subject()?.as_ref())?;
+        let last = table.last(introduction.hello.host);
+        let own = Introduction { hello: table.me.clone(), link: introduction.link, last };
+        talk.say(&Greeting::Introduction(own))?;
+        match talk.hear()? {
+            Greeting::Agreed => Ok((introduction, rights)),
+            _ => Err(Error::new(ErrorKind::Protocol, "the other end neither agrees nor refuses")),
+        }
+    })();
+    match greeted {
+        Ok((introduction, rights)) => {
+            table.conclude(Candidate { talk, introduction, rights, end: End::Answers }).map(drop)
+        }
+        Err(error) => {
+            talk.refuse(&error);
+            Err(error)
+        }
+    }
+}

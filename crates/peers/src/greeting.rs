@@ -1,0 +1,176 @@
+//! What two ends say before the first message: a preamble in the clear, by which versions and modes are told apart, and
+//! then, encrypted if the cluster is, who they are and whether they want each other.
+
+use crate::frame::FRAME_VERSION;
+use crate::hello::Hello;
+use commonhold_object::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the preamble.
+pub const PREAMBLE_BYTES: usize = 8;
+/// Longest greeting, without its length.
+pub const MAX_GREETING_BYTES: usize = 2048;
+/// Longest reason that is passed on.
+const LONGEST_REASON: usize = 1024;
+
+const MAGIC: [u8; 4] = *b"CMHP";
+
+/// What comes after the preamble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Greetings in the clear.
+    Plain = 0,
+    /// A TLS handshake between hosts.
+    Tls = 1,
+    /// A TLS handshake of a newcomer with the authority.
+    Joining = 2,
+}
+
+impl Mode {
+    fn words(byte: u8) -> String {
+        match byte {
+            0 => "plain connections".into(),
+            1 => "TLS".into(),
+            2 => "the authority's service for newcomers".into(),
+            other => format!("the unknown mode {other}"),
+        }
+    }
+}
+
+/// This side's preamble.
+pub fn preamble(mode: Mode) -> [u8; PREAMBLE_BYTES] {
+    let version = FRAME_VERSION.to_le_bytes();
+    [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], version[0], version[1], mode as u8, 0]
+}
+
+/// Looks at the other side's.
+pub fn check_preamble(bytes: &[u8; PREAMBLE_BYTES], mode: Mode) -> Result<()> {
+    if bytes[..4] != MAGIC {
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            "the other end is no commonhold host: it speaks something else",
+        ));
+    }
+    let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+    if version != FRAME_VERSION {
+        return Err(other_version("connections", version, FRAME_VERSION));
+    }
+    if bytes[6] != mode as u8 {
+        return Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "the other end speaks {} and this side {}: start both with, or both without, certificates",
+                Mode::words(bytes[6]),
+                Mode::words(mode as u8)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The error about another version: which side is to be upgraded.
+pub fn other_version(of: &str, theirs: u16, ours: u16) -> Error {
+    let whom = if theirs > ours { "this side" } else { "that host" };
+    Error::new(
+        ErrorKind::Version,
+        format!("the other host speaks version {theirs} of {of}, this one version {ours}: upgrade {whom}"),
+    )
+}
+
+/// Who begins, or answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// The host.
+    pub hello: Hello,
+    /// A random number for this connection, the same from both ends: of who begins it.
+    pub link: u64,
+    /// That number of the last connection that this end had with the other; 0 for none.
+    pub last: u64,
+}
+
+/// One greeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Greeting {
+    /// First of who begins, and the answer to it.
+    Introduction(Introduction),
+    /// Who begins agrees with who answered.
+    Agreed,
+    /// The connection stands: messages may follow.
+    Accepted,
+    /// Both began at once, and the other connection is the one to stay.
+    Yield,
+    /// No, and why.
+    Refused(String),
+}
+
+impl Greeting {
+    /// A refusal that is not too long.
+    pub fn refusal(error: &Error) -> Greeting {
+        let mut reason = error.message.clone();
+        let end = (0..=LONGEST_REASON.min(reason.len())).rev().find(|at| reason.is_char_boundary(*at));
+        reason.truncate(end.unwrap_or(0));
+        Greeting::Refused(reason)
+    }
+
+    /// With its length in front.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let body = postcard::to_stdvec(self)
+            .map_err(|error| Error::invalid(format!("a greeting cannot be written: {error}")))?;
+        if body.len() > MAX_GREETING_BYTES {
+            return Err(Error::invalid(format!(
+                "a greeting of {} bytes is too long: the limit is {MAX_GREETING_BYTES}",
+                body.len()
+            )));
+        }
+        let mut bytes = (body.len() as u16).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&body);
+        Ok(bytes)
+    }
+
+    /// Of the bytes behind a length.
+    pub fn decode(body: &[u8]) -> Result<Greeting> {
+        let garbage =
+            |what: String| Error::new(ErrorKind::Protocol, format!("a greeting makes no sense: {what}"));
+        match postcard::take_from_bytes(body) {
+            Ok((greeting, [])) => Ok(greeting),
+            Ok((_, rest)) => Err(garbage(format!("{} bytes too many", rest.len()))),
+            Err(error) => Err(garbage(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_coherence::HostId;
+
+    #[test]
+    fn greetings_survive_and_garbage_is_refused() {
+        let hello = Hello::new([1; 16], HostId(3), "left", 9).unwrap();
+        let greeting = Greeting::Introduction(Introduction { hello, link: 5, last: 0 });
+        let bytes = greeting.encode().unwrap();
+        assert_eq!(Greeting::decode(&bytes[2..]).unwrap(), greeting);
+        assert!(Greeting::decode(&bytes[2..bytes.len() - 1]).is_err());
+        assert!(Greeting::decode(&[&bytes[2..], &[0]].concat()).is_err());
+        assert!(Greeting::decode(&[9]).is_err());
+        let long = Greeting::refusal(&Error::invalid("é".repeat(3000)));
+        assert_eq!(Greeting::decode(&long.encode().unwrap()[2..]).unwrap(), long);
+    }
+
+    #[test]
+    fn preambles_tell_versions_and_modes_apart() {
+        let good = preamble(Mode::Tls);
+        assert!(check_preamble(&good, Mode::Tls).is_ok());
+        let said = |bytes: [u8; 8]| check_preamble(&bytes, Mode::Tls).unwrap_err().message;
+        assert!(said(*b"GET / HT").contains("something else"));
+        assert!(said(preamble(Mode::Plain)).contains("certificates"));
+        let version = |version: u16| {
+            let mut other = good;
+            other[4..6].copy_from_slice(&version.to_le_bytes());
+            said(other)
+        };
+        assert!(version(FRAME_VERSION + 1).contains("upgrade this side"));
+        assert!(version(FRAME_VERSION - 1).contains("upgrade that host"));
+    }
+}

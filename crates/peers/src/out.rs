@@ -1,0 +1,210 @@
+//! The way out of a connection: written at once if the socket takes it, else queued for the connection's writer thread.
+
+use crate::channel::{Channel, Stream, lock};
+use crate::pieces::Pieces;
+use crate::socket::{self, MAX_SLICES, Ready};
+use commonhold_object::{Error, ErrorKind, Result};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Most bytes that wait for a peer to read. One message more may be added to less.
+pub const QUEUE_BYTES: usize = 64 << 20;
+/// A peer that reads nothing for so long, while bytes wait, is lost.
+pub const STALL: Duration = Duration::from_secs(10);
+/// Plain bytes that are encrypted under one hold of the TLS lock.
+const PART_BYTES: usize = 64 << 10;
+/// Slices that the writer hands to the kernel at once.
+const WRITER_SLICES: usize = 64;
+
+/// The queue, empty most of the time.
+#[derive(Default)]
+pub struct Out {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes as they go on the wire.
+    queue: VecDeque<Vec<u8>>,
+    /// Bytes of the first entry that are written.
+    offset: usize,
+    bytes: usize,
+    closed: bool,
+}
+
+impl State {
+    fn push(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.bytes += bytes.len();
+            self.queue.push_back(bytes);
+        }
+    }
+
+    /// Writes what the socket takes; true if something is left.
+    fn write(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        while let Some(first) = self.queue.front() {
+            let mut slices = vec![IoSlice::new(&first[self.offset..])];
+            slices.extend(self.queue.iter().skip(1).take(WRITER_SLICES - 1).map(|bytes| IoSlice::new(bytes)));
+            match socket::send_some(socket, &slices) {
+                Ok(written) => self.written(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn written(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.offset += bytes;
+        while self.queue.front().is_some_and(|first| self.offset >= first.len()) {
+            self.offset -= self.queue.pop_front().map_or(0, |first| first.len());
+        }
+    }
+}
+
+impl Out {
+    /// Sends the bytes of all slices, one after the other, before what anybody sends later. Never waits for the peer.
+    pub fn send(&self, stream: &Stream, slices: &[&[u8]]) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(Error::new(ErrorKind::Disconnected, "the connection has ended"));
+        }
+        if state.bytes > QUEUE_BYTES {
+            return Err(Error::new(
+                ErrorKind::TooMany,
+                format!(
+                    "the peer does not read: {} bytes wait for it, the limit is {QUEUE_BYTES}",
+                    state.bytes
+                ),
+            ));
+        }
+        let was_empty = state.queue.is_empty();
+        let done = match &stream.channel {
+            Channel::Plain => send_plain(&mut state, &stream.socket, slices),
+            Channel::Tls(tls) => send_tls(&mut state, &stream.socket, tls, slices),
+        };
+        done.map_err(broken)?;
+        if was_empty && !state.queue.is_empty() {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Sends what TLS itself has to say.
+    pub fn flush_tls(&self, stream: &Stream) -> Result<()> {
+        self.send(stream, &[])
+    }
+
+    /// Nothing is taken any more, and the writer thread ends.
+    pub fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.queue.clear();
+        (state.offset, state.bytes) = (0, 0);
+        self.wake.notify_all();
+    }
+
+    /// The writer thread: until the connection ends. An error is why it must.
+    pub fn run_writer(&self, socket: &TcpStream) -> Result<()> {
+        let mut progress = Instant::now();
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return Ok(());
+            }
+            if state.queue.is_empty() {
+                state = self.wake.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+                progress = Instant::now();
+                continue;
+            }
+            let before = state.bytes;
+            if !state.write(socket).map_err(broken)? {
+                continue;
+            }
+            if state.bytes < before {
+                progress = Instant::now();
+            }
+            let waiting = state.bytes;
+            drop(state);
+            let left = STALL.saturating_sub(progress.elapsed());
+            if left.is_zero() {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the peer read nothing for {} s while {waiting} bytes waited", STALL.as_secs()),
+                ));
+            }
+            socket::wait(socket, Ready::ToWrite, Some(left)).map_err(broken)?;
+            state = lock(&self.state);
+        }
+    }
+}
+
+fn broken(error: io::Error) -> Error {
+    Error::io("writing to the peer failed", &error)
+}
+
+fn send_plain(state: &mut State, socket: &TcpStream, slices: &[&[u8]]) -> io::Result<()> {
+    let mut pieces = Pieces::new(slices);
+    while state.queue.is_empty() && !pieces.is_empty() {
+        match socket::send_some(socket, &pieces.next(usize::MAX, MAX_SLICES)) {
+            Ok(written) => pieces.advance(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    state.push(pieces.rest());
+    Ok(())
+}
+
+fn send_tls(
+    state: &mut State,
+    socket: &TcpStream,
+    tls: &Mutex<rustls::Connection>,
+    slices: &[&[u8]],
+) -> io::Result<()> {
+    let mut pieces = Pieces::new(slices);
+    loop {
+        let mut tls = lock(tls);
+        if !pieces.is_empty() {
+            let written = tls.writer().write_vectored(&pieces.next(PART_BYTES, MAX_SLICES))?;
+            pieces.advance(written);
+        }
+        while tls.wants_write() && state.queue.is_empty() {
+            match tls.write_tls(&mut Direct(socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut left = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut left)?;
+        }
+        state.push(left);
+        if pieces.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// A socket that takes what it can.
+struct Direct<'a>(&'a TcpStream);
+
+impl Write for Direct<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        socket::send_some(self.0, &[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        socket::send_some(self.0, slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! The connections of one host with the others.
+
+use crate::accept;
+use crate::channel::lock;
+use crate::frame::Kind;
+use crate::greeting::{Greeting, Introduction};
+use crate::handler::Handler;
+use crate::handshake::{DEADLINE, End, Talk};
+use crate::hello::Hello;
+use crate::judge::{Verdict, check_peer};
+use crate::random;
+use crate::security::Security;
+use crate::table::{Candidate, Table, Turn, dismiss};
+use commonhold_coherence::HostId;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
+use std::io::IoSlice;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The connections of one host with the others of its cluster.
+pub struct Peers {
+    table: Arc<Table>,
+    security: Arc<Security>,
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Peers {
+    /// Listens on an address (port 0: any port), as the host that `hello` names.
+    pub fn start(
+        listen: SocketAddr,
+        hello: Hello,
+        security: Security,
+        handler: Arc<dyn Handler>,
+    ) -> Result<Arc<Peers>> {
+        security.check(listen)?;
+        if let Security::Tls(identity) = &security
+            && (identity.name() != hello.name || identity.cluster() != hello.cluster)
+        {
+            return Err(Error::invalid(format!(
+                "the certificate is for host {:?} of one cluster, and this host is {:?}, perhaps of another: give it the \
+                 certificate that was issued for it",
+                identity.name(),
+                hello.name
+            )));
+        }
+        let what = || format!("listening for other hosts on {listen}");
+        let listener = Arc::new(TcpListener::bind(listen).doing(what())?);
+        let address = listener.local_addr().doing(what())?;
+        let security = Arc::new(security);
+        let table = Table::new(hello, handler);
+        let (taken, shared, how) = (listener.clone(), table.clone(), security.clone());
+        let accepting = std::thread::Builder::new().name("peers-accept".into());
+        let accepting = accepting.spawn(move || accept::run(&taken, &shared, &how)).doing(what())?;
+        Ok(Arc::new(Peers { table, security, listener, address, accepting: Mutex::new(Some(accepting)) }))
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connects to a host, if it is not connected; returns when it is, or within [`DEADLINE`] with the reason why not.
+    /// Both hosts may do so at once: one connection stays.
+    pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
+        self.security.check(address)?;
+        let deadline = Instant::now() + DEADLINE;
+        let last = match self.table.begin_dialing(host, deadline)? {
+            Turn::Connected => return Ok(()),
+            Turn::Dial(last) => last,
+        };
+        let dialed = self.dial(host, address, last, deadline);
+        self.table.end_dialing(host);
+        match dialed {
+            Ok(Verdict::Accept) => Ok(()),
+            Ok(Verdict::Yield) => self.table.wait_connected(host, deadline),
+            Err(error) => self.table.link(host).map(drop).map_err(|_| {
+                Error::new(error.kind, format!("cannot connect to {host} at {address}: {}", error.message))
+            }),
+        }
+    }
+
+    fn dial(&self, host: HostId, address: SocketAddr, last: u64, deadline: Instant) -> Result<Verdict> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let socket = TcpStream::connect_timeout(&address, left).doing("nobody answers there")?;
+        let mut talk = Talk::open(socket, &self.security, End::Begins, deadline)?;
+        let greeted = (|| {
+            let link = u64::from_le_bytes(random::bytes()?).max(1);
+            let own = Introduction { hello: self.table.me.clone(), link, last };
+            talk.say(&Greeting::Introduction(own))?;
+            let Greeting::Introduction(theirs) = talk.hear()? else {
+                return Err(Error::new(ErrorKind::Protocol, "the other end does not say who it is"));
+            };
+            if theirs.hello.host != host {
+                let words = format!("the host there is {}", theirs.hello.who());
+                return Err(Error::new(ErrorKind::Mismatch, words));
+            }
+            let rights = check_peer(&self.table.me, &theirs.hello, talk.subject()?.as_ref())?;
+            talk.say(&Greeting::Agreed)?;
+            match talk.hear()? {
+                Greeting::Accepted => Ok(Some((Introduction { link, ..theirs }, rights))),
+                Greeting::Yield => Ok(None),
+                _ => Err(Error::new(ErrorKind::Protocol, "the other end neither accepts nor refuses")),
+            }
+        })();
+        match greeted {
+            Ok(Some((introduction, rights))) => {
+                self.table.conclude(Candidate { talk, introduction, rights, end: End::Begins })
+            }
+            Ok(None) => Ok(Verdict::Yield),
+            Err(error) => {
+                talk.refuse(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a message of at most [`crate::MAX_MESSAGE_BYTES`], and behind it raw bytes of at most
+    /// [`crate::MAX_PAYLOAD_BYTES`]. Never waits for the peer: what its socket does not take at once is queued, and a
+    /// peer that lets too much pile up, or reads nothing for some seconds, is lost. Success means that the message is
+    /// on its way, no more.
+    pub fn send(&self, to: HostId, message: &[u8], payload: &[IoSlice<'_>]) -> Result<()> {
+        self.table.link(to)?.send(Kind::Message, message, payload)
+    }
+
+    /// Whether a host is connected, as far as is known.
+    pub fn is_connected(&self, host: HostId) -> bool {
+        self.table.link(host).is_ok()
+    }
+
+    /// Ends the connection with a host, if there is one, and tells it why. It may come again.
+    pub fn disconnect(&self, host: HostId, why: &str) {
+        if let Ok(link) = self.table.link(host) {
+            dismiss(&link, why);
+        }
+    }
+
+    /// Ends the connection with a host if it is of this incarnation or an earlier one, and lets none of these in again.
+    pub fn bar(&self, host: HostId, incarnation: u64) {
+        self.table.bar(host, incarnation);
+    }
+
+    /// Ends all connections and listens no more. When it returns the handler has heard of every loss, but for a call of
+    /// it that takes longer than [`DEADLINE`].
+    pub fn stop(&self) {
+        self.table.stop(DEADLINE);
+        // Wakes the thread that accepts; it sees that all is over.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        if let Some(accepting) = lock(&self.accepting).take() {
+            // It does not panic: handshakes have threads of their own.
+            let _ = accepting.join();
+        }
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

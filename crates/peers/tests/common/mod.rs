@@ -1,0 +1,147 @@
+//! Hosts that write down what they hear, on loopback.
+#![allow(dead_code)] // each test program uses a part of it
+
+use commonhold_peers::ca::{Authority, Validity};
+use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest wait for something that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a handler was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    Connected(HostId, u64, PeerRights),
+    Message(HostId, Vec<u8>, Vec<u8>),
+    Lost(HostId, u64, String),
+    Refused(String),
+}
+
+struct Recorder(Mutex<Sender<Heard>>);
+
+impl Recorder {
+    fn say(&self, heard: Heard) {
+        // The test may be over.
+        let _ = self.0.lock().unwrap().send(heard);
+    }
+}
+
+impl Handler for Recorder {
+    fn connected(&self, peer: &Hello, rights: PeerRights) {
+        self.say(Heard::Connected(peer.host, peer.incarnation, rights));
+    }
+
+    fn received(&self, from: HostId, message: &[u8], payload: &mut Payload<'_>) {
+        let mut bytes = vec![0; payload.len()];
+        if payload.read_exact(&mut bytes).is_ok() {
+            self.say(Heard::Message(from, message.to_vec(), bytes));
+        }
+    }
+
+    fn lost(&self, host: HostId, incarnation: u64, why: &Error) {
+        self.say(Heard::Lost(host, incarnation, why.message.clone()));
+    }
+
+    fn refused(&self, _from: SocketAddr, why: &Error) {
+        self.say(Heard::Refused(why.message.clone()));
+    }
+}
+
+/// A host.
+pub struct TestHost {
+    pub id: HostId,
+    pub peers: Arc<Peers>,
+    heard: Mutex<Receiver<Heard>>,
+}
+
+impl TestHost {
+    pub fn address(&self) -> SocketAddr {
+        self.peers.local_addr()
+    }
+
+    /// What it hears next.
+    pub fn next(&self) -> Heard {
+        self.heard.lock().unwrap().recv_timeout(PATIENCE).expect("nothing was heard")
+    }
+
+    /// Nothing was heard so far.
+    pub fn silent(&self) -> bool {
+        self.heard.lock().unwrap().try_recv().is_err()
+    }
+
+    /// It hears next that it lost a host; why.
+    pub fn lost(&self, host: HostId, incarnation: u64) -> String {
+        match self.next() {
+            Heard::Lost(who, which, why) if (who, which) == (host, incarnation) => why,
+            other => panic!("not the loss of {host}: {other:?}"),
+        }
+    }
+
+    /// It hears next that it turned somebody away; why.
+    pub fn refused(&self) -> String {
+        match self.next() {
+            Heard::Refused(why) => why,
+            other => panic!("not a refusal: {other:?}"),
+        }
+    }
+}
+
+/// A cluster's authority, and how its hosts speak.
+pub struct Net {
+    pub directory: TempDir,
+    pub authority: Option<Authority>,
+    cluster: [u8; 16],
+}
+
+impl Net {
+    pub fn plain() -> Net {
+        Net { directory: tempfile::tempdir().unwrap(), authority: None, cluster: [7; 16] }
+    }
+
+    pub fn tls() -> Net {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::init(&directory.path().join("ca")).unwrap();
+        Net { cluster: authority.cluster(), directory, authority: Some(authority) }
+    }
+
+    /// A certificate for that name.
+    pub fn identity(&self, name: &str, rights: PeerRights, validity: Validity) -> Identity {
+        let into = tempfile::tempdir_in(self.directory.path()).unwrap();
+        self.authority.as_ref().unwrap().issue_into(into.path(), name, rights, validity).unwrap();
+        Identity::load(into.path()).unwrap()
+    }
+
+    pub fn security(&self, name: &str) -> Security {
+        match self.authority {
+            None => Security::Plain { even_beyond_loopback: false },
+            Some(_) => Security::Tls(self.identity(name, PeerRights::ReadWrite, year())),
+        }
+    }
+
+    pub fn hello(&self, id: u32, name: &str) -> Hello {
+        Hello::new(self.cluster, HostId(id), name, 1).unwrap()
+    }
+
+    /// A host in its first incarnation.
+    pub fn host(&self, id: u32, name: &str) -> TestHost {
+        start(self.hello(id, name), self.security(name))
+    }
+}
+
+/// A host that says this of itself.
+pub fn start(hello: Hello, security: Security) -> TestHost {
+    let (sender, heard) = channel();
+    let id = hello.host;
+    let handler = Arc::new(Recorder(Mutex::new(sender)));
+    let peers = Peers::start("127.0.0.1:0".parse().unwrap(), hello, security, handler).unwrap();
+    TestHost { id, peers, heard: Mutex::new(heard) }
+}
+
+/// From a day ago, for a year.
+pub fn year() -> Validity {
+    Validity::of(Duration::from_secs(365 * 86_400))
+}
