@@ -15,16 +15,48 @@ use std::time::{Duration, Instant};
 /// Most handshakes at once: who connects and says nothing takes one for its deadline.
 const MOST_HANDSHAKES: usize = 64;
 
-/// Takes connections until the table is stopped.
-pub fn run(listener: &TcpListener, table: &Arc<Table>, security: &Arc<Security>) {
+/// What is done with those who connect.
+pub trait Gate: Send + Sync + 'static {
+    /// Whether all is over.
+    fn is_stopped(&self) -> bool;
+    /// Somebody was turned away.
+    fn refused(&self, from: SocketAddr, why: &Error);
+    /// Deals with one, on a thread of its own.
+    fn answer(&self, socket: TcpStream, from: SocketAddr) -> Result<()>;
+}
+
+/// The gate of hosts.
+pub struct HostGate {
+    /// Who is connected.
+    pub table: Arc<Table>,
+    /// How they speak.
+    pub security: Security,
+}
+
+impl Gate for HostGate {
+    fn is_stopped(&self) -> bool {
+        self.table.is_stopped()
+    }
+
+    fn refused(&self, from: SocketAddr, why: &Error) {
+        self.table.handler.refused(from, why);
+    }
+
+    fn answer(&self, socket: TcpStream, from: SocketAddr) -> Result<()> {
+        answer(socket, from, &self.table, &self.security)
+    }
+}
+
+/// Takes connections until all is over, and the listener is shut down.
+pub fn run(listener: &TcpListener, gate: &Arc<impl Gate>) {
     let handshakes = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted = listener.accept();
-        if table.is_stopped() {
+        if gate.is_stopped() {
             return;
         }
         match accepted {
-            Ok((socket, from)) => begin(socket, from, table, security, &handshakes),
+            Ok((socket, from)) => begin(socket, from, gate, &handshakes),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // Out of descriptors or memory: others may give some back.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -32,32 +64,26 @@ pub fn run(listener: &TcpListener, table: &Arc<Table>, security: &Arc<Security>)
     }
 }
 
-fn begin(
-    socket: TcpStream,
-    from: SocketAddr,
-    table: &Arc<Table>,
-    security: &Arc<Security>,
-    handshakes: &Arc<AtomicUsize>,
-) {
+fn begin(socket: TcpStream, from: SocketAddr, gate: &Arc<impl Gate>, handshakes: &Arc<AtomicUsize>) {
     if handshakes.fetch_add(1, Ordering::AcqRel) >= MOST_HANDSHAKES {
         handshakes.fetch_sub(1, Ordering::AcqRel);
         let words =
             format!("{MOST_HANDSHAKES} handshakes are under way, which is the limit: it may try again");
-        table.handler.refused(from, &Error::new(ErrorKind::TooMany, words));
+        gate.refused(from, &Error::new(ErrorKind::TooMany, words));
         return;
     }
-    let (shared, security, count) = (table.clone(), security.clone(), handshakes.clone());
+    let (this, count) = (gate.clone(), handshakes.clone());
     let spawned = std::thread::Builder::new().name("peer-handshake".into()).spawn(move || {
-        if let Err(error) = answer(socket, from, &shared, &security)
-            && !shared.is_stopped()
+        if let Err(error) = this.answer(socket, from)
+            && !this.is_stopped()
         {
-            shared.handler.refused(from, &error);
+            this.refused(from, &error);
         }
         count.fetch_sub(1, Ordering::AcqRel);
     });
     if let Err(error) = spawned {
         handshakes.fetch_sub(1, Ordering::AcqRel);
-        table.handler.refused(from, &Error::io("starting a thread for a handshake", &error));
+        gate.refused(from, &Error::io("starting a thread for a handshake", &error));
     }
 }
 

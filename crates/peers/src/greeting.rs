@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the preamble.
 pub const PREAMBLE_BYTES: usize = 8;
 /// Longest greeting, without its length.
-pub const MAX_GREETING_BYTES: usize = 2048;
+pub const MAX_GREETING_BYTES: usize = 8192;
 /// Longest reason that is passed on.
 const LONGEST_REASON: usize = 1024;
 

@@ -87,11 +87,6 @@ impl Talk {
         Subject::of(shown).map(Some)
     }
 
-    /// The socket.
-    pub fn socket(&self) -> &TcpStream {
-        &self.socket
-    }
-
     /// The TLS state.
     pub fn tls(&self) -> Option<&Connection> {
         self.tls.as_ref()

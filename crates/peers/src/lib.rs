@@ -7,6 +7,7 @@
 pub mod ca;
 pub mod frame;
 pub mod greeting;
+pub mod joining;
 
 mod accept;
 mod certificate;

@@ -1,6 +1,6 @@
 //! The connections of one host with the others.
 
-use crate::accept;
+use crate::accept::{self, HostGate};
 use crate::channel::lock;
 use crate::frame::Kind;
 use crate::greeting::{Greeting, Introduction};
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// The connections of one host with the others of its cluster.
 pub struct Peers {
     table: Arc<Table>,
-    security: Arc<Security>,
+    security: Security,
     listener: Arc<TcpListener>,
     address: SocketAddr,
     accepting: Mutex<Option<JoinHandle<()>>>,
@@ -51,11 +51,11 @@ impl Peers {
         let what = || format!("listening for other hosts on {listen}");
         let listener = Arc::new(TcpListener::bind(listen).doing(what())?);
         let address = listener.local_addr().doing(what())?;
-        let security = Arc::new(security);
         let table = Table::new(hello, handler);
-        let (taken, shared, how) = (listener.clone(), table.clone(), security.clone());
+        let gate = Arc::new(HostGate { table: table.clone(), security: security.clone() });
+        let taken = listener.clone();
         let accepting = std::thread::Builder::new().name("peers-accept".into());
-        let accepting = accepting.spawn(move || accept::run(&taken, &shared, &how)).doing(what())?;
+        let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what())?;
         Ok(Arc::new(Peers { table, security, listener, address, accepting: Mutex::new(Some(accepting)) }))
     }
 

@@ -35,6 +35,9 @@ struct Slot {
     link: Option<Arc<Link>>,
     /// Somebody here is about to connect to it.
     dialing: bool,
+    /// One that it began was accepted, and is about to be the connection: who would connect waits for that. Without
+    /// this, each end could accept the other's and keep its own.
+    settling: bool,
     newest: u64,
     last: u64,
     barred: Option<u64>,
@@ -117,7 +120,7 @@ impl Table {
                 );
                 return Err(Error::new(ErrorKind::Busy, words));
             }
-            if !slot.dialing {
+            if !slot.dialing && !slot.settling {
                 slot.dialing = true;
                 return Ok(Turn::Dial(slot.last));
             }
@@ -163,6 +166,7 @@ impl Table {
         let host = introduction.hello.host;
         let settle = lock(&self.inner).slots.entry(host).or_default().settle.clone();
         let _turn = lock(&settle);
+        let _settled = Settled(self, host);
         let made_room = self.decide(&introduction, end).and_then(|decided| match decided {
             None => talk.say(&Greeting::Yield).map(|()| Verdict::Yield),
             Some(replaced) => {
@@ -221,6 +225,7 @@ impl Table {
                 if judge::judge(&self.me, peer, &slot.known())? == Verdict::Yield {
                     return Ok(None);
                 }
+                slot.settling = true;
             }
         }
         replaced.extend(slot.link.clone());
@@ -284,6 +289,16 @@ impl Table {
         for link in links.iter().filter(|link| !link.is_own_thread()) {
             link.wait_over(deadline.saturating_duration_since(Instant::now()));
         }
+    }
+}
+
+/// Ends the settling, whatever came of it.
+struct Settled<'a>(&'a Table, HostId);
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.inner).slots.entry(self.1).or_default().settling = false;
+        self.0.changed.notify_all();
     }
 }
 

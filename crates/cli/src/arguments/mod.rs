@@ -1,6 +1,7 @@
 //! The command line: one definition, from which help, completions and the man pages are made too.
 
 pub mod audit;
+pub mod ca;
 pub mod entry;
 pub mod host;
 pub mod objects;
@@ -65,6 +66,9 @@ pub enum Command {
     /// Start, stop, replace or look at the host
     #[command(subcommand)]
     Host(host::HostCommand),
+    /// Make and give out the certificates by which the hosts of a cluster know each other
+    #[command(subcommand)]
+    Ca(ca::CaCommand),
     /// Tell how much the programs of this machine share, what they have twice, and how to save most
     Audit(Box<audit::Audit>),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks

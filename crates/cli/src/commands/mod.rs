@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod audit;
+mod ca;
 mod change;
 mod contents;
 mod copy;
@@ -37,6 +38,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
         Command::Host(command) => host::run(&place, command),
+        Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),

@@ -111,6 +111,22 @@ impl Authority {
         fingerprint(&self.certificate)
     }
 
+    /// Registers a host, and gives it key and certificate. A name that has a certificate is refused unless it is to be
+    /// renewed.
+    pub fn enroll(
+        &self,
+        into: &Path,
+        name: &str,
+        rights: PeerRights,
+        validity: Validity,
+        renew: bool,
+    ) -> Result<()> {
+        check_host_name(name)?;
+        prepare_identity(into)?;
+        self.register(name, rights, renew)?;
+        self.issue_into(into, name, rights, validity)
+    }
+
     /// Makes key and certificate of a host, and writes them, with the authority's certificate, into a directory.
     pub fn issue_into(&self, into: &Path, name: &str, rights: PeerRights, validity: Validity) -> Result<()> {
         check_host_name(name)?;
@@ -163,17 +179,23 @@ impl Authority {
     }
 }
 
-/// Writes a host's identity into a directory that has none.
-pub fn write_identity(directory: &Path, key: &str, issued: &Issued) -> Result<()> {
+/// Readies a directory for a host's identity; refused if it has one.
+pub fn prepare_identity(directory: &Path) -> Result<()> {
     make_directory(directory)?;
     let certificate = directory.join(identity::CERTIFICATE_FILE);
     if certificate.exists() {
         let words = format!(
-            "{} is there already, and is not replaced: remove it, or name another --dir",
+            "{} is there already, and is not replaced: remove it, or name another directory (--into)",
             certificate.display()
         );
         return Err(Error::new(ErrorKind::Exists, words));
     }
+    Ok(())
+}
+
+/// Writes a host's identity into a directory that has none.
+pub fn write_identity(directory: &Path, key: &str, issued: &Issued) -> Result<()> {
+    prepare_identity(directory)?;
     for (file, text, mode) in [
         (identity::KEY_FILE, key, 0o600),
         (identity::AUTHORITY_FILE, &issued.authority, 0o644),

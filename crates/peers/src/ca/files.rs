@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 pub const KEY_FILE: &str = "ca.key";
 /// Its certificate, which hosts have too.
 pub const CERTIFICATE_FILE: &str = "ca.crt";
-/// Which tokens were given out and used.
-pub const TOKENS_FILE: &str = "tokens";
+/// Which hosts have certificates, and which tokens were given out and used.
+pub const RECORDS_FILE: &str = "records";
 
 /// Where the authority is kept unless told otherwise: `ca` in the state directory of a host.
 pub fn default_directory(state: &Path) -> PathBuf {
@@ -49,4 +49,28 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
         )),
         other => other.doing(what()),
     }
+}
+
+/// Puts a file in the place of the one that is there, whole and durable, or leaves that.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let unfinished = path.with_extension("new");
+    let written = (|| {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, path)?;
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    })();
+    written.doing(format!("writing {}", path.display()))
+}
+
+/// Waits for the directory to be this process's alone, until the file is closed.
+pub fn lock_directory(directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
+    let what = || format!("locking {}", path.display());
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).doing(what())?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).doing(what())?;
+    Ok(file)
 }

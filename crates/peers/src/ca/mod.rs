@@ -2,6 +2,11 @@
 
 mod authority;
 mod files;
+mod records;
+mod token;
 
-pub use authority::{Authority, Issued, Validity};
-pub use files::{TOKENS_FILE, default_directory};
+pub use authority::{Authority, Issued, Validity, write_identity};
+pub(crate) use authority::{new_key, prepare_identity};
+pub use files::default_directory;
+pub use records::Grant;
+pub use token::Token;

@@ -1,6 +1,8 @@
 //! Hosts that write down what they hear, on loopback.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod puppet;
+
 use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
 use std::net::SocketAddr;
@@ -144,4 +146,13 @@ pub fn start(hello: Hello, security: Security) -> TestHost {
 /// From a day ago, for a year.
 pub fn year() -> Validity {
     Validity::of(Duration::from_secs(365 * 86_400))
+}
+
+/// A handler for hosts that are not to begin.
+pub struct Deaf;
+
+impl Handler for Deaf {
+    fn connected(&self, _peer: &Hello, _rights: PeerRights) {}
+    fn received(&self, _from: HostId, _message: &[u8], _payload: &mut Payload<'_>) {}
+    fn lost(&self, _host: HostId, _incarnation: u64, _why: &Error) {}
 }

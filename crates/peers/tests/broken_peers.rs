@@ -1,0 +1,142 @@
+//! Peers that send nonsense, stop in the middle, or do not read: each loses its connection, and nobody else notices.
+
+mod common;
+
+use common::puppet::{Numbers, puppet};
+use common::{Heard, Net, TestHost};
+use commonhold_peers::frame::{Header, Kind};
+use commonhold_peers::{HostId, MAX_PAYLOAD_BYTES};
+use std::io::{IoSlice, Read, Write};
+use std::net::TcpStream;
+
+/// A host with a good peer, and one that is moved by hand.
+struct Scene {
+    host: TestHost,
+    good: TestHost,
+    net: Net,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let net = Net::plain();
+        let (host, good) = (net.host(1, "host"), net.host(2, "good"));
+        good.peers.connect(host.id, host.address()).unwrap();
+        assert!(matches!(host.next(), Heard::Connected(..)));
+        assert!(matches!(good.next(), Heard::Connected(..)));
+        Scene { host, good, net }
+    }
+
+    fn puppet(&self) -> TcpStream {
+        let socket = puppet(self.host.address(), self.net.hello(3, "puppet"));
+        assert!(matches!(self.host.next(), Heard::Connected(HostId(3), ..)));
+        socket
+    }
+
+    /// Why the one moved by hand was lost; the good one is still there.
+    fn lost(&self) -> String {
+        let why = self.host.lost(HostId(3), 1);
+        self.good.peers.send(self.host.id, b"fine", &[]).unwrap();
+        assert_eq!(self.host.next(), Heard::Message(self.good.id, b"fine".to_vec(), vec![]));
+        assert!(why.contains("\"puppet\""), "{why}");
+        why
+    }
+}
+
+fn frame(message: &[u8], payload: usize) -> Vec<u8> {
+    let header = Header::new(Kind::Message, message.len(), payload).unwrap();
+    [&header.encode()[..], message].concat()
+}
+
+#[test]
+fn a_peer_that_dies_in_the_middle_of_a_message() {
+    let scene = Scene::new();
+    let whole = [frame(b"whole", 3), b"abc".to_vec()].concat();
+    for cut in [1, 15, 16, 18, 20, 22] {
+        let mut socket = scene.puppet();
+        socket.write_all(&whole).unwrap();
+        socket.write_all(&whole[..cut]).unwrap();
+        drop(socket);
+        assert_eq!(scene.host.next(), Heard::Message(HostId(3), b"whole".to_vec(), b"abc".to_vec()));
+        let why = scene.lost();
+        assert!(why.contains("in the middle of a message"), "{cut}: {why}");
+    }
+    drop(scene.puppet());
+    let why = scene.lost();
+    assert!(why.contains("closed the connection") && !why.contains("middle"), "{why}");
+}
+
+#[test]
+fn oversized_and_foreign_frames() {
+    let scene = Scene::new();
+    let good = Header::new(Kind::Message, 1, 1).unwrap().encode();
+    for (at, byte, says) in [
+        (0, b'X', "begins with"),
+        (4, 9, "version 9"),
+        (6, 7, "kind 7"),
+        (11, 1, "65536"),
+        (15, 1, "4194304"),
+    ] {
+        let mut socket = scene.puppet();
+        let mut bad = good;
+        bad[at] = byte;
+        socket.write_all(&bad).unwrap();
+        let why = scene.lost();
+        assert!(why.contains(says), "{why}");
+        // The end is heard on the other side too.
+        assert!(matches!(socket.read(&mut [0; 64]), Ok(0) | Err(_)));
+    }
+    // What is too long is refused where it is sent, and costs nothing.
+    let long = vec![0; MAX_PAYLOAD_BYTES];
+    let error =
+        scene.good.peers.send(scene.host.id, b"", &[IoSlice::new(&long), IoSlice::new(b"x")]).unwrap_err();
+    assert!(error.message.contains("4194304"), "{error}");
+    assert!(scene.good.peers.is_connected(scene.host.id));
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_lost_and_the_sender_never_waits() {
+    let scene = Scene::new();
+    let _socket = scene.puppet();
+    let payload = vec![7; MAX_PAYLOAD_BYTES];
+    // What sockets and queue hold is far less than this: at the end somebody was told.
+    let error = (0..64)
+        .find_map(|_| scene.host.peers.send(HostId(3), b"page", &[IoSlice::new(&payload)]).err())
+        .expect("nobody noticed");
+    assert!(error.message.contains("does not read"), "{error}");
+    assert!(scene.lost().contains("does not read"));
+}
+
+#[test]
+fn random_garbage_ends_only_the_connection_it_came_by() {
+    let scene = Scene::new();
+    for seed in 0..300 {
+        let mut numbers = Numbers(seed);
+        let mut socket = scene.puppet();
+        let mut bytes = Vec::new();
+        for _ in 0..numbers.below(4) {
+            let payload = numbers.below(5_000);
+            bytes.extend(frame(&[5; 100], payload));
+            bytes.extend(vec![6; payload]);
+        }
+        let garbage = numbers.below(200);
+        bytes.extend((0..garbage).map(|_| numbers.next() as u8));
+        for _ in 0..numbers.below(3) {
+            let at = numbers.below(bytes.len().max(1) as u64);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << numbers.below(8);
+            }
+        }
+        // The host may have had enough before the end.
+        let _ = socket.write_all(&bytes);
+        drop(socket);
+        loop {
+            match scene.host.next() {
+                Heard::Message(from, ..) => assert_eq!(from, HostId(3)),
+                Heard::Lost(host, ..) => break assert_eq!(host, HostId(3), "seed {seed}"),
+                other => panic!("seed {seed}: {other:?}"),
+            }
+        }
+    }
+    scene.good.peers.send(scene.host.id, b"fine", &[]).unwrap();
+    assert_eq!(scene.host.next(), Heard::Message(scene.good.id, b"fine".to_vec(), vec![]));
+}
