@@ -77,6 +77,11 @@ impl Identity {
         &self.name
     }
 
+    /// Its TLS, for both ends: to measure connections against a bare stream with the same TLS.
+    pub fn tls(&self) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        (self.client.clone(), self.server.clone())
+    }
+
     /// What the host may do.
     pub fn rights(&self) -> PeerRights {
         self.rights

@@ -3,9 +3,16 @@
 mod common;
 
 use commonhold_peers::ca::{Authority, Grant, Token};
+use commonhold_peers::greeting::{Mode, preamble};
 use commonhold_peers::joining::{Event, Service, join};
 use commonhold_peers::{Identity, PeerRights, Result};
-use std::path::PathBuf;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -89,16 +96,40 @@ fn expired_forged_and_misused_tokens_are_refused() {
     assert!(joining.join(&again, "only").unwrap_err().message.contains("--renew"));
 }
 
+/// A host with a good certificate that speaks as the service for newcomers does; what it gets to read.
+fn impostor(listener: &TcpListener, identity: &Path) -> Vec<u8> {
+    let read = |file| CertificateDer::from_pem_file(identity.join(file)).unwrap();
+    let key = PrivateKeyDer::from_pem_file(identity.join("host.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![read("host.crt"), read("ca.crt")], key)
+        .unwrap();
+    let (mut socket, _) = listener.accept().unwrap();
+    socket.write_all(&preamble(Mode::Joining)).unwrap();
+    socket.read_exact(&mut [0; 8]).unwrap();
+    let mut heard = Vec::new();
+    // It ends in one error or another: the newcomer hangs up.
+    let _ =
+        StreamOwned::new(ServerConnection::new(Arc::new(config)).unwrap(), socket).read_to_end(&mut heard);
+    heard
+}
+
 #[test]
 fn a_host_cannot_pass_for_the_authority() {
-    let net = common::Net::tls();
-    let host = net.host(1, "a");
-    let authority = net.authority.as_ref().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::init(&directory.path().join("ca")).unwrap();
+    let host = directory.path().join("host");
+    authority.issue_into(&host, "host", PeerRights::ReadWrite, common::year()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let grant = Grant { name: None, rights: PeerRights::ReadWrite };
-    let token = authority.give_token(&host.address().to_string(), grant, Duration::from_secs(60)).unwrap();
-    let error = join(&token, "new", &net.directory.path().join("new")).unwrap_err();
-    assert!(error.message.contains("cannot be reached"), "{error}");
-    host.refused();
+    let token = authority.give_token(&address, grant, Duration::from_secs(60)).unwrap();
+    let heard = std::thread::spawn(move || impostor(&listener, &host));
+    let error = join(&token, "new", &directory.path().join("new")).unwrap_err();
+    assert!(error.message.contains("is not the authority"), "{error}");
+    assert_eq!(heard.join().unwrap(), b"", "the secret stays with the newcomer");
 }
 
 #[test]

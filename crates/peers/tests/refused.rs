@@ -4,7 +4,10 @@ mod common;
 
 use common::{Heard, Net, TestHost, start, year};
 use commonhold_peers::ca::{Authority, Validity};
+use commonhold_peers::greeting::{Greeting, Introduction, Mode, preamble};
 use commonhold_peers::{ErrorKind, Hello, HostId, Identity, PeerRights, Peers, Security};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, SystemTime};
@@ -76,6 +79,27 @@ fn a_host_speaks_in_its_own_name_alone() {
     assert!(error.message.contains("certificate"), "{error}");
     let other_cluster = Hello::new([9; 16], HostId(1), "a", 1).unwrap();
     assert!(recorder(other_cluster).is_err());
+}
+
+#[test]
+fn a_host_that_says_to_be_another_is_refused_whatever_its_program() {
+    let net = Net::tls();
+    let b = net.host(2, "b");
+    let identity = net.identity("a", PeerRights::ReadWrite, year());
+    let mut socket = TcpStream::connect(b.address()).unwrap();
+    socket.write_all(&preamble(Mode::Tls)).unwrap();
+    socket.read_exact(&mut [0; 8]).unwrap();
+    let name = ServerName::IpAddress(b.address().ip().into());
+    let tls = ClientConnection::new(identity.tls().0, name).unwrap();
+    let mut tls = StreamOwned::new(tls, socket);
+    let pretended = Introduction { hello: net.hello(3, "c"), link: 1, last: 0 };
+    tls.write_all(&Greeting::Introduction(pretended).encode().unwrap()).unwrap();
+    let mut answer = Vec::new();
+    // The connection ends without a good-bye of TLS.
+    let _ = tls.read_to_end(&mut answer);
+    let why = b.refused();
+    assert!(why.contains("in its own name alone"), "{why}");
+    assert_eq!(Greeting::decode(&answer[2..]).unwrap(), Greeting::Refused(why));
 }
 
 #[test]

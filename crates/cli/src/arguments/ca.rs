@@ -45,7 +45,8 @@ pub struct Init {
 #[derive(Debug, Args)]
 pub struct Issue {
     /// Name of the host
-    pub host: String,
+    #[arg(value_name = "HOST")]
+    pub name: String,
     /// The host gets pages and never changes any
     #[arg(long)]
     pub read_only: bool,

@@ -4,7 +4,6 @@ use super::HostPlace;
 use crate::arguments::ca::{CaCommand, Init, Issue, Join, Place, Serve, Token};
 use crate::failure::Done;
 use crate::output::{answer, printable};
-use crate::units::format_milliseconds;
 use commonhold::{Error, Result};
 use commonhold_object::error::Doing;
 use commonhold_peers::ca::{self, Authority, Grant, Validity};
@@ -89,10 +88,10 @@ fn identity(directory: &Path) -> Result<IdentityView> {
 fn issue(place: &HostPlace, arguments: &Issue) -> Done {
     let authority = Authority::load(&directory(place, &arguments.place)?)?;
     // Before the name becomes a path.
-    check_host_name(&arguments.host)?;
-    let into = arguments.into.clone().unwrap_or_else(|| PathBuf::from(&arguments.host));
+    check_host_name(&arguments.name)?;
+    let into = arguments.into.clone().unwrap_or_else(|| PathBuf::from(&arguments.name));
     let rights = rights(arguments.read_only);
-    authority.enroll(&into, &arguments.host, rights, Validity::of(arguments.valid_for), arguments.renew)?;
+    authority.enroll(&into, &arguments.name, rights, Validity::of(arguments.valid_for), arguments.renew)?;
     answer(arguments.form.json, &identity(&into)?, |view| {
         format!("host {}, {}: its certificate and key are in {}", view.host, view.rights, view.directory)
     })
