@@ -27,7 +27,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Socket and encryption together, as the handshake leaves them.
 pub struct Stream {
-    /// The socket, which does not block.
+    /// The socket. Who writes never waits for it.
     pub socket: TcpStream,
     /// The encryption.
     pub channel: Channel,

@@ -2,12 +2,12 @@
 
 use crate::channel::{Channel, lock};
 use crate::link::Link;
-use crate::out::STALL;
-use crate::socket::{self, Ready};
+use crate::socket;
 use crate::spin::Spin;
 use crate::tls;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::io::{self, Read};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -167,53 +167,49 @@ impl Inbound {
 
     /// At least one byte; waits for it.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let mut began = None;
-        loop {
-            if let Some(read) = self.read_now(buffer)? {
-                if let Some(began) = began {
-                    self.spin.waited(began);
-                }
-                self.within = true;
-                return Ok(read);
-            }
-            let began = *began.get_or_insert_with(Instant::now);
-            let waited = began.elapsed();
-            if waited < self.spin.budget() {
-                std::hint::spin_loop();
-                continue;
-            }
-            let longest = self.within.then(|| STALL.saturating_sub(waited));
-            if longest.is_some_and(|time| time.is_zero()) {
-                let words =
-                    format!("the peer sent nothing for {} s in the middle of a message", STALL.as_secs());
-                return Err(Error::new(ErrorKind::TimedOut, words));
-            }
-            socket::wait(&self.link.stream.socket, Ready::ToRead, longest).map_err(failed)?;
-        }
-    }
-
-    /// At least one byte, if it is there.
-    fn read_now(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
         let link = self.link.clone();
-        let socket = &link.stream.socket;
-        let Channel::Tls(tls) = &link.stream.channel else {
-            return match socket::recv_some(socket, buffer) {
-                Ok(0) => Err(self.ended()),
-                Ok(read) => Ok(Some(read)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-                Err(error) => Err(failed(error)),
-            };
+        let tls = match &link.stream.channel {
+            Channel::Plain => None,
+            Channel::Tls(tls) => Some(tls),
         };
-        loop {
+        let read = loop {
+            let Some(tls) = tls else { break self.receive(&link.stream.socket, buffer)? };
             if let Some(read) = self.decrypt(tls, buffer)? {
-                return Ok(Some(read));
+                break read;
             }
             // Outside the lock: senders go on.
-            match socket::recv_some(socket, &mut self.raw.bytes) {
+            let mut raw = std::mem::take(&mut self.raw.bytes);
+            let read = self.receive(&link.stream.socket, &mut raw);
+            self.raw = Ahead { bytes: raw, at: 0, end: 0 };
+            self.raw.end = read?;
+        };
+        self.within = true;
+        Ok(read)
+    }
+
+    /// At least one byte from the socket.
+    fn receive(&mut self, socket: &TcpStream, buffer: &mut [u8]) -> Result<usize> {
+        let began = Instant::now();
+        let budget = self.spin.budget();
+        let mut look = !budget.is_zero();
+        loop {
+            let received =
+                if look { socket::recv_some(socket, buffer) } else { socket::recv_wait(socket, buffer) };
+            match received {
                 Ok(0) => return Err(self.ended()),
-                Ok(read) => (self.raw.at, self.raw.end) = (0, read),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(failed(error)),
+                Ok(read) => {
+                    self.spin.waited(began.elapsed());
+                    return Ok(read);
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(failed(error)),
+                Err(_) if look => look = began.elapsed() < budget,
+                Err(_) if self.within => {
+                    let silence = socket::SILENCE.as_secs();
+                    let words = format!("the peer sent nothing for {silence} s in the middle of a message");
+                    return Err(Error::new(ErrorKind::TimedOut, words));
+                }
+                // Between messages it may be silent: whether it is there at all, the kernel watches.
+                Err(_) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A peer that acknowledges nothing for so long is lost.
+/// A peer that acknowledges nothing for so long, or stops in the middle of a message, is lost.
 pub const SILENCE: Duration = Duration::from_secs(10);
 /// Most slices that the kernel takes at once.
 pub const MAX_SLICES: usize = 1024;
@@ -18,7 +18,7 @@ pub const MAX_SLICES: usize = 1024;
 /// something is on its way to it or not.
 pub fn prepare(socket: &TcpStream) -> Result<()> {
     let what = "setting options of a connection";
-    socket.set_nonblocking(true).doing(what)?;
+    socket.set_read_timeout(Some(SILENCE)).doing(what)?;
     sockopt::set_tcp_nodelay(socket, true).doing(what)?;
     sockopt::set_socket_keepalive(socket, true).doing(what)?;
     sockopt::set_tcp_keepidle(socket, SILENCE / 2).doing(what)?;
@@ -41,8 +41,17 @@ pub fn send_some(socket: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize
 
 /// Reads what is there; 0 is the end.
 pub fn recv_some(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    receive(socket, buffer, RecvFlags::DONTWAIT)
+}
+
+/// Waits for something to read: for [`SILENCE`], then it fails with `WouldBlock`.
+pub fn recv_wait(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    receive(socket, buffer, RecvFlags::empty())
+}
+
+fn receive(socket: &TcpStream, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
     loop {
-        match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+        match recv(socket, &mut *buffer, flags) {
             Err(Errno::INTR) => {}
             done => return Ok(done?.1),
         }

@@ -1,42 +1,91 @@
-//! Whether to look again for a little before sleeping: a sleeping thread costs its waking, a looking one a processor.
-//! Answers come tens of microseconds after requests; where they do, looking pays. Elsewhere nobody looks.
+//! Whether to look again for a little before sleeping. A sleeping thread costs its waking; a looking one a processor,
+//! which the peer, or whoever else, may need. So it is tried: some waits sleeping, some looking, and what was faster
+//! is done for a while. Who waits for long does not look at all, so that an idle connection costs nothing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest look.
 const LOOK: Duration = Duration::from_micros(50);
-/// A wait that ended within so long would have been worth looking through: a look, and a waking.
-const SHORT: Duration = Duration::from_micros(80);
-/// Score from which on one looks, and the highest.
-const WORTH: u32 = 4;
-const HIGHEST: u32 = 8;
+/// A wait of at most so long tells something: data followed data.
+const CLOSE: Duration = Duration::from_micros(300);
+/// So many close waits in a row before a look.
+const IN_A_ROW: u32 = 4;
+/// Waits of a trial.
+const TRIAL: u32 = 64;
+/// Waits until the next trial; twice as many after each in which looking did not help.
+const SETTLED: u32 = 4096;
+const LONGEST_SETTLED: u32 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    TrySleeping,
+    TryLooking { slept: Duration },
+    Settled { look: bool },
+}
 
 /// The memory of one waiter.
 #[derive(Debug)]
 pub struct Spin {
-    score: u32,
+    phase: Phase,
+    /// Waits in this phase, and their time.
+    waits: u32,
+    time: Duration,
+    in_a_row: u32,
+    settled_for: u32,
     several_processors: bool,
 }
 
 impl Spin {
-    /// One that does not look yet.
+    /// One that has tried nothing.
     pub fn new() -> Spin {
         let several_processors = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
-        Spin { score: 0, several_processors }
+        Self::on(several_processors)
+    }
+
+    fn on(several_processors: bool) -> Spin {
+        Spin {
+            phase: Phase::TrySleeping,
+            waits: 0,
+            time: Duration::ZERO,
+            in_a_row: 0,
+            settled_for: SETTLED,
+            several_processors,
+        }
     }
 
     /// How long to look before the next sleep.
     pub fn budget(&self) -> Duration {
-        if self.several_processors && self.score >= WORTH { LOOK } else { Duration::ZERO }
+        let look = matches!(self.phase, Phase::TryLooking { .. } | Phase::Settled { look: true });
+        if look && self.several_processors && self.in_a_row >= IN_A_ROW { LOOK } else { Duration::ZERO }
     }
 
-    /// A wait that began then has ended: in data, after looking or sleeping.
-    pub fn waited(&mut self, since: Instant) {
-        if since.elapsed() <= SHORT {
-            self.score = (self.score + 1).min(HIGHEST);
-        } else {
-            self.score = self.score.saturating_sub(2);
+    /// A wait has ended in data, after so long.
+    pub fn waited(&mut self, time: Duration) {
+        if time > CLOSE {
+            self.in_a_row = 0;
+            return;
         }
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.waits += 1;
+        self.time += time;
+        match self.phase {
+            Phase::TrySleeping if self.waits >= TRIAL => self.enter(Phase::TryLooking { slept: self.time }),
+            // Nine tenths: what helps less is not worth a processor. In vain as soon as the time is used up.
+            Phase::TryLooking { slept } if self.time > slept * 9 / 10 => {
+                self.settled_for = (self.settled_for * 2).min(LONGEST_SETTLED);
+                self.enter(Phase::Settled { look: false });
+            }
+            Phase::TryLooking { .. } if self.waits >= TRIAL => {
+                self.settled_for = SETTLED;
+                self.enter(Phase::Settled { look: true });
+            }
+            Phase::Settled { .. } if self.waits >= self.settled_for => self.enter(Phase::TrySleeping),
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        (self.phase, self.waits, self.time) = (phase, 0, Duration::ZERO);
     }
 }
 
@@ -44,21 +93,40 @@ impl Spin {
 mod tests {
     use super::*;
 
-    #[test]
-    fn looks_only_after_several_short_waits() {
-        let mut spin = Spin { score: 0, several_processors: true };
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        for _ in 0..WORTH {
-            assert_eq!(spin.budget(), Duration::ZERO);
-            // A time to come: no time has passed, however slow the machine.
-            spin.waited(Instant::now() + Duration::from_secs(1));
+    fn wait(spin: &mut Spin, times: u32, sleeping_us: u64, looking_us: u64) {
+        for _ in 0..times {
+            let time = if spin.budget().is_zero() { sleeping_us } else { looking_us };
+            spin.waited(Duration::from_micros(time));
         }
+    }
+
+    #[test]
+    fn looks_where_that_is_faster() {
+        let mut spin = Spin::on(true);
+        wait(&mut spin, TRIAL * 2, 20, 8);
+        assert_eq!(spin.phase, Phase::Settled { look: true });
         assert_eq!(spin.budget(), LOOK);
-        spin.waited(long_ago);
+        wait(&mut spin, SETTLED, 20, 8);
+        assert_eq!(spin.phase, Phase::TrySleeping);
+        // The peer shares our processor: it gets it only when we sleep.
+        wait(&mut spin, TRIAL * 2, 13, 63);
+        assert_eq!(spin.phase, Phase::Settled { look: false });
+        wait(&mut spin, SETTLED, 13, 63);
+        assert_eq!(spin.phase, Phase::Settled { look: false }, "the next trial is further away");
+    }
+
+    #[test]
+    fn does_not_look_when_little_happens() {
+        let mut spin = Spin::on(true);
+        wait(&mut spin, TRIAL * 2, 20, 8);
+        wait(&mut spin, 1, 1_000, 1_000);
         assert_eq!(spin.budget(), Duration::ZERO);
-        spin.waited(long_ago);
-        spin.waited(long_ago);
-        assert_eq!(spin.score, 0);
-        assert_eq!(Spin { score: HIGHEST, several_processors: false }.budget(), Duration::ZERO);
+        wait(&mut spin, IN_A_ROW - 1, 20, 8);
+        assert_eq!(spin.budget(), Duration::ZERO);
+        wait(&mut spin, 1, 20, 8);
+        assert_eq!(spin.budget(), LOOK);
+        let mut alone = Spin::on(false);
+        wait(&mut alone, TRIAL * 2, 20, 8);
+        assert_eq!(alone.budget(), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! A socket that does not block as one that does, until a deadline: for handshakes.
+//! A socket that is waited for until a deadline and no longer: for handshakes.
 
 use crate::socket::{self, Ready};
 use std::io::{self, IoSlice, Read, Write};
@@ -12,7 +12,7 @@ pub struct Timed<'a> {
 }
 
 impl<'a> Timed<'a> {
-    /// Over a socket that does not block.
+    /// Over a socket.
     pub fn new(socket: &'a TcpStream, deadline: Instant) -> Self {
         Timed { socket, deadline }
     }
