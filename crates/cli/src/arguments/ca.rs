@@ -99,6 +99,9 @@ pub struct Serve {
     /// Where the authority is.
     #[command(flatten)]
     pub place: Place,
+    /// How to answer: once, when it listens.
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// `ca join`.

@@ -122,6 +122,12 @@ fn token(place: &HostPlace, arguments: &Token) -> Done {
     answer(arguments.form.json, &view, |view| view.token.clone())
 }
 
+#[derive(Serialize)]
+struct ServiceView {
+    address: String,
+    fingerprint: String,
+}
+
 fn serve(place: &HostPlace, arguments: &Serve) -> Done {
     let authority = Authority::load(&directory(place, &arguments.place)?)?;
     let fingerprint = hex(&authority.fingerprint());
@@ -131,7 +137,10 @@ fn serve(place: &HostPlace, arguments: &Serve) -> Done {
             eprintln!("commonhold: {from} was refused: {}", printable(&why.message, false));
         }
     })?;
-    crate::output::say(format!("authority {fingerprint} listens on {}", service.local_addr()))?;
+    let view = ServiceView { address: service.local_addr().to_string(), fingerprint };
+    answer(arguments.form.json, &view, |view| {
+        format!("newcomers may come: authority {} listens on {}", view.fingerprint, view.address)
+    })?;
     // Nothing is lost when a signal ends it: what it notes is on the disk before it answers.
     loop {
         std::thread::park();
