@@ -42,8 +42,8 @@ impl Peers {
             && (identity.name() != hello.name || identity.cluster() != hello.cluster)
         {
             return Err(Error::invalid(format!(
-                "the certificate is for host {:?} of one cluster, and this host is {:?}, perhaps of another: give it the \
-                 certificate that was issued for it",
+                "the certificate is for host {:?} of one cluster, and this host is {:?}, perhaps of another: give it \
+                 the certificate that was issued for it",
                 identity.name(),
                 hello.name
             )));

@@ -80,3 +80,21 @@ pub fn wait(socket: &TcpStream, ready: Ready, longest: Option<Duration>) -> io::
         done => Ok(done? > 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_peer_that_dies_silently_is_noticed_within_the_silence() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        prepare(&socket).unwrap();
+        assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        let probes = sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
+        assert!(sockopt::tcp_keepidle(&socket).unwrap() + probes <= SILENCE);
+        assert_eq!(u128::from(sockopt::tcp_user_timeout(&socket).unwrap()), SILENCE.as_millis());
+    }
+}

@@ -5,9 +5,11 @@ mod common;
 use common::puppet::{Numbers, puppet};
 use common::{Heard, Net, TestHost};
 use commonhold_peers::frame::{Header, Kind};
-use commonhold_peers::{HostId, MAX_PAYLOAD_BYTES};
+use commonhold_peers::{Error, Handler, Hello, HostId, MAX_PAYLOAD_BYTES, Payload, PeerRights, Peers};
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 /// A host with a good peer, and one that is moved by hand.
 struct Scene {
@@ -139,4 +141,58 @@ fn random_garbage_ends_only_the_connection_it_came_by() {
     }
     scene.good.peers.send(scene.host.id, b"fine", &[]).unwrap();
     assert_eq!(scene.host.next(), Heard::Message(scene.good.id, b"fine".to_vec(), vec![]));
+}
+
+#[test]
+fn a_peer_that_stops_in_the_middle_of_a_message_is_not_waited_for() {
+    let scene = Scene::new();
+    let mut socket = scene.puppet();
+    socket.write_all(&frame(b"a page follows", 4096)).unwrap();
+    socket.write_all(&[1; 4000]).unwrap();
+    let why = scene.lost();
+    assert!(why.contains("in the middle of a message"), "{why}");
+}
+
+#[test]
+fn a_peer_that_reads_nothing_of_little_is_lost_in_time() {
+    let scene = Scene::new();
+    let _socket = scene.puppet();
+    // More than sockets hold, far less than the queue does.
+    let payload = vec![7; MAX_PAYLOAD_BYTES];
+    for _ in 0..13 {
+        scene.host.peers.send(HostId(3), b"page", &[IoSlice::new(&payload)]).unwrap();
+    }
+    let why = scene.lost();
+    assert!(why.contains("read nothing for") || why.contains("timed out"), "{why}");
+}
+
+/// Panics at the first message, as a handler with a defect does.
+struct Defect(Sender<String>);
+
+impl Handler for Defect {
+    fn connected(&self, _peer: &Hello, _rights: PeerRights) {}
+
+    fn received(&self, _from: HostId, _message: &[u8], _payload: &mut Payload<'_>) {
+        panic!("on purpose");
+    }
+
+    fn lost(&self, _host: HostId, _incarnation: u64, why: &Error) {
+        self.0.send(why.message.clone()).unwrap();
+    }
+}
+
+#[test]
+fn a_handler_that_panics_loses_that_connection_and_hears_of_it() {
+    let net = Net::plain();
+    let (sender, lost) = channel();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let handler = Arc::new(Defect(sender));
+    let peers = Peers::start(listen, net.hello(1, "defect"), net.security("defect"), handler).unwrap();
+    let good = net.host(2, "good");
+    good.peers.connect(HostId(1), peers.local_addr()).unwrap();
+    assert!(matches!(good.next(), Heard::Connected(..)));
+    good.peers.send(HostId(1), b"x", &[]).unwrap();
+    assert!(lost.recv_timeout(common::PATIENCE).unwrap().contains("panicked"));
+    good.lost(HostId(1), 1);
+    good.peers.connect(HostId(1), peers.local_addr()).unwrap();
 }

@@ -137,8 +137,8 @@ impl Records {
         }
         if taken {
             return denied(format!(
-                "a host named {name:?} has a certificate already: take another name, or renew it where the authority is \
-                 (`commonhold ca issue --renew`)"
+                "a host named {name:?} has a certificate already: take another name, or renew it where the authority \
+                 is (`commonhold ca issue --renew`)"
             ));
         }
         token.used_by = Some(name.to_owned());
