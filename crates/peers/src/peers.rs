@@ -64,7 +64,7 @@ impl Peers {
         self.address
     }
 
-    /// Connects to a host, if it is not connected; returns when it is, or within [`DEADLINE`] with the reason why not.
+    /// Connects to a host, if it is not connected; returns when it is, or within five seconds with the reason why not.
     /// Both hosts may do so at once: one connection stays.
     pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
         self.security.check(address)?;
@@ -145,7 +145,7 @@ impl Peers {
     }
 
     /// Ends all connections and listens no more. When it returns the handler has heard of every loss, but for a call of
-    /// it that takes longer than [`DEADLINE`].
+    /// it that takes longer than five seconds.
     pub fn stop(&self) {
         self.table.stop(DEADLINE);
         // Wakes the thread that accepts; it sees that all is over.
