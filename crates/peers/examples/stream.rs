@@ -1,5 +1,5 @@
 //! Half a gibibyte in pieces of 256 KiB, one host to another over loopback: connections of this crate, with a window of
-//! 32 pieces acknowledged one by one, against one bare TCP stream of the same bytes; plain and with the same TLS.
+//! pieces (8, or as many as the first argument says) acknowledged one by one, against one bare TCP stream of the same bytes; plain and with the same TLS.
 
 use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 2048;
-const WINDOW: usize = 32;
 const ROUNDS: usize = 7;
 
 /// Counts acknowledgements.
@@ -46,15 +45,15 @@ impl Handler for Sink {
     fn lost(&self, _host: HostId, _incarnation: u64, _why: &Error) {}
 }
 
-fn our_round(peers: &Peers, acknowledged: &Receiver<()>, piece: &[u8]) -> Duration {
+fn our_round(window: usize, peers: &Peers, acknowledged: &Receiver<()>, piece: &[u8]) -> Duration {
     let began = Instant::now();
     for n in 0..PIECES {
-        if n >= WINDOW {
+        if n >= window {
             acknowledged.recv().expect("an acknowledgement");
         }
         peers.send(HostId(2), &[0; 32], &[IoSlice::new(piece)]).expect("sending");
     }
-    (0..WINDOW).for_each(|_| acknowledged.recv().expect("an acknowledgement"));
+    (0..window).for_each(|_| acknowledged.recv().expect("an acknowledgement"));
     began.elapsed()
 }
 
@@ -106,10 +105,11 @@ fn compare(what: &str, left: Security, right: Security, identity: Option<&Identi
     let b = Peers::start(listen, hello(2, "right"), right, sink.clone()).expect("a host");
     assert!(sink.0.set(b.clone()).is_ok());
     a.connect(HostId(2), b.local_addr()).expect("connecting");
+    let window = std::env::args().nth(1).map_or(8, |window| window.parse().expect("a number of pieces"));
     let piece: Vec<u8> = (0..PIECE).map(|at| at as u8).collect();
     let mut rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
-            let (ours, bare) = (our_round(&a, &acknowledged, &piece), bare_round(identity, &piece));
+            let (ours, bare) = (our_round(window, &a, &acknowledged, &piece), bare_round(identity, &piece));
             (ours.as_secs_f64() / bare.as_secs_f64(), ours.as_secs_f64(), bare.as_secs_f64())
         })
         .collect();
