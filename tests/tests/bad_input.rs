@@ -3,6 +3,8 @@
 
 use commonhold::{Access, CreateOptions, ErrorKind};
 use commonhold_tests::{TestHost, Worker, root_or_skip};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// A worker with `/x` of eight pages filled and mapped as `m`, direct and controlled in turn.
 fn each_kind(check: impl Fn(&TestHost, &Worker)) {
@@ -303,15 +305,35 @@ fn what_may_be_read_alone_is_never_written() {
 
 #[test]
 fn the_table_of_bad_input_names_tests_that_exist() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let table = std::fs::read_to_string(root.join("docs/BAD_INPUT.md")).unwrap();
     let names: Vec<&str> =
         table.split('`').filter(|word| word.contains("::") && *word != "file::function").collect();
     assert!(names.len() > 20, "{names:?}");
+    let mut sources = Vec::new();
+    for folder in ["tests", "crates"] {
+        sources_below(&root.join(folder), &mut sources);
+    }
     for name in names {
         let (file, function) = name.split_once("::").unwrap();
-        let source = std::fs::read_to_string(root.join(format!("tests/tests/{file}.rs"))).unwrap_or_default();
-        assert!(source.contains(&format!("fn {function}()")), "there is no test {name}");
+        let there = |path: &&PathBuf| {
+            path.components().any(|part| Path::new(part.as_os_str()).file_stem() == Some(OsStr::new(file)))
+        };
+        let has =
+            |path: &PathBuf| std::fs::read_to_string(path).unwrap().contains(&format!("fn {function}("));
+        assert!(sources.iter().filter(there).any(has), "there is no test {name}");
+    }
+}
+
+/// The tests of a folder: files that are or belong to a test, in whatever crate.
+fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources_below(&path, found);
+        } else if path.extension() == Some(OsStr::new("rs")) {
+            found.push(path);
+        }
     }
 }
 
