@@ -89,6 +89,11 @@ ch_object *ch_open(const char *name, int access);
 #define CH_KEEP 0   /* they stay for the next mapper, who may call ch_revert() */
 #define CH_REVERT 1 /* they are dropped */
 
+/* Who sees a write, and when. */
+#define CH_LOCAL 0         /* the processes of this host, at once; other hosts cannot map it */
+#define CH_STRICT 1        /* everybody, at once: a page has one writer or many readers, on whatever host */
+#define CH_STRICT_REVERT 2 /* the same; a page whose newest version was lost with a host is the one before */
+
 /* Whether memory (or spill space on disk) is taken at creation. */
 #define CH_RESERVE_DEFAULT 0 /* yes for anonymous objects, no for others */
 #define CH_RESERVE_YES 1
@@ -110,7 +115,7 @@ typedef struct ch_options {
     uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: wait as long as the keeper lives */
     uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
     uint32_t mode;              /* mode bits, 0600 at first */
-    uint32_t unused;            /* 0 */
+    int coherence;              /* CH_LOCAL, CH_STRICT, CH_STRICT_REVERT */
 } ch_options;
 
 #define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0}

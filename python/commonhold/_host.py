@@ -76,6 +76,8 @@ class Host:
         budget: int | None = None,
         fault_deadline_ms: int | None = None,
         pager_deadline_ms: int | None = None,
+        coherence: Literal["local", "strict"] = "local",
+        on_loss: Literal["error", "revert"] = "error",
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -95,6 +97,8 @@ class Host:
                 budget_bytes=budget,
                 fault_deadline_ms=fault_deadline_ms,
                 pager_deadline_ms=pager_deadline_ms,
+                coherence=coherence,
+                on_loss=on_loss,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -184,6 +188,8 @@ def create(
     budget: int | None = None,
     fault_deadline_ms: int | None = None,
     pager_deadline_ms: int | None = None,
+    coherence: Literal["local", "strict"] = "local",
+    on_loss: Literal["error", "revert"] = "error",
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -200,6 +206,10 @@ def create(
     * `budget`: most bytes of memory that its pages take, 1 MiB at least; the rest waits in its file or on disk.
     * `reserve`: take its memory now; yes unless it has a file or a pager.
     * `on_last_death`: unsynced pages of a killed last process `keep`, or `revert`.
+    * `coherence`: `strict` objects are mapped by processes of all hosts of the cluster, and a page has one writer or
+      many readers among them; those of a `local` one are of this host.
+    * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
+      version before serves.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
@@ -209,7 +219,7 @@ def create(
     return default_host()._create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
-        fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms,
+        fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
     )  # fmt: skip
 
 

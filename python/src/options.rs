@@ -1,7 +1,9 @@
 //! Words and numbers that Python programs write, as the options they mean.
 
 use crate::errors::exception;
-use commonhold::{Access, Error, MapFlags, OnLastDeath, Protection, Result, Sharing, SyncMode};
+use commonhold::{
+    Access, Coherence, Error, MapFlags, OnLastDeath, OnLoss, Protection, Result, Sharing, SyncMode,
+};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
@@ -97,6 +99,20 @@ pub(crate) fn on_last_death(word: &str) -> Result<OnLastDeath> {
         "keep" => Ok(OnLastDeath::Keep),
         "revert" => Ok(OnLastDeath::Revert),
         _ => Err(Error::invalid(format!("on_last_death {word:?} is neither \"keep\" nor \"revert\""))),
+    }
+}
+
+/// Reads who sees a write, and what serves a page that was lost with a host.
+pub(crate) fn coherence(word: &str, on_loss: &str) -> Result<Coherence> {
+    let on_loss = match on_loss {
+        "error" => OnLoss::Error,
+        "revert" => OnLoss::Revert,
+        _ => return Err(Error::invalid(format!("on_loss {on_loss:?} is neither \"error\" nor \"revert\""))),
+    };
+    match word {
+        "local" => Ok(Coherence::Local),
+        "strict" => Ok(Coherence::strict(on_loss)),
+        _ => Err(Error::invalid(format!("coherence {word:?} is neither \"local\" nor \"strict\""))),
     }
 }
 

@@ -110,6 +110,11 @@ impl Worker {
         }
     }
 
+    /// Asks for what works sooner or later.
+    pub fn eventually(&self, line: &str) -> String {
+        crate::wait::until(line, || self.ask(line).ok())
+    }
+
     /// Asks for several things that must work, one a line.
     #[track_caller]
     pub fn all(&self, lines: &str) {

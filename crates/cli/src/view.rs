@@ -3,7 +3,7 @@
 
 use crate::people::People;
 use commonhold::{
-    EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PagerKind, Protection,
+    Coherence, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PagerKind, Protection,
 };
 use commonhold::{Sharing, SyncMode};
 use serde::Serialize;
@@ -105,8 +105,13 @@ pub fn pager_word(pager: &PagerKind) -> &'static str {
     }
 }
 
-/// The word for who sees a write, and when: on one machine there is one answer.
-pub const COHERENCE: &str = "local";
+/// The word for who sees a write, and when.
+pub fn coherence_word(coherence: Coherence) -> &'static str {
+    match coherence {
+        Coherence::Local => "local",
+        Coherence::Strict { .. } => "strict",
+    }
+}
 
 fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -127,7 +132,7 @@ impl ObjectView {
                 PagerKind::External { pager } => Some(pager.clone()),
                 _ => None,
             },
-            coherence: COHERENCE,
+            coherence: coherence_word(options.coherence),
             sync: sync_word(options.sync),
             controlled: info.controlled,
             freezable: options.freezable,

@@ -68,7 +68,7 @@ impl Origin {
 
     /// How its faults come to be known.
     pub(crate) fn kind(&self) -> Kind {
-        if self.object.options().freezable {
+        if self.object.options().stops_writers() {
             Kind::Synchronous
         } else if self.served_by == std::process::id() {
             Kind::InThread

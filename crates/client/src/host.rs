@@ -3,8 +3,8 @@
 use crate::link::{Answer, Call, Lease, OnLoss, wrong_reply};
 use crate::object::Core;
 use crate::{
-    Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object, Pager,
-    PagerKind, Result, locate, pager,
+    Access, ClusterHost, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object,
+    Pager, PagerKind, Result, locate, pager,
 };
 use commonhold_object::limits;
 use commonhold_object::wire::{Reply, Request};
@@ -174,6 +174,14 @@ impl Host {
     pub fn status(&self) -> Result<HostStatus> {
         match self.ask(&Request::Status)? {
             Reply::Status(status) => Ok(*status),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// The hosts of the host's cluster, itself included; none if it is in none.
+    pub fn hosts(&self) -> Result<Vec<ClusterHost>> {
+        match self.ask(&Request::Hosts)? {
+            Reply::Hosts(hosts) => Ok(hosts),
             _ => Err(wrong_reply()),
         }
     }

@@ -22,9 +22,9 @@ mod pager;
 mod start;
 
 pub use commonhold_object::{
-    Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, OnLastDeath, Ownership, PAGE_SIZE_BYTES, PageState, PagerKind, Protection, Result,
-    Sharing, SyncMode,
+    Access, ClusterHost, Coherence, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags,
+    MappingId, MappingInfo, Name, ObjectId, ObjectInfo, OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES,
+    PageState, PagerKind, Protection, Result, Sharing, SyncMode,
 };
 pub use host::Host;
 pub use locate::default_state_directory;

@@ -146,7 +146,7 @@ impl Prepared {
         let (core, options) = (&self.object.core, &self.options);
         let shared_writable =
             options.protection == Protection::ReadWrite && options.sharing == Sharing::Shared;
-        options.flags.in_thread && core.is_controlled() && shared_writable && !core.options().freezable
+        options.flags.in_thread && core.is_controlled() && shared_writable && !core.options().stops_writers()
     }
 
     fn map_at_hint(&self, origin: &Origin) -> Result<NonNull<u8>> {

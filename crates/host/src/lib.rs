@@ -1,13 +1,16 @@
 //! The host: it caches frames, serves faults, keeps names, and stores objects.
 pub mod budget;
 pub mod cache;
+pub mod cluster;
 pub mod faults;
 pub mod live;
 pub mod log;
 pub mod machine;
 pub mod pagers;
 pub mod server;
+pub mod shared;
 pub mod spill;
 pub mod workers;
 
-pub use server::start::{ServeOptions, serve};
+pub use cluster::link::Proof;
+pub use server::start::{ClusterOptions, ServeOptions, serve};

@@ -24,7 +24,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"ChLive\0\x01";
+const MAGIC: &[u8; 8] = b"ChLive\0\x02";
 const HEADER_BYTES: usize = 4096;
 const INTENT_OFFSET: u64 = 4096;
 const BITMAPS_OFFSET: u64 = 65536;
@@ -42,13 +42,15 @@ pub enum Mark {
     Writing = 1,
     /// The newest content is in the spill file.
     Spilled = 2,
+    /// Another host may have a newer version.
+    Lent = 3,
 }
 
 /// The open file of one object.
 pub struct Live {
     path: PathBuf,
     file: Arc<File>,
-    marks: [BitFile; 3],
+    marks: [BitFile; 4],
 }
 
 /// What a file of this boot says.
@@ -103,13 +105,13 @@ impl Live {
         Ok(Live { path: path.to_owned(), file, marks })
     }
 
-    fn map(path: &Path, file: &Arc<File>, size_bytes: u64) -> Result<[BitFile; 3]> {
+    fn map(path: &Path, file: &Arc<File>, size_bytes: u64) -> Result<[BitFile; 4]> {
         let bits = commonhold_object::pages_of(size_bytes).max(1);
         let open = |n: u64| {
             BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits)
                 .doing(format!("mapping {}", path.display()))
         };
-        Ok([open(0)?, open(1)?, open(2)?])
+        Ok([open(0)?, open(1)?, open(2)?, open(3)?])
     }
 
     /// The object has another size. Marks past a smaller one must have been cleared.

@@ -176,3 +176,18 @@ mod tests {
         assert_eq!(PageState::decode(9), None);
     }
 }
+
+/// A host of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterHost {
+    /// What it is called.
+    pub name: String,
+    /// Its number: of this process; the next one has another.
+    pub number: u32,
+    /// Where it listens for other hosts.
+    pub address: std::net::SocketAddr,
+    /// It is the one that was asked.
+    pub is_this: bool,
+    /// It keeps the cluster's list of hosts and names.
+    pub keeps_list: bool,
+}

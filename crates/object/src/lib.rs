@@ -14,9 +14,11 @@ pub mod wire;
 
 pub use address_map::{AddressMap, Region};
 pub use error::{Error, ErrorKind, Result};
-pub use info::{EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
+pub use info::{ClusterHost, EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
 pub use name::Name;
-pub use options::{CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode};
+pub use options::{
+    Coherence, CreateOptions, MapFlags, OnLastDeath, OnLoss, PagerKind, Protection, Sharing, SyncMode,
+};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use permission::{Access, Credentials, Ownership};
 

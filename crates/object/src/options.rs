@@ -37,6 +37,40 @@ pub enum OnLastDeath {
     Revert,
 }
 
+/// What serves a page of a shared object whose newest version was lost with a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnLoss {
+    /// Nothing: touching it is an error (SIGBUS), until somebody reverts it.
+    #[default]
+    Error,
+    /// The newest version that its home has (Forin et al., section 5).
+    Revert,
+}
+
+/// Who sees a write, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Coherence {
+    /// The processes of this host, at once. Other hosts cannot map it.
+    #[default]
+    Local,
+    /// Everybody, at once: a page has one writer or many readers, wherever they are (Forin et al., sections 2 and 3).
+    Strict {
+        /// What serves pages that were lost.
+        on_loss: OnLoss,
+        /// How many writers may overtake readers that wait; 0: any number.
+        reader_bound: u32,
+        /// How long a page stays where it was granted, microseconds, so that the instruction that faulted retires.
+        hold_us: u32,
+    },
+}
+
+impl Coherence {
+    /// Strict, with what suits most: readers wait for 16 writers at most, and a page stays for 200 µs.
+    pub fn strict(on_loss: OnLoss) -> Coherence {
+        Coherence::Strict { on_loss, reader_bound: 16, hold_us: 200 }
+    }
+}
+
 /// How to create an object. `Default` gives an empty anonymous plain object that its owner may read and write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateOptions {
@@ -65,6 +99,8 @@ pub struct CreateOptions {
     /// The data type of its pages, for programs that check it when they open (for example NumPy's `<u4`);
     /// empty: bytes.
     pub tag: String,
+    /// Who sees a write, and when.
+    pub coherence: Coherence,
 }
 
 impl Default for CreateOptions {
@@ -82,6 +118,7 @@ impl Default for CreateOptions {
             pager_deadline_ms: None,
             mode: 0o600,
             tag: String::new(),
+            coherence: Coherence::Local,
         }
     }
 }
@@ -93,7 +130,18 @@ impl CreateOptions {
             || self.freezable
             || self.sync != SyncMode::Plain
             || self.budget_bytes.is_some()
+            || self.is_shared()
             || matches!(self.pager, PagerKind::External { .. })
+    }
+
+    /// Whether processes of other hosts may map it.
+    pub fn is_shared(&self) -> bool {
+        self.coherence != Coherence::Local
+    }
+
+    /// Whether each first write waits for the host, so that it can be refused or put off.
+    pub fn stops_writers(&self) -> bool {
+        self.freezable || self.is_shared()
     }
 
     /// Whether memory or spill space is taken at creation.
@@ -144,6 +192,12 @@ impl CreateOptions {
         }
         if !self.is_controlled() {
             self.check_direct()?;
+        }
+        if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
+            return Err(Error::invalid(
+                "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
+                 create it local",
+            ));
         }
         Ok(())
     }

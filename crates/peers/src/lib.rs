@@ -31,6 +31,7 @@ mod table;
 mod timed;
 mod tls;
 mod verify;
+mod who;
 
 pub use certificate::{PeerRights, Role, Subject, check_host_name};
 pub use commonhold_coherence::HostId;

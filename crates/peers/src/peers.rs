@@ -59,6 +59,14 @@ impl Peers {
         Ok(Arc::new(Peers { table, security, listener, address, accepting: Mutex::new(Some(accepting)) }))
     }
 
+    pub(crate) fn security(&self) -> &Security {
+        &self.security
+    }
+
+    pub(crate) fn me(&self) -> &Hello {
+        &self.table.me
+    }
+
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address

@@ -78,9 +78,41 @@ impl Registry {
             charged_bytes,
             charged_uid: who.uid,
             boot_id: self.boot_id.clone(),
+            is_elsewhere: false,
         });
         self.pending.insert(id, ObjectRecord::clone(&record));
         Ok(Prepared::New(NewObject { record, who: who.clone() }))
+    }
+
+    /// Makes an object known whose home is another host, for as long as it is in use here: it has no name of its own.
+    pub fn import(
+        &mut self,
+        uuid: u128,
+        name: &Name,
+        ownership: Ownership,
+        options: CreateOptions,
+    ) -> Result<ObjectRecord> {
+        self.ready()?;
+        let record = ObjectRecord {
+            id: self.store.next_object(),
+            uuid,
+            name: None,
+            first_name: name.clone(),
+            ownership,
+            options,
+            file: None,
+            nonce: 0,
+            charged_bytes: 0,
+            charged_uid: 0,
+            boot_id: self.boot_id.clone(),
+            is_elsewhere: true,
+        };
+        let mut change = self.store.change()?;
+        change.put_record(&record)?;
+        change.put_next_object()?;
+        change.commit()?;
+        self.records.insert(record.clone());
+        Ok(record)
     }
 
     /// The memory could not be had: as if nothing had been asked.

@@ -29,6 +29,8 @@ pub struct ObjectRecord {
     pub charged_uid: u32,
     /// Boot in which it was created: anonymous objects do not outlive it.
     pub boot_id: String,
+    /// Its home is another host: nothing of it is stored here.
+    pub is_elsewhere: bool,
 }
 
 /// A backing file, as it was when it was given.

@@ -43,6 +43,22 @@ impl Agent {
                 }
                 Ok(String::new())
             }
+            // Adds one to the first word of some pages in turn, so often.
+            ["add", mapping, first, pages, times] => {
+                let start = self.mapping(mapping)?.as_ptr();
+                for time in 0..number(times)? {
+                    let index = number(first)? + time % number(pages)?;
+                    page::words(start, index as usize)[0].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                }
+                Ok(String::new())
+            }
+            ["sum", mapping, first, pages] => {
+                let start = self.mapping(mapping)?.as_ptr();
+                let pages = number(first)?..number(first)? + number(pages)?;
+                let first =
+                    |index| page::words(start, index as usize)[0].load(std::sync::atomic::Ordering::SeqCst);
+                Ok(pages.map(first).sum::<u64>().to_string())
+            }
             ["round", mapping, object, pages, ledger] => {
                 let (start, object) = (Start(self.mapping(mapping)?.as_ptr()), self.object(object)?.clone());
                 let (pages, ledger) = (number(pages)?, Ledger::open(Path::new(ledger), 1));

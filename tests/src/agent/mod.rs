@@ -137,7 +137,7 @@ impl Agent {
                 self.on_memory(words)
             }
             "pin" | "unpin" => self.on_pinned(words),
-            "count" | "round" | "pair" | "halt" | "watch" => self.on_activity(words),
+            "count" | "round" | "add" | "sum" | "pair" | "halt" | "watch" => self.on_activity(words),
             _ => self.on_process(words),
         }
     }

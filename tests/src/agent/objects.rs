@@ -2,8 +2,8 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
-    Access, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, PageState, PagerKind,
-    Protection, Sharing, SyncMode,
+    Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
+    PageState, PagerKind, Protection, Sharing, SyncMode,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -157,6 +157,10 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             }
             "controlled" => options.controlled = true,
             "freezable" => options.freezable = true,
+            "strict" => {
+                let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
+                options.coherence = Coherence::Strict { on_loss, reader_bound: 16, hold_us: 200 };
+            }
             "reserve" => options.reserve = Some(value == "yes"),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,
             "death" => options.on_last_death = OnLastDeath::Keep,

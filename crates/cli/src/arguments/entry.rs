@@ -3,6 +3,7 @@
 
 use clap::Args;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Limits of a host; `None` leaves one to the host.
@@ -36,6 +37,48 @@ impl Limits {
     }
 }
 
+/// A host's place in a cluster, as people and the keeper write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Place {
+    /// Listen there for the other hosts of a cluster, such as 10.0.0.1:7420
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Join the cluster of the host that listens there; unless given, this host begins one
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
+    pub join: Option<SocketAddr>,
+    /// What the other hosts call this one; the machine's name unless given
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    pub name: Option<String>,
+    /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    pub identity: Option<PathBuf>,
+    /// Encrypt nothing and believe everybody: for trials on one machine
+    #[arg(long, requires = "listen", conflicts_with = "identity")]
+    pub plain: bool,
+    /// With --plain, also between machines
+    #[arg(long, requires = "plain")]
+    pub even_beyond_loopback: bool,
+}
+
+impl Place {
+    /// The words of a command line that say the same.
+    pub fn words(&self) -> Vec<OsString> {
+        let pairs = [
+            ("--listen", self.listen.map(|address| address.to_string())),
+            ("--join", self.join.map(|address| address.to_string())),
+            ("--name", self.name.clone()),
+        ];
+        let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));
+        let mut words: Vec<OsString> = given.flat_map(|(word, value)| [word.into(), value.into()]).collect();
+        if let Some(identity) = &self.identity {
+            words.extend(["--identity".into(), identity.clone().into()]);
+        }
+        let flags = [("--plain", self.plain), ("--even-beyond-loopback", self.even_beyond_loopback)];
+        words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(word, _)| word.into()));
+        words
+    }
+}
+
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -48,6 +91,9 @@ pub struct Serve {
     /// Limits.
     #[command(flatten)]
     pub limits: Limits,
+    /// Its cluster.
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// `keeper`.

@@ -1,6 +1,7 @@
 //! Arguments of `host`.
 
 use super::Form;
+use super::entry::Place;
 use crate::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -45,6 +46,9 @@ pub struct Start {
     /// Most clients at once, 4096 unless given; one user gets at most half of them, but root and the host's own user
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_clients: Option<u64>,
+    /// Its cluster.
+    #[command(flatten)]
+    pub place: Place,
     /// How to answer.
     #[command(flatten)]
     pub form: Form,

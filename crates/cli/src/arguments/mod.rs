@@ -66,6 +66,8 @@ pub enum Command {
     /// Start, stop, replace or look at the host
     #[command(subcommand)]
     Host(host::HostCommand),
+    /// List the hosts of the cluster
+    Hosts(Form),
     /// Make and give out the certificates by which the hosts of a cluster know each other
     #[command(subcommand)]
     Ca(ca::CaCommand),

@@ -42,6 +42,18 @@ pub struct Create {
     /// What becomes of unsynced pages when the last process that mapped it was killed
     #[arg(long, value_enum, default_value_t = OnLastDeath::Keep)]
     pub on_last_death: OnLastDeath,
+    /// Who sees a write, and when: local (the processes of this host) or strict (those of all hosts, at once)
+    #[arg(long, value_enum, default_value_t = Coherence::Local)]
+    pub coherence: Coherence,
+    /// Of a strict object, what serves pages whose newest version was lost with a host
+    #[arg(long, value_enum, default_value_t = OnLoss::Error)]
+    pub on_loss: OnLoss,
+    /// Of a strict object, how many writers may overtake readers that wait; 0: any number
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub reader_bound: u32,
+    /// Of a strict object, how long a page stays where it was granted, microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 200)]
+    pub hold_us: u32,
     /// Allow `sync --freeze`; the first write to each page then costs ten times as much
     #[arg(long)]
     pub freezable: bool,
@@ -71,6 +83,24 @@ pub enum SyncMode {
     Ordered,
     /// What is stored changes only by sync, and by each sync wholly or not at all
     Atomic,
+}
+
+/// `--coherence`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Coherence {
+    /// The processes of this host see a write, at once
+    Local,
+    /// Everybody does, at once: a page has one writer or many readers, on whatever host
+    Strict,
+}
+
+/// `--on-loss`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnLoss {
+    /// Nothing: touching them is an error
+    Error,
+    /// The newest version that the object's home has
+    Revert,
 }
 
 /// `--on-last-death`.

@@ -1,6 +1,6 @@
 //! `create`.
 
-use crate::arguments::objects::{Create, OnLastDeath, SyncMode};
+use crate::arguments::objects::{Coherence, Create, OnLastDeath, OnLoss, SyncMode};
 use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
@@ -59,6 +59,17 @@ fn options(arguments: &Create) -> CreateOptions {
         pager_deadline_ms: arguments.pager_deadline,
         mode: arguments.mode,
         tag: arguments.tag.clone(),
+        coherence: match arguments.coherence {
+            Coherence::Local => commonhold::Coherence::Local,
+            Coherence::Strict => commonhold::Coherence::Strict {
+                on_loss: match arguments.on_loss {
+                    OnLoss::Error => commonhold::OnLoss::Error,
+                    OnLoss::Revert => commonhold::OnLoss::Revert,
+                },
+                reader_bound: arguments.reader_bound,
+                hold_us: arguments.hold_us,
+            },
+        },
     }
 }
 

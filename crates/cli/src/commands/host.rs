@@ -38,6 +38,7 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
             max_objects: arguments.max_objects,
             max_clients: arguments.max_clients,
         },
+        place: arguments.place,
         any: quiet,
     };
     // One that runs already is good enough for who asks quietly: clients do, several at once.

@@ -5,7 +5,7 @@ use crate::failure::Done;
 use crate::output::{answer, columns, count};
 use crate::people::People;
 use crate::units::{format_mode, format_size};
-use crate::view::{COHERENCE, EntryView, sync_word};
+use crate::view::{EntryView, coherence_word, sync_word};
 use commonhold::{EntryInfo, Host, ObjectInfo, PagerKind, Result};
 use std::path::Path;
 
@@ -81,7 +81,7 @@ fn long_row(entry: &EntryInfo, people: &mut People) -> Vec<String> {
             people.group(info.ownership.gid),
             format_size(info.options.size_bytes),
             pager_cell(info),
-            format!("{COHERENCE}, {}", sync_word(info.options.sync)),
+            format!("{}, {}", coherence_word(info.options.coherence), sync_word(info.options.sync)),
             count(info.mappings, "mapping"),
             if info.warning.is_empty() {
                 name_of(info)

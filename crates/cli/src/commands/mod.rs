@@ -8,6 +8,7 @@ mod copy;
 mod create;
 mod documents;
 mod host;
+mod hosts;
 mod incore;
 mod interrupts;
 mod list;
@@ -38,6 +39,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
         Command::Host(command) => host::run(&place, command),
+        Command::Hosts(form) => hosts::hosts(&place.connect()?, form.json),
         Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),

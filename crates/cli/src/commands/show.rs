@@ -6,7 +6,7 @@ use crate::failure::{Done, all_done};
 use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
-use crate::view::{COHERENCE, EntryView, MappingView, last_death_word, sync_word};
+use crate::view::{EntryView, MappingView, coherence_word, last_death_word, sync_word};
 use commonhold::{EntryInfo, Host, ObjectInfo, Ownership, PagerKind};
 
 /// Tells all there is to know of each name.
@@ -58,7 +58,8 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         (
             "sync",
             format!(
-                "{COHERENCE}, {}{}",
+                "{}, {}{}",
+                coherence_word(options.coherence),
                 sync_word(options.sync),
                 if options.freezable { ", freezable" } else { "" }
             ),

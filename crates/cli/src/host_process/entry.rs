@@ -1,18 +1,19 @@
 //! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
 
-use crate::arguments::entry::{Keeper, Serve};
+use crate::arguments::entry::{Keeper, Place, Serve};
 use commonhold::Result;
-use commonhold_host::ServeOptions;
+use commonhold_host::{ClusterOptions, Proof, ServeOptions};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
 use rustix::fs::Mode;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs a host until it is told to end.
 pub fn serve(arguments: Serve) -> Result<()> {
     keep_files_private();
     let log = StateLog::new(&arguments.state, "host");
     let keeper = adopt_descriptor(arguments.keeper_fd).doing("cannot take the socket to the keeper")?;
+    let state = arguments.state.clone();
     let options = ServeOptions {
         directory: arguments.state,
         keeper,
@@ -21,9 +22,28 @@ pub fn serve(arguments: Serve) -> Result<()> {
         max_objects: arguments.limits.max_objects,
         max_clients: arguments.limits.max_clients,
         program: own_program()?,
-        arguments: arguments.limits.words(),
+        arguments: [arguments.limits.words(), arguments.place.words()].concat(),
+        cluster: cluster_options(arguments.place, &state),
     };
     commonhold_host::serve(options).inspect_err(|error| log.say(&format!("ended by an error: {error}")))
+}
+
+fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
+    Some(ClusterOptions {
+        listen: place.listen?,
+        join: place.join,
+        name: place.name.unwrap_or_else(machine_name),
+        proof: if place.plain {
+            Proof::None { even_beyond_loopback: place.even_beyond_loopback }
+        } else {
+            Proof::Certificate(place.identity.unwrap_or_else(|| state.join("identity")))
+        },
+    })
+}
+
+/// What this machine is called.
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Runs a keeper until its host ends in order.

@@ -1,7 +1,7 @@
 //! `host start`: takes the lock of the state directory, starts the keeper, and waits until its host answers.
 
 use super::entry::own_program;
-use crate::arguments::entry::Limits;
+use crate::arguments::entry::{Limits, Place};
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_object::error::Doing;
@@ -23,6 +23,8 @@ pub struct StartOptions {
     pub state_directory: PathBuf,
     /// Its limits.
     pub limits: Limits,
+    /// Its place in a cluster.
+    pub place: Place,
     /// A host that somebody else is starting there at the same time will do.
     pub any: bool,
 }
@@ -44,7 +46,7 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let command = KeeperCommand {
         program: own_program()?,
         state_directory: directory.clone(),
-        host_arguments: options.limits.words(),
+        host_arguments: [options.limits.words(), options.place.words()].concat(),
     };
     let keeper = command.start(lock)?;
     wait_for_answer(&directory, Some(keeper))

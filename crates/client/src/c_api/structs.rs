@@ -3,7 +3,8 @@
 
 use super::null;
 use crate::{
-    CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, Ownership, PagerKind, Result, SyncMode,
+    Coherence, CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, OnLoss, Ownership, PagerKind,
+    Result, SyncMode,
 };
 use std::ffi::{c_char, c_int};
 
@@ -26,7 +27,7 @@ pub struct ch_options {
     pub fault_deadline_ms: u32,
     pub pager_deadline_ms: u32,
     pub mode: u32,
-    pub unused: u32,
+    pub coherence: c_int,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -79,7 +80,7 @@ impl ch_options {
         fault_deadline_ms: 0,
         pager_deadline_ms: 0,
         mode: 0o600,
-        unused: 0,
+        coherence: 0,
     };
 
     /// The Rust form.
@@ -127,6 +128,16 @@ impl ch_options {
                 )));
             }
         };
+        let coherence = match self.coherence {
+            0 => Coherence::Local,
+            1 => Coherence::strict(OnLoss::Error),
+            2 => Coherence::strict(OnLoss::Revert),
+            other => {
+                return Err(Error::invalid(format!(
+                    "coherence {other} is none of CH_LOCAL, CH_STRICT and CH_STRICT_REVERT"
+                )));
+            }
+        };
         let reserve = match self.reserve {
             0 => None,
             1 => Some(true),
@@ -151,6 +162,7 @@ impl ch_options {
             pager_deadline_ms: given(self.pager_deadline_ms),
             mode: self.mode,
             tag,
+            coherence,
         })
     }
 }

@@ -21,7 +21,7 @@ int main(void) {
     FIELD(ch_options, fault_deadline_ms);
     FIELD(ch_options, pager_deadline_ms);
     FIELD(ch_options, mode);
-    FIELD(ch_options, unused);
+    FIELD(ch_options, coherence);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);
@@ -70,6 +70,6 @@ int main(void) {
                set.controlled == filled.controlled && set.freezable == filled.freezable &&
                set.fault_deadline_ms == filled.fault_deadline_ms &&
                set.pager_deadline_ms == filled.pager_deadline_ms && set.mode == filled.mode &&
-               set.unused == filled.unused);
+               set.coherence == filled.coherence);
     return 0;
 }

@@ -159,6 +159,15 @@ impl Cache {
 
     fn refused(&mut self, span: Span, why: crate::Why, actions: &mut Vec<Action<Message>>) {
         self.spans.remove(&span.first);
+        if why == crate::Why::NewestLost && span.count > 1 {
+            // Some of them can be had: each is asked for by itself.
+            for number in span.pages() {
+                let page = self.page(number);
+                let access = std::mem::replace(&mut page.asked, Access::None);
+                self.ask(Span::one(number), access, actions);
+            }
+            return;
+        }
         for number in span.pages() {
             let page = self.page(number);
             page.asked = Access::None;

@@ -242,10 +242,17 @@ impl Home {
         }
     }
 
-    /// Pages whose newest version is lost serve again, from what the home has.
-    pub fn revert(&mut self, span: Span) {
-        for page in span.pages().filter(|page| self.table.is_lost(*page)).collect::<Vec<_>>() {
-            self.table.set_lost(page, false);
+    /// The newest versions of these pages are lost.
+    pub fn were_lost(&mut self, pages: impl IntoIterator<Item = u32>) {
+        for page in pages {
+            self.table.set_lost(page, self.options.on_loss == OnLoss::Error);
         }
+    }
+
+    /// Pages whose newest version is lost serve again, from what the home has. Gives them.
+    pub fn revert(&mut self) -> Vec<u32> {
+        let lost = self.table.lost_pages();
+        lost.iter().for_each(|page| self.table.set_lost(*page, false));
+        lost
     }
 }

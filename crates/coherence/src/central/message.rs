@@ -73,6 +73,29 @@ impl Message {
         }
     }
 
+    /// The pages that it is about.
+    pub fn span(&self) -> Span {
+        match self {
+            Message::Request { span, .. } | Message::Grant { span, .. } | Message::Refuse { span, .. } => {
+                *span
+            }
+            Message::Recall { page, .. }
+            | Message::Invalidate { page }
+            | Message::PageOut { page, .. }
+            | Message::Done { page } => Span::one(*page),
+        }
+    }
+
+    /// What a host answers that has nothing of the object (any more).
+    pub fn answer_of_nobody(&self) -> Option<Message> {
+        match self {
+            Message::Recall { page, .. } | Message::Invalidate { page } => {
+                Some(Message::Done { page: *page })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is for the home's scheduler; else it is for the host's own part.
     pub(super) fn is_for_home(&self) -> bool {
         matches!(self, Message::Request { .. } | Message::PageOut { .. } | Message::Done { .. })

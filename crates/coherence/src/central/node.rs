@@ -20,6 +20,18 @@ impl Node {
         Node { home: (me == home).then(|| Home::new(options)), cache: Cache::new(home, holds) }
     }
 
+    /// At a home that begins anew: the newest versions of these pages were with other hosts, and are lost.
+    pub fn were_lost(&mut self, pages: impl IntoIterator<Item = u32>) {
+        if let Some(home) = &mut self.home {
+            home.were_lost(pages);
+        }
+    }
+
+    /// At the home: lost pages serve again, from what the home has. Gives them.
+    pub fn revert(&mut self) -> Vec<u32> {
+        self.home.as_mut().map_or_else(Vec::new, Home::revert)
+    }
+
     /// The scheduler, at the home.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()

@@ -59,6 +59,12 @@ impl PageTable {
         self.entry(page).lost
     }
 
+    /// Pages whose newest version was lost.
+    pub fn lost_pages(&self) -> Vec<u32> {
+        let all = self.chunks.keys().flat_map(|chunk| chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES);
+        all.filter(|page| self.is_lost(*page)).collect()
+    }
+
     /// Says whether its newest version was lost.
     pub fn set_lost(&mut self, page: u32, lost: bool) {
         self.entry_mut(page).lost = lost;

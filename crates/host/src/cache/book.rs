@@ -182,6 +182,23 @@ impl Book {
         gone
     }
 
+    /// Another host may have a newer version of these pages from now on.
+    pub fn lend(&mut self, range: PageRange) -> Result<()> {
+        self.live.prepare(Mark::Lent, range.first, range.count)?;
+        self.live.mark(Mark::Lent, range.first, range.count, true);
+        Ok(())
+    }
+
+    /// The newest version is here again.
+    pub fn returned(&mut self, range: PageRange) {
+        self.live.mark(Mark::Lent, range.first, range.count, false);
+    }
+
+    /// Pages that the host before had lent.
+    pub fn lent(&self) -> RoaringBitmap {
+        self.marked(Mark::Lent)
+    }
+
     /// They equal what is stored after all (reverted, truncated, or compared).
     pub fn forget(&mut self, pages: &RoaringBitmap) {
         for run in runs(pages) {

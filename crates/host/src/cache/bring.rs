@@ -55,7 +55,9 @@ impl Cache {
         let mut count = 0;
         while count < most.min(range.count) {
             let page = (range.first + count) as u32;
-            let busy = inner.resident.contains(page) || inner.in_flight.contains(page);
+            let busy = inner.resident.contains(page)
+                || inner.in_flight.contains(page)
+                || count > 0 && !inner.may(page.into(), false);
             if busy || self.source(inner, range.first + count) != source {
                 break;
             }
@@ -336,6 +338,9 @@ impl Cache {
     /// Brings in all absent pages of `range` and waits for those that others bring. For locks, prefetch and
     /// copies; runs on a worker.
     pub fn bring_all(self: &Arc<Self>, range: PageRange) -> Result<()> {
+        if !self.keeps_copies() {
+            return self.ask_ahead(range);
+        }
         let mut at = range.first;
         while at < range.end() {
             let mut inner = self.lock();

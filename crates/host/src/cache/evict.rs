@@ -86,7 +86,12 @@ impl Cache {
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<usize> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
         for victim in victims {
-            match victim.evict(INTENT_PAGES) {
+            let gone = if victim.keeps_copies() {
+                victim.evict(INTENT_PAGES)
+            } else {
+                victim.evict_shared(INTENT_PAGES)
+            };
+            match gone {
                 Ok(0) => {}
                 Ok(gone) => return Ok(gone),
                 Err(error) if Arc::ptr_eq(&victim, self) => return Err(error),
@@ -196,7 +201,7 @@ impl Cache {
     }
 
     /// The oldest frames that may go.
-    fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
+    pub(super) fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
         let mut stay = &inner.in_flight | inner.book.writing();
         inner.holds.iter().for_each(|hold| book::insert(&mut stay, hold.pages));
         let mut victims = RoaringBitmap::new();

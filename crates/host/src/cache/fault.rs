@@ -10,8 +10,8 @@ use super::{Cache, Inner, Refused, Waiting, book};
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
 use commonhold_sys::userfaultfd::{Fault, Kind};
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 static ZERO_PAGE: [u8; PAGE_SIZE_BYTES as usize] = [0; PAGE_SIZE_BYTES as usize];
@@ -48,6 +48,11 @@ impl Cache {
             inner.refuse(mapping, page); // the object was shrunk after the touch
             return None;
         }
+        let writes = fault.write || fault.protected;
+        if !inner.may(page, writes) {
+            self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
+            return None;
+        }
         if fault.protected {
             self.protected_write(&mut inner, mapping, page);
             return None;
@@ -64,6 +69,27 @@ impl Cache {
             return None;
         }
         self.bring_missing(inner, mapping, PageRange::new(page, within.end() - page), fault.write)
+    }
+
+    /// Another host may have the page, or this one may not use it so: whoever waits is answered when it may. Reads that
+    /// go on one after the other ask for several at once.
+    fn ask_the_scheduler(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        mapping: &Arc<Mapping>,
+        range: PageRange,
+        write: bool,
+    ) {
+        inner.wait(mapping, range.first, write);
+        let mut count = 1;
+        if !write {
+            let mut stream = super::lock(&mapping.stream);
+            let cluster = stream.cluster(range.first).min(range.count);
+            count = Self::lacking(&inner, range, cluster).max(1);
+            stream.advance(range.first, count);
+        }
+        drop(inner);
+        self.ask_for(PageRange::new(range.first, count), write);
     }
 
     /// The kernel says that there is a frame which the host did not make: a client's thread did (in-thread service, in
@@ -120,7 +146,10 @@ impl Cache {
         let mut count = 1;
         while count < cluster {
             let next = (range.first + count) as u32;
-            if !inner.resident.contains(next) || inner.in_flight.contains(next) {
+            if !inner.resident.contains(next)
+                || inner.in_flight.contains(next)
+                || !inner.may(next.into(), false)
+            {
                 break;
             }
             count += 1;
@@ -136,8 +165,12 @@ impl Cache {
 
     /// Maps the frame of the very page a thread waits for, and wakes it.
     pub(super) fn show(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        if !inner.may(page, false) {
+            wake(mapping, page); // it went to another host meanwhile: it faults anew
+            return;
+        }
         let mut protect = mapping.writes_object();
-        if protect && write && !inner.frozen {
+        if protect && write && !inner.frozen && inner.may(page, true) {
             if mapping.kind == Kind::Synchronous {
                 self.note_write(inner, page);
             }

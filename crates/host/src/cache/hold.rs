@@ -146,6 +146,8 @@ impl Cache {
                 let at = page as u32;
                 let state = if page >= inner.size_pages() {
                     PageState::Invalid
+                } else if !inner.may(page, false) {
+                    PageState::Absent // with another host, or not asked for yet
                 } else if inner.book.is_dirty(at) && (!anonymous || inner.resident.contains(at)) {
                     PageState::Dirty
                 } else if inner.resident.contains(at) || inner.in_flight.contains(at) && self.has_frame(page)

@@ -15,10 +15,12 @@
 //! | `sync`, `stored`, `flushes` | stores; the journal under it; when a flush can be believed |
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
+//! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
 //! | `resize`, `recover` | what the names say |
 
 pub mod book;
 mod bring;
+pub mod coherent;
 mod evict;
 mod fault;
 mod flushes;
@@ -37,6 +39,7 @@ pub use fault::Ahead;
 use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::Pager;
+use crate::shared::Driver;
 use crate::spill::Spill;
 use crate::workers::Workers;
 use book::Book;
@@ -45,7 +48,7 @@ use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use view::{Mapping, View, Views};
 
@@ -99,6 +102,8 @@ pub struct Cache {
     evicting: AtomicBool,
     flushes: flushes::Flushes,
     syncs: AtomicU64,
+    /// Of an object that hosts share: who speaks with its scheduler.
+    driver: OnceLock<Weak<Driver>>,
 }
 
 /// The bookkeeping.
@@ -131,6 +136,8 @@ struct Inner {
     stamp: Option<stamp::Seen>,
     /// Pages whose loss is known, for `stat`.
     warning: String,
+    /// Of an object that hosts share: what may be done here with which pages.
+    rights: Option<coherent::Rights>,
 }
 
 struct Waiting {
@@ -225,6 +232,7 @@ impl Cache {
                 refused: Vec::new(),
                 stamp: None,
                 warning: String::new(),
+                rights: None,
             }),
             settled: Condvar::new(),
             turn: Mutex::default(),
@@ -237,6 +245,7 @@ impl Cache {
             evicting: AtomicBool::new(false),
             flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
+            driver: OnceLock::new(),
             machine,
             traits,
         })

@@ -1,10 +1,12 @@
 //! Pagers: where pages come from and where they are stored. A pager is two calls and a flush.
 
 mod anonymous;
+mod elsewhere;
 mod external;
 mod file;
 
 pub use anonymous::AnonymousPager;
+pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
 pub use file::FilePager;
 

@@ -7,7 +7,7 @@ use crate::cache::book::Book;
 use crate::cache::stored;
 use crate::cache::{Cache, Traits};
 use crate::live::Live;
-use crate::pagers::{AnonymousPager, ExternalPager, FilePager, Pager};
+use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, Pager};
 use crate::spill::Spill;
 use commonhold_object::SyncMode;
 use commonhold_object::error::Doing;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 impl Host {
     /// The cache of a controlled object, made at its first use.
-    pub(super) fn cache_of(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
+    pub fn cache_of(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
         self.returning.wait_for(object.id)?;
         self.settle_returned();
         self.object(object.id)?;
@@ -50,6 +50,7 @@ impl Host {
             .put(&object_key(object.id, "frames"), &[], Some(frames))
             .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         object.set_cache(cache.clone());
+        self.take_part(&record, &cache);
         Ok(cache)
     }
 
@@ -91,12 +92,18 @@ impl Host {
             book,
             spill,
         );
+        if options.is_shared() {
+            cache.belongs_to_all();
+        }
         self.machine.add(&cache);
         cache.recover_at_start()?;
         Ok(cache)
     }
 
     fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
+        if record.is_elsewhere {
+            return Ok(Box::new(ElsewherePager));
+        }
         Ok(match &record.options.pager {
             PagerKind::Anonymous => Box::new(AnonymousPager),
             PagerKind::File => {

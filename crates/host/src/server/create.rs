@@ -53,6 +53,7 @@ impl Host {
         // Kept before it has a name: what the next host would not have must not be written to.
         let made = self.make_memory(prepared.record(), given);
         let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
+        let kept = kept.and_then(|fd| self.claim_name(prepared.record()).map(|()| fd));
         let descriptor = match kept {
             Ok(descriptor) => descriptor,
             Err(error) => {

@@ -138,6 +138,7 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
+            Request::Hosts => Ok(Reply::Hosts(self.cluster_hosts())),
             Request::Stop { force } => self.stop(session, force).map(done),
             Request::Replace { program, keeper } => self.replace(session, program, keeper).map(done),
             Request::ServePager { pager } => {
@@ -160,7 +161,7 @@ impl Host {
     /// redone; the control thread, through which they come, must not wait for that.
     fn opens_at_once(&self, session: &Session, request: &Request) -> bool {
         let Request::Open { name, access } = request else { return false };
-        let Ok(object) = self.lookup(session, name, *access) else { return true };
+        let Ok(object) = self.lookup(session, name, *access) else { return !self.may_be_elsewhere() };
         let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
         if !object.is_controlled() {
             return object.descriptor().is_some();

@@ -101,7 +101,9 @@ impl Host {
             return;
         }
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        if let Some(cache) = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.leave_off(&object.record().clone(), cache.as_ref());
+        if let Some(cache) = cache {
             cache.discard();
         }
         self.remove_files(id);

@@ -257,11 +257,13 @@ impl Host {
         // Pages that another client wrote are not known before it is back.
         self.returning.wait_for(id)?;
         self.settle_returned();
-        cache.sync(range, freeze).map(Reply::Pages)
+        let record = self.object(id)?.record().clone();
+        self.store(&cache, &record, range, freeze).map(Reply::Pages)
     }
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        self.refuse_shared(&self.object(id)?.record().clone(), "a page-holding lock")?;
         self.check_kept_of(session.credentials.uid)?;
         let pinned = cache.hold(session.id, session.credentials.uid, range)?;
         self.keep_holds(session, &cache);
@@ -339,7 +341,7 @@ impl Host {
 }
 
 fn kind_of(object: &Object, map: &MapRequest) -> Kind {
-    if object.record().options.freezable {
+    if object.record().options.stops_writers() {
         Kind::Synchronous
     } else if map.flags.in_thread {
         Kind::InThread

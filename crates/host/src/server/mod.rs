@@ -9,6 +9,7 @@
 //! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
+//! | `shared` | objects that hosts share, as the server sees them |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
@@ -34,11 +35,13 @@ mod repairs;
 mod resize;
 mod returning;
 pub mod session;
+mod shared;
 mod slots;
 pub mod start;
 mod status;
 mod takeover;
 
+use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
@@ -53,7 +56,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 /// Limits and sizes an operator may choose.
@@ -108,6 +111,8 @@ pub struct Host {
     pub returning: expecting::Returning,
     /// What each ordinary user's clients have of the workers.
     user_shares: Mutex<HashMap<u32, Weak<Share>>>,
+    /// The other hosts.
+    pub cluster: OnceLock<Arc<Cluster>>,
     next_session: AtomicU64,
     stopping: AtomicBool,
     /// Whether frames survive in a pipe here (needed for eviction).

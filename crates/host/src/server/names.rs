@@ -29,7 +29,7 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        let object = self.lookup(session, name, access)?;
+        let object = self.look_everywhere(session, name, access)?;
         self.give(session, &object, access, give)
     }
 
@@ -150,15 +150,21 @@ impl Host {
             object.record().name = None;
         }
         drop(registry);
+        if record.options.is_shared() {
+            self.tell_names();
+        }
         self.settle_object(record.id);
         Ok(())
     }
 
     pub(super) fn rename(&self, session: &Session, from: &Name, to: &Name, repeated: bool) -> Result<()> {
+        self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
-        let changed = registry.rename(from, to, &session.credentials, repeated)?;
-        self.note_records(&registry, changed);
-        Ok(())
+        let renamed = registry.rename(from, to, &session.credentials, repeated);
+        let result = renamed.map(|changed| self.note_records(&registry, changed));
+        drop(registry);
+        self.tell_names();
+        result
     }
 
     pub(super) fn set_mode(&self, session: &Session, name: &Name, mode: u32) -> Result<()> {
@@ -196,8 +202,11 @@ impl Host {
         }
     }
 
-    pub(super) fn revert(&self, session: &Session, name: &Name) -> Result<Reply> {
+    pub(super) fn revert(self: &Arc<Self>, session: &Session, name: &Name) -> Result<Reply> {
         let object = self.lookup(session, name, Access::ReadWrite)?;
+        if object.record().options.is_shared() {
+            return self.revert_lost(&object).map(Reply::Pages);
+        }
         match object.cache() {
             Some(cache) => cache.revert().map(Reply::Pages),
             None if object.is_controlled() => Ok(Reply::Pages(0)),

@@ -29,6 +29,7 @@ impl Host {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
         options.check()?;
+        self.refuse_shared(&object.record().clone(), "another size")?;
         let external = matches!(options.pager, PagerKind::External { .. });
         if external && size_bytes < object.record().options.size_bytes {
             return Err(Error::new(

@@ -4,10 +4,13 @@
 use super::expecting::Returning;
 use super::{Host, Limits, control::Control};
 use crate::cache::{Evictor, frames_survive_in_pipe};
+use crate::cluster::link::{self, Proof};
+use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
 use commonhold_object::{Result, limits};
@@ -15,10 +18,11 @@ use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
 use commonhold_sys::{frames, process, socket};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
 /// What a host process is started with.
@@ -37,8 +41,22 @@ pub struct ServeOptions {
     pub max_clients: Option<u64>,
     /// This program: what a new keeper is started from.
     pub program: PathBuf,
+    /// Its place in a cluster, if it has one.
+    pub cluster: Option<ClusterOptions>,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
+}
+
+/// A host's place in a cluster.
+pub struct ClusterOptions {
+    /// Where it listens for other hosts.
+    pub listen: SocketAddr,
+    /// Who keeps the cluster's list; this host unless given.
+    pub join: Option<SocketAddr>,
+    /// What the others call it.
+    pub name: String,
+    /// How hosts prove who they are.
+    pub proof: Proof,
 }
 
 /// Descriptors that the host keeps open for an object in use, at most: its file (once for itself, once for its pager), its
@@ -82,15 +100,20 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         returning: Returning::default(),
         user_shares: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
+        cluster: OnceLock::new(),
         stopping: AtomicBool::new(false),
         small_frames: frames_survive_in_pipe().unwrap_or(false),
         vault,
     });
+    host.enter_cluster(options.cluster.as_ref())?;
     host.take_over(&kept, inheritance.complete, &pipe.0)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();
     host.vault.ready();
+    if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
+        link::start(cluster, &host.machine.directory.clone(), &options.proof)?;
+    }
     Control::new(host, listener)?.run()
 }
 
@@ -154,6 +177,22 @@ fn eviction_pipe(vault: &Vault, kept: &[Kept]) -> Result<(Arc<OwnedFd>, Arc<Owne
 }
 
 impl Host {
+    /// Its part of a cluster; of none but itself, where it was not told of others.
+    fn enter_cluster(self: &Arc<Self>, options: Option<&ClusterOptions>) -> Result<()> {
+        let mut number = [0; 4];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)
+            .doing("choosing this host's number")?;
+        let me = Member {
+            host: HostId(u32::from_le_bytes(number) >> 1),
+            name: options.map_or_else(String::new, |options| options.name.clone()),
+            address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
+        };
+        let cluster = Cluster::new(self, me, options.and_then(|o| o.join)).doing("starting a thread")?;
+        let _ = self.cluster.set(cluster);
+        Ok(())
+    }
+
     /// The socket that clients connect to: the same one for as long as the keeper lives, so that nobody who
     /// connects between two hosts is turned away.
     fn listener(&self, directory: &Path, kept: &[Kept]) -> Result<Arc<OwnedFd>> {

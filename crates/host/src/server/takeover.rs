@@ -57,6 +57,7 @@ impl Host {
             }
         }
         self.expect_clients()?;
+        self.take_part_again()?;
         // Only now that every view of every object is known: a fault may evict any page.
         for session in self.sessions() {
             if let Err(error) = self.start_serving(&session) {
@@ -214,7 +215,7 @@ impl Host {
         let object = self.object(region.object)?;
         let cache =
             object.cache().ok_or_else(|| Error::new(ErrorKind::Lost, "its object has no frames any more"))?;
-        let kind = if object.record().options.freezable {
+        let kind = if object.record().options.stops_writers() {
             Kind::Synchronous
         } else if region.flags.in_thread {
             Kind::InThread

@@ -1,8 +1,8 @@
 //! The messages themselves.
 
 use crate::{
-    Access, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name, ObjectId,
-    ObjectInfo, Protection, SessionId, Sharing,
+    Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
+    ObjectId, ObjectInfo, Protection, SessionId, Sharing,
 };
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +170,8 @@ pub enum Request {
     },
     /// State of the host.
     Status,
+    /// The hosts of the cluster.
+    Hosts,
     /// End host and keeper.
     Stop {
         /// Even with clients or anonymous objects.
@@ -311,6 +313,8 @@ pub enum Reply {
     Mappings(Vec<MappingInfo>),
     /// To `Status`.
     Status(Box<HostStatus>),
+    /// To `Hosts`.
+    Hosts(Vec<ClusterHost>),
 }
 
 /// A new session.

@@ -1,0 +1,44 @@
+//! `hosts`.
+
+use crate::failure::Done;
+use crate::output::{answer, columns};
+use commonhold::{ClusterHost, Host};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct View {
+    name: String,
+    number: u32,
+    address: String,
+    this: bool,
+    keeps_list: bool,
+}
+
+impl View {
+    fn new(host: ClusterHost) -> View {
+        View {
+            name: host.name,
+            number: host.number,
+            address: host.address.to_string(),
+            this: host.is_this,
+            keeps_list: host.keeps_list,
+        }
+    }
+}
+
+/// Lists the hosts of the cluster.
+pub fn hosts(host: &Host, json: bool) -> Done {
+    let views: Vec<View> = host.hosts()?.into_iter().map(View::new).collect();
+    answer(json, &views, |views| {
+        if views.is_empty() {
+            return "this host is in no cluster: `commonhold host start --listen ADDRESS:PORT` begins or joins one"
+                .to_owned();
+        }
+        let words = |view: &View| {
+            let roles = [(view.this, "this host"), (view.keeps_list, "keeps the list")];
+            roles.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+        };
+        let row = |view: &View| vec![view.name.clone(), view.address.clone(), words(view)];
+        columns(Some(&["NAME", "ADDRESS", ""]), views.iter().map(row).collect(), &[])
+    })
+}

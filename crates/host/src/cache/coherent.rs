@@ -1,0 +1,347 @@
+//! The cache of an object that hosts share: what its scheduler (crate `coherence`) has done to pages of this host.
+//!
+//! A page may be used here only so far as this host has the *right* to. The rights change by the scheduler's actions
+//! alone, under the object's lock, and the page tables follow before that lock is let go:
+//!
+//! | action | here |
+//! |---|---|
+//! | install | bytes into the frame, then the right, then whoever waited |
+//! | restrict to reading | write protection in every mapping, then the right goes |
+//! | restrict to nothing | the same, the bytes are taken, then the frame is punched: no page table has it any more |
+//!
+//! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
+
+use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
+use crate::shared::Driver;
+use commonhold_coherence::Access;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_sys::frames;
+use commonhold_sys::userfaultfd::Kind;
+use roaring::RoaringBitmap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pages that the home asks for at once, for a sync.
+const FETCH_PAGES: u64 = 512;
+
+/// Looks at what is still held, a millisecond apart, when an object is given up.
+const MOST_HOLDS: u32 = 200;
+
+/// The bytes of one page.
+pub type PageBytes = Box<[u8; PAGE_SIZE_BYTES as usize]>;
+
+/// What processes of this host may do with which pages.
+#[derive(Default)]
+pub(super) struct Rights {
+    pub read: RoaringBitmap,
+    pub write: RoaringBitmap,
+}
+
+impl Rights {
+    fn allow(&self, page: u64, write: bool) -> bool {
+        (if write { &self.write } else { &self.read }).contains(page as u32)
+    }
+
+    fn set(&mut self, pages: PageRange, access: Access) {
+        for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
+            if access >= least { book::insert(set, pages) } else { book::remove(set, pages) }
+        }
+    }
+}
+
+impl Inner {
+    /// Whether processes of this host may use the page so. Of an object that is this host's alone, always.
+    pub(super) fn may(&self, page: u64, write: bool) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.allow(page, write))
+    }
+}
+
+impl Cache {
+    /// The object belongs to all hosts: until the scheduler allows it, no page may be used here.
+    pub fn belongs_to_all(&self) {
+        self.lock().rights = Some(Rights::default());
+    }
+
+    /// Takes pages out of page tables that stood there under the host before, which alone knew what it had allowed. Gives
+    /// those that it had lent to other hosts.
+    pub fn begin_anew(&self, is_home: bool) -> Result<RoaringBitmap> {
+        if !is_home {
+            self.forget_all()?;
+            return Ok(RoaringBitmap::new());
+        }
+        let resident = self.lock().resident.clone();
+        resident.iter().try_for_each(|page| self.restrict(page.into(), Access::None).map(drop))?;
+        Ok(self.lock().book.lent())
+    }
+
+    /// At the home: pages go to a host that may write them.
+    pub fn lend(&self, pages: PageRange) -> Result<()> {
+        self.lock().book.lend(pages)
+    }
+
+    /// At the home: the newest version is here again, or is given up.
+    pub fn returned(&self, pages: PageRange) {
+        self.lock().book.returned(pages);
+    }
+
+    /// The object is not in use here any more: what is newest here goes home.
+    pub fn send_home(self: &Arc<Self>) {
+        let Some(driver) = self.driver().filter(|driver| !driver.is_home()) else { return };
+        // What was granted a moment ago stays for its minimum hold.
+        for _ in 0..MOST_HOLDS {
+            let resident = self.lock().resident.clone();
+            if resident.is_empty() {
+                return;
+            }
+            resident.iter().for_each(|page| driver.evict(page));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Who speaks with the scheduler from now on.
+    pub fn share(&self, driver: &Arc<Driver>) {
+        let _ = self.driver.set(Arc::downgrade(driver));
+        self.ask_again();
+    }
+
+    /// Whoever waits touches the page anew.
+    pub fn ask_again(&self) {
+        for waiter in std::mem::take(&mut self.lock().waiting) {
+            fault::wake(&waiter.mapping, waiter.page.into());
+        }
+        self.settled.notify_all();
+    }
+
+    fn driver(&self) -> Option<Arc<Driver>> {
+        self.driver.get()?.upgrade()
+    }
+
+    /// Whether saved copies of all pages are kept here, or the object is this host's alone.
+    pub(super) fn keeps_copies(&self) -> bool {
+        self.driver().is_none_or(|driver| driver.is_home())
+    }
+
+    /// A touch of pages that this host has not the right to use so: the scheduler is asked. Whoever touched them is among
+    /// the waiting already.
+    pub(super) fn ask_for(self: &Arc<Self>, pages: PageRange, write: bool) {
+        let access = if write { Access::Write } else { Access::Read };
+        if let Some(driver) = self.driver() {
+            driver.fault(pages, access);
+        }
+    }
+
+    /// Asks for the pages that are with other hosts, and waits for none of them.
+    pub(super) fn ask_ahead(self: &Arc<Self>, range: PageRange) -> Result<()> {
+        let mut at = range.first;
+        while at < range.end() {
+            let rest = PageRange::new(at, range.end() - at);
+            let count = Self::lacking(&self.lock(), rest, FETCH_PAGES);
+            if count > 0 {
+                self.ask_for(PageRange::new(at, count), false);
+            }
+            at += count.max(1);
+        }
+        Ok(())
+    }
+
+    /// How many pages from the start of `range` lack the right to read, for a request of several at once.
+    pub(super) fn lacking(inner: &Inner, range: PageRange, most: u64) -> u64 {
+        let lacks = |page: &u64| !inner.may(*page, false) && !inner.in_flight.contains(*page as u32);
+        (range.first..range.end()).take(most as usize).take_while(lacks).count() as u64
+    }
+
+    /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
+    /// frames have them.
+    pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+        if let Some(bytes) = bytes {
+            write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
+        }
+        let mut inner = self.lock();
+        let pages = pages.intersect(inner.whole());
+        if bytes.is_some() {
+            self.count_frames(&mut inner, pages);
+        }
+        if let Some(rights) = &mut inner.rights {
+            rights.set(pages, access);
+        }
+        if access == Access::Write && !self.keeps_copies() {
+            inner.book.add_dirty(&book::set_of(pages))?; // the newest version is here: the next host must know
+        }
+        self.settle(&mut inner, pages);
+        drop(inner);
+        self.evict_ahead();
+        Ok(())
+    }
+
+    /// Frames that came into being without being asked for room first: those who brought them cannot wait.
+    fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
+        let new = book::set_of(pages) - &inner.resident;
+        self.budget.take_anyway(new.len());
+        self.machine.budget.take_anyway(new.len());
+        inner.order.extend(book::runs(&new));
+        inner.resident |= new;
+    }
+
+    /// Processes of this host may do no more than that from now on. Gives the page's bytes if it may not even be read: at
+    /// a host that is not the home they are nowhere else.
+    pub fn restrict(&self, page: u64, access: Access) -> Result<Option<PageBytes>> {
+        let one = PageRange::new(page, 1);
+        let mut inner = self.idle(page);
+        let written = inner.rights.as_ref().is_some_and(|rights| rights.allow(page, true));
+        if let Some(rights) = &mut inner.rights {
+            rights.set(one, access);
+        }
+        if !inner.resident.contains(page as u32) {
+            return Ok(None); // at the home, in the spill file or with the pager
+        }
+        // A host that has just begun does not know what the one before had allowed.
+        if written || access == Access::None {
+            self.protect_everywhere(&inner, one);
+        }
+        if access != Access::None {
+            return Ok(None);
+        }
+        let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
+        read_frames(&self.frames, page, &mut bytes[..]).doing("reading a frame")?;
+        frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
+        let set = book::set_of(one);
+        inner.views.iter_mut().for_each(|view| view.forget(&set));
+        if self.keeps_copies() {
+            write_frames(&self.frames, page, &bytes[..]).doing("keeping a copy")?;
+        } else {
+            inner.resident.remove(page as u32);
+            inner.book.forget(&set);
+            self.give_back(1);
+        }
+        Ok(Some(bytes))
+    }
+
+    fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
+        let writable =
+            |view: &&super::View| view.mapping.writes_object() && view.mapping.kind == Kind::Synchronous;
+        for view in inner.views.iter().filter(writable) {
+            let part = view.pages.intersect(pages);
+            if !part.is_empty() {
+                let _ = view.mapping.uffd.protect(view.mapping.address_of(part.first), part.length_bytes());
+            }
+        }
+    }
+
+    /// The home's saved copy of a page is replaced by a newer version.
+    pub fn save_copy(&self, page: u64, bytes: &[u8]) -> Result<()> {
+        let one = PageRange::new(page, 1);
+        let mut inner = self.idle(page);
+        if !inner.whole().contains(page) {
+            return Ok(());
+        }
+        // No page table of this host has it: it was lent.
+        write_frames(&self.frames, page, bytes).doing("saving a page")?;
+        self.count_frames(&mut inner, one);
+        self.note_write(&mut inner, page);
+        Ok(())
+    }
+
+    /// The newest bytes of pages as this host has them, one page after the other.
+    pub fn content(&self, pages: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        for page in pages {
+            let at = all.len();
+            all.resize(at + PAGE_SIZE_BYTES as usize, 0);
+            self.content_of(page, &mut all[at..])?;
+        }
+        Ok(all)
+    }
+
+    fn content_of(&self, page: u64, slot: &mut [u8]) -> Result<()> {
+        let inner = self.idle(page);
+        if inner.resident.contains(page as u32) {
+            return read_frames(&self.frames, page, slot).doing("reading a frame");
+        }
+        if inner.book.spilled().contains(page as u32) {
+            return lock(&self.spill).read(page, slot);
+        }
+        drop(inner);
+        self.pager.page_in(page * PAGE_SIZE_BYTES, slot)
+    }
+
+    /// The lock, at an instant when nobody brings the page in or evicts it.
+    fn idle(&self, page: u64) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        while inner.in_flight.contains(page as u32) {
+            inner = self.wait_settled(inner);
+        }
+        inner
+    }
+
+    /// What went wrong while the scheduler's will was done goes to the log.
+    pub fn report(&self, error: &Error) {
+        self.machine.log(format_args!("object {}: {error}", self.id.0));
+    }
+
+    /// The page cannot be had from the others: whoever waits for it gets SIGBUS.
+    pub fn cannot_be_had(&self, pages: PageRange, error: &Error) {
+        let mut inner = self.lock();
+        self.fail(&mut inner, pages, error);
+    }
+
+    /// Nothing here is known to be current any more: every frame goes, and with it every right.
+    pub fn forget_all(&self) -> Result<()> {
+        let mut inner = self.lock();
+        let all = inner.resident.clone();
+        if let Some(rights) = &mut inner.rights {
+            *rights = Rights::default();
+        }
+        for run in book::runs(&all) {
+            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+        }
+        inner.views.iter_mut().for_each(|view| view.forget(&all));
+        inner.resident.clear();
+        inner.book.forget(&all);
+        self.give_back(all.len());
+        drop(inner);
+        self.ask_again();
+        Ok(())
+    }
+
+    /// Frames of pages that another host keeps: given up by way of the scheduler, which sends away what is newest here.
+    pub(super) fn evict_shared(self: &Arc<Self>, want: usize) -> Result<usize> {
+        let Some(driver) = self.driver() else { return Ok(0) };
+        let victims = {
+            let _one_at_a_time = lock(&self.evict_turn);
+            let mut inner = self.lock();
+            self.choose(&mut inner, want)
+        };
+        victims.iter().for_each(|page| driver.evict(page));
+        let mut inner = self.lock();
+        let stayed = &victims & &inner.resident;
+        inner.order.extend(book::runs(&stayed));
+        Ok((victims.len() - stayed.len()) as usize)
+    }
+
+    /// At the home: waits until the newest versions of all `pages` are here.
+    pub fn fetch_lent(self: &Arc<Self>, pages: PageRange, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        let mut at = pages.first;
+        loop {
+            let mut inner = self.lock();
+            let end = pages.end().min(inner.size_pages());
+            let Some(page) = (at..end).find(|page| !inner.may(*page, false)) else { return Ok(()) };
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("page {page} did not come from another host within {} s", within.as_secs()),
+                ));
+            }
+            let most = Self::lacking(&inner, PageRange::new(page, end - page), FETCH_PAGES).max(1);
+            drop(inner);
+            self.ask_for(PageRange::new(page, most), false);
+            inner = self.lock();
+            at = page;
+            if !inner.may(page, false) {
+                let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Questions to other hosts, and the answers.
+
+use super::wire::{Answer, Call, Message};
+use super::{Cluster, Payload, lock};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// How long another host may take for what needs no pages.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who was asked, and who waits for the answer.
+type Pending = (HostId, Sender<Result<Answer>>);
+
+/// Calls that are not answered yet.
+#[derive(Default)]
+pub(super) struct Calls {
+    next: AtomicU64,
+    pending: Mutex<HashMap<u64, Pending>>,
+}
+
+impl Cluster {
+    /// Asks another host, or this one, and waits for the answer.
+    pub fn ask(self: &std::sync::Arc<Self>, host: HostId, call: Call, within: Duration) -> Result<Answer> {
+        if host == self.me.host {
+            return self.answer(host, call);
+        }
+        let number = self.calls.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = channel();
+        lock(&self.calls.pending).insert(number, (host, sender));
+        let sent = self.send(host, &Message::Call { number, call }, &Payload::default());
+        let result = sent.and_then(|()| {
+            answer.recv_timeout(within).unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("{} does not answer within {} s", self.called(host), within.as_secs()),
+                ))
+            })
+        });
+        lock(&self.calls.pending).remove(&number);
+        result
+    }
+
+    /// An answer came. From anybody but who was asked it is none.
+    pub(super) fn answered(&self, from: HostId, number: u64, answer: Result<Answer>) {
+        let mut pending = lock(&self.calls.pending);
+        if pending.get(&number).is_some_and(|(host, _)| *host == from)
+            && let Some((_, sender)) = pending.remove(&number)
+        {
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Nothing comes from that host any more.
+    pub(super) fn not_answered_by(&self, host: HostId) {
+        let lost = |name: String| Error::new(ErrorKind::Disconnected, format!("{name} is lost"));
+        let name = self.called(host);
+        lock(&self.calls.pending).retain(|_, (asked, sender)| {
+            if *asked == host {
+                let _ = sender.send(Err(lost(name.clone())));
+            }
+            *asked != host
+        });
+    }
+}

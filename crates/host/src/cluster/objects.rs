@@ -1,0 +1,229 @@
+//! Objects whose home is another host, and those of this host that others use.
+
+use super::wire::{Answer, Call, Claim, Shared};
+use super::{Cluster, PATIENCE, lock};
+use crate::cache::Cache;
+use crate::server::object::Object;
+use crate::shared::{Driver, Plan};
+use commonhold_coherence::{HostId, central};
+use commonhold_object::{
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
+    pages_of,
+};
+use commonhold_registry::ObjectRecord;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long whoever touches a page waits for a home that is away, before it gets SIGBUS.
+const HOME_AWAY: Duration = Duration::from_secs(30);
+/// How long a sync waits for pages that other hosts have.
+const PAGES_BACK: Duration = Duration::from_secs(60);
+
+fn unexpected() -> Error {
+    Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
+}
+
+impl Cluster {
+    /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object.
+    pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>) {
+        let Coherence::Strict { on_loss, reader_bound, hold_us } = record.options.coherence else { return };
+        let on_loss = match on_loss {
+            OnLoss::Error => central::OnLoss::Error,
+            OnLoss::Revert => central::OnLoss::Revert,
+        };
+        let plan = Plan {
+            object: record.uuid,
+            me: self.me.host,
+            is_home: !record.is_elsewhere,
+            options: central::Options { reader_bound, on_loss },
+            hold: Duration::from_micros(hold_us.into()),
+        };
+        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
+        if record.is_elsewhere {
+            self.find_home(&driver);
+        }
+    }
+
+    /// The object is not in use here any more, but for what goes home.
+    pub fn is_leaving(&self, object: u128) {
+        lock(&self.leaving).insert(object);
+    }
+
+    /// All of it is home.
+    pub fn leave_off(&self, object: u128) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
+        lock(&self.leaving).remove(&object);
+    }
+
+    /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
+    pub fn wait_left(&self, object: u128) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while lock(&self.leaving).contains(&object) {
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "its pages are still on their way home from an earlier use: try again later",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Claims the name of a new shared object for this host.
+    pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
+        self.ask(self.list()?, Call::Claim(Claim { name: name.clone(), object }), PATIENCE).map(drop)
+    }
+
+    /// Opens an object of another host: what must be known of it here.
+    pub fn open_elsewhere(
+        self: &Arc<Self>,
+        name: &Name,
+        who: &Credentials,
+        access: Access,
+    ) -> Result<Shared> {
+        let home = self.look_up(name)?;
+        self.reach(home)?;
+        let call = Call::Open { name: name.clone(), who: who.clone(), access };
+        match self.ask(home, call, PATIENCE)? {
+            Answer::Opened(shared) => Ok(*shared),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Looks for the home of an object, until it is found.
+    pub(super) fn find_home(self: &Arc<Self>, driver: &Arc<Driver>) {
+        let (this, driver) = (Arc::downgrade(self), Arc::downgrade(driver));
+        let begun = Instant::now();
+        let search = move || {
+            while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
+                && driver.home().is_none()
+            {
+                if this.try_home(&driver).is_err() && begun.elapsed() > HOME_AWAY {
+                    driver.home_is_away();
+                }
+                drop((this, driver));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        };
+        let _ = std::thread::Builder::new().name("finding a home".into()).spawn(search);
+    }
+
+    fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
+        let object = driver.plan().object;
+        let Answer::Home(home) = self.ask(self.list()?, Call::WhereIs(object), PATIENCE)? else {
+            return Err(unexpected());
+        };
+        self.reach(home)?;
+        for (who, access) in self.host()?.openers(object) {
+            self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
+        }
+        driver.found_home(home);
+        Ok(())
+    }
+
+    fn record_of(&self, object: u128) -> Result<Arc<Object>> {
+        let found = self.host()?.object_of(object, false);
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "this host is not the home of that object (any more)")
+        })
+    }
+
+    /// This host schedules the object from now on, if it did not.
+    pub(super) fn serve(&self, object: u128) -> Result<Arc<Object>> {
+        let found = self.record_of(object)?;
+        self.host()?.cache_of(&found)?;
+        Ok(found)
+    }
+
+    /// Another host's process opens an object of this host.
+    pub(super) fn open_for_other(
+        &self,
+        from: HostId,
+        name: &Name,
+        who: &Credentials,
+        access: Access,
+    ) -> Result<Answer> {
+        if access.writes() {
+            self.check_may_change(from)?;
+        }
+        let record = lock(&self.host()?.registry).lookup(name, who, access)?;
+        if !record.options.is_shared() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{name} is local to {}: use it there, or create it with --coherence strict",
+                    self.me.name
+                ),
+            ));
+        }
+        self.serve(record.uuid)?;
+        self.admit(record.uuid, from, access);
+        let ObjectRecord { uuid: object, ownership, options, .. } = record;
+        Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
+    }
+
+    /// Another host has the object in use, and found this one to be its home.
+    pub(super) fn use_for_other(
+        &self,
+        from: HostId,
+        object: u128,
+        who: &Credentials,
+        access: Access,
+    ) -> Result<Answer> {
+        if access.writes() {
+            self.check_may_change(from)?;
+        }
+        // By its name: the rights of the directories above it count too.
+        let name = self.record_of(object)?.record().name.clone();
+        if let Some(name) = name {
+            lock(&self.host()?.registry).lookup(&name, who, access)?;
+        }
+        self.serve(object)?;
+        self.admit(object, from, access);
+        Ok(Answer::Done)
+    }
+
+    /// Another host's process wants pages stored.
+    pub(super) fn sync_for_other(
+        &self,
+        from: HostId,
+        object: u128,
+        offset: u64,
+        length: u64,
+    ) -> Result<Answer> {
+        self.check_may_change(from)?;
+        self.check_admitted(object, from, true)?;
+        let cache = self.host()?.cache_of(&self.record_of(object)?)?;
+        self.store_shared(&cache, PageRange::covering(offset, length, cache.size_bytes())?).map(Answer::Pages)
+    }
+
+    /// At the home: what other hosts have written comes here first.
+    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange) -> Result<u64> {
+        cache.fetch_lent(pages, PAGES_BACK)?;
+        cache.sync(pages, false)
+    }
+
+    /// At another host: asks the home to store pages.
+    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange) -> Result<u64> {
+        let away = || Error::new(ErrorKind::Disconnected, "the object's home is away: try again later");
+        let home = self.driver(object).and_then(|driver| driver.home()).ok_or_else(away)?;
+        let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes() };
+        match self.ask(home, call, PAGES_BACK + PATIENCE)? {
+            Answer::Pages(pages) => Ok(pages),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// What an import is created with here: the home looks after everything else.
+pub fn options_here(options: &CreateOptions) -> CreateOptions {
+    let bytes = pages_of(options.size_bytes) * commonhold_object::PAGE_SIZE_BYTES;
+    CreateOptions {
+        size_bytes: bytes.min(options.size_bytes),
+        pager: commonhold_object::PagerKind::Anonymous,
+        reserve: Some(false),
+        ..options.clone()
+    }
+}

@@ -1,0 +1,81 @@
+//! What another host may do with objects of this one: what a process of its was allowed when it opened them here, and
+//! nothing that changes anything, if it was admitted to the cluster for reading alone (Forin et al., section 2, the
+//! first footnote).
+
+use super::Cluster;
+use crate::shared::Driver;
+use commonhold_coherence::HostId;
+use commonhold_coherence::central::Message;
+use commonhold_object::{Access, Error, ErrorKind, Result};
+use std::sync::PoisonError;
+
+impl Cluster {
+    /// A host is connected.
+    pub fn connected(&self, host: HostId, may_write: bool) {
+        let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
+        if may_write {
+            readers.remove(&host)
+        } else {
+            readers.insert(host)
+        };
+    }
+
+    /// Refuses a host that was admitted for reading alone.
+    pub(super) fn check_may_change(&self, host: HostId) -> Result<()> {
+        if self.readers.read().unwrap_or_else(PoisonError::into_inner).contains(&host) {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                format!("{} was admitted to the cluster for reading alone", self.called(host)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A process of that host may use the object so: from now on the host may.
+    pub(super) fn admit(&self, object: u128, host: HostId, access: Access) {
+        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        let known = admitted.entry((object, host)).or_insert(access);
+        if access.writes() {
+            *known = access;
+        }
+    }
+
+    /// Refuses what no process of that host may do.
+    pub(super) fn check_admitted(&self, object: u128, host: HostId, writes: bool) -> Result<()> {
+        if host == self.me.host {
+            return Ok(());
+        }
+        let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
+        if admitted.get(&(object, host)).is_some_and(|access| access.writes() || !writes) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Permission,
+            format!("no process of {} has opened that object for this", self.called(host)),
+        ))
+    }
+
+    /// Refuses what an honest host would not say about the object: who does is cut off.
+    pub(super) fn check_may_say(&self, driver: &Driver, from: HostId, message: &Message) -> Result<()> {
+        if !driver.is_home() {
+            let is_home = driver.home() == Some(from);
+            let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
+            return if is_home { Ok(()) } else { Err(not_home()) };
+        }
+        let writes = match message {
+            Message::Request { access, .. } => *access == commonhold_coherence::Access::Write,
+            Message::PageOut { .. } => true,
+            _ => false,
+        };
+        if writes {
+            self.check_may_change(from)?;
+        }
+        self.check_admitted(driver.plan().object, from, writes)
+    }
+
+    /// What is lost may do nothing any more.
+    pub(super) fn forget_rights(&self, host: HostId) {
+        self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
+        self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+    }
+}

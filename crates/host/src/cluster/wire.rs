@@ -1,0 +1,127 @@
+//! What hosts say to each other, beside the greeting of their connection.
+
+use commonhold_coherence::{HostId, central};
+use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A host of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number: of this process; the next one has another.
+    pub host: HostId,
+    /// What people call it.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// A name that everybody may open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The name.
+    pub name: Name,
+    /// The object's identity.
+    pub object: u128,
+}
+
+/// What a host needs to know of an object whose home is another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Its identity.
+    pub object: u128,
+    /// Its name now.
+    pub name: Name,
+    /// Owner, group and mode.
+    pub ownership: Ownership,
+    /// How it was created; the size is the size now.
+    pub options: CreateOptions,
+}
+
+/// One message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// Between the schedulers of an object; the bytes of its pages lie behind it.
+    Coherence {
+        /// Which object.
+        object: u128,
+        /// What.
+        message: central::Message,
+    },
+    /// To be answered.
+    Call {
+        /// Under which number.
+        number: u64,
+        /// What is asked.
+        call: Call,
+    },
+    /// The answer.
+    Answer {
+        /// To the call of that number.
+        number: u64,
+        /// What it is.
+        answer: Result<Answer>,
+    },
+    /// From the host that keeps the list: who belongs to the cluster now.
+    Members(Vec<Member>),
+}
+
+/// What one host asks of another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Call {
+    /// Of the host that keeps the list: the caller belongs to the cluster, with these names.
+    Join {
+        /// The caller.
+        member: Member,
+        /// Its shared objects.
+        claims: Vec<Claim>,
+    },
+    /// Of the same: nobody else may have this name.
+    Claim(Claim),
+    /// Of the same: these are all the names that the caller has now.
+    Names(Vec<Claim>),
+    /// Of the same: whose is it?
+    Lookup(Name),
+    /// Of an object's home: a process of the caller's opens it.
+    Open {
+        /// The name.
+        name: Name,
+        /// Who.
+        who: Credentials,
+        /// What for.
+        access: Access,
+    },
+    /// Of the same: which host is the home of the object with that identity?
+    WhereIs(u128),
+    /// Of an object's home: a host that has it in use begins (again) to speak with its scheduler.
+    Use {
+        /// Which object.
+        object: u128,
+        /// Whose process has it open.
+        who: Credentials,
+        /// What for.
+        access: Access,
+    },
+    /// Of an object's home: store these pages (bytes, as `sync`).
+    Sync {
+        /// Which object.
+        object: u128,
+        /// From where on.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// The home of a name.
+    Home(HostId),
+    /// An object.
+    Opened(Box<Shared>),
+    /// So many pages.
+    Pages(u64),
+}

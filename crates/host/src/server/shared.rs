@@ -1,0 +1,207 @@
+//! Objects that hosts share, as the server sees them: found by their identity, opened from elsewhere.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use crate::cache::Cache;
+use crate::cluster::{Cluster, options_here, wire::Member};
+use commonhold_object::{Access, ClusterHost, Credentials, Error, ErrorKind, Name, PageRange, Result};
+use commonhold_registry::ObjectRecord;
+use std::sync::{Arc, PoisonError};
+
+impl Host {
+    fn with_cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.get()
+    }
+
+    /// The hosts of this one's cluster.
+    pub(super) fn cluster_hosts(&self) -> Vec<ClusterHost> {
+        let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Vec::new() };
+        let list = cluster.list().ok();
+        let view = |member: Member| ClusterHost {
+            number: member.host.0,
+            is_this: member.host == cluster.me.host,
+            keeps_list: Some(member.host) == list,
+            name: member.name,
+            address: member.address,
+        };
+        cluster.members().into_iter().map(view).collect()
+    }
+
+    /// The object of that identity whose home is this host, or (`elsewhere`) another.
+    pub fn object_of(&self, uuid: u128, elsewhere: bool) -> Option<Arc<Object>> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |object: &&Arc<Object>| {
+            let record = object.record();
+            record.uuid == uuid && record.is_elsewhere == elsewhere
+        };
+        objects.values().find(is_it).cloned()
+    }
+
+    /// Names and identities of the shared objects whose home this host is.
+    pub fn shared_records(&self) -> Vec<(Name, u128)> {
+        let named = |object: &Arc<Object>| {
+            let record = object.record();
+            let shared = record.options.is_shared() && !record.is_elsewhere;
+            record.name.clone().filter(|_| shared).map(|name| (name, record.uuid))
+        };
+        self.all_objects().iter().filter_map(named).collect()
+    }
+
+    /// A cache of a shared object begins to speak with the object's scheduler.
+    pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>) {
+        if let Some(cluster) = self.with_cluster().filter(|_| record.options.is_shared()) {
+            cluster.take_part(record, cache);
+        }
+    }
+
+    /// After a host before: what it had allowed is not known, only which pages it had lent.
+    pub(super) fn take_part_again(&self) -> Result<()> {
+        let shared = |object: &Arc<Object>| object.record().options.is_shared();
+        for object in self.all_objects().into_iter().filter(shared) {
+            let Some(cache) = object.cache() else { continue };
+            let record = object.record().clone();
+            let lent = cache.begin_anew(!record.is_elsewhere)?;
+            self.take_part(&record, &cache);
+            if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
+                driver.were_lent(&lent);
+            }
+        }
+        Ok(())
+    }
+
+    /// A shared object is not in use here any more. What is newest here goes home, which may take long.
+    pub(super) fn leave_off(&self, record: &ObjectRecord, cache: Option<&Arc<Cache>>) {
+        if let (Some(cluster), Some(cache), true) = (self.with_cluster(), cache, record.options.is_shared()) {
+            let (cluster, cache, object) = (cluster.clone(), cache.clone(), record.uuid);
+            cluster.is_leaving(object);
+            self.machine.workers.run(move || {
+                cache.send_home();
+                cluster.leave_off(object);
+            });
+        }
+    }
+
+    /// Nobody else in the cluster may have the name of a new shared object.
+    pub(super) fn claim_name(&self, record: &ObjectRecord) -> Result<()> {
+        match (self.with_cluster(), &record.name) {
+            (Some(cluster), Some(name)) if record.options.is_shared() && cluster.is_up() => {
+                cluster.claim(name, record.uuid)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Names of shared objects changed: others may have those that are free now.
+    pub(super) fn tell_names(&self) {
+        if let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) {
+            cluster.tell_names();
+        }
+    }
+
+    /// Another name for a shared object must be nobody else's.
+    pub(super) fn claim_new_name(&self, from: &Name, to: &Name, session: &Session) -> Result<()> {
+        let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Ok(()) };
+        let Ok(object) = self.lookup(session, from, Access::Read) else { return Ok(()) };
+        let record = object.record().clone();
+        if record.options.is_shared() { cluster.claim(to, record.uuid) } else { Ok(()) }
+    }
+
+    /// Pages whose newest version was lost with a host serve again. Gives how many they were.
+    pub(super) fn revert_lost(self: &Arc<Self>, object: &Arc<Object>) -> Result<u64> {
+        self.cache_of(object)?;
+        let uuid = object.record().uuid;
+        Ok(self.with_cluster().and_then(|cluster| cluster.driver(uuid)).map_or(0, |driver| driver.revert()))
+    }
+
+    /// Refuses what is not there for objects that hosts share.
+    pub(super) fn refuse_shared(&self, record: &ObjectRecord, what: &str) -> Result<()> {
+        if !record.options.is_shared() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{what} of an object that hosts share is not there yet"),
+        ))
+    }
+
+    /// The object of that name, here or elsewhere, if the session may have it so. May wait for other hosts.
+    pub(super) fn look_everywhere(
+        self: &Arc<Self>,
+        session: &Session,
+        name: &Name,
+        access: Access,
+    ) -> Result<Arc<Object>> {
+        let here = self.lookup(session, name, access);
+        match (here, self.with_cluster()) {
+            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound && cluster.is_up() => {
+                self.import(cluster, session, name, access)
+            }
+            (here, _) => here,
+        }
+    }
+
+    /// Whether a name that is not known here may be known elsewhere.
+    pub(super) fn may_be_elsewhere(&self) -> bool {
+        self.with_cluster().is_some_and(|cluster| cluster.is_up())
+    }
+
+    /// Makes pages what is stored, wherever the object's home is.
+    pub(super) fn store(
+        &self,
+        cache: &Arc<Cache>,
+        record: &ObjectRecord,
+        pages: PageRange,
+        freeze: bool,
+    ) -> Result<u64> {
+        match self.with_cluster() {
+            Some(cluster) if record.options.is_shared() => {
+                if freeze {
+                    return Err(Error::new(
+                        ErrorKind::Unsupported,
+                        "writers of other hosts cannot be held: leave freeze out",
+                    ));
+                }
+                if record.is_elsewhere {
+                    cluster.sync_elsewhere(record.uuid, pages)
+                } else {
+                    cluster.store_shared(cache, pages)
+                }
+            }
+            _ => cache.sync(pages, freeze),
+        }
+    }
+
+    /// On whose behalf this host uses an object of another: somebody who reads it, and somebody who writes.
+    pub fn openers(&self, uuid: u128) -> Vec<(Credentials, Access)> {
+        let Some(object) = self.object_of(uuid, true) else { return Vec::new() };
+        let mut found: Vec<(Credentials, Access)> = Vec::new();
+        for session in self.sessions() {
+            let access = lock(&session.opened).get(&object.id).copied();
+            if let Some(access) = access.filter(|access| found.iter().all(|(_, other)| other != access)) {
+                found.push((session.credentials.clone(), access));
+            }
+        }
+        found
+    }
+
+    fn import(
+        self: &Arc<Self>,
+        cluster: &Arc<Cluster>,
+        session: &Session,
+        name: &Name,
+        access: Access,
+    ) -> Result<Arc<Object>> {
+        let found = cluster.open_elsewhere(name, &session.credentials, access)?;
+        cluster.wait_left(found.object)?;
+        let mut registry = lock(&self.registry);
+        if let Some(object) = self.object_of(found.object, true) {
+            return Ok(object);
+        }
+        let options = options_here(&found.options);
+        let record = registry.import(found.object, &found.name, found.ownership, options)?;
+        let object = Object::new(record, None, String::new());
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
+        Ok(object)
+    }
+}

@@ -1,0 +1,29 @@
+//! Objects that hosts share: between the scheduler (crate `coherence`), the cache of the object here, and the other hosts.
+//!
+//! One fault, from the processor to the pager and back:
+//! `faults/service` takes it from userfaultfd, `cache/fault` finds that this host has not the right, `driver` tells the
+//! scheduler, which wants a message sent; [`Carrier`] sends it. The answer comes back through the carrier to
+//! `driver`, the scheduler wants the page installed, `cache/coherent` puts it into its frame and into the page table of
+//! whoever waited. At the other end the same files give the page up.
+//!
+//! | file | does |
+//! |---|---|
+//! | `driver` | one object: events to its scheduler, and what that wants done |
+//! | `holds` | a clock that says when a minimum hold is over |
+
+mod driver;
+mod holds;
+
+pub use driver::{Driver, Plan};
+pub use holds::Holds;
+
+use commonhold_coherence::HostId;
+use commonhold_coherence::central::Message;
+
+/// What carries messages about shared objects to other hosts. Between two hosts they arrive once and in order until one
+/// is declared lost.
+pub trait Carrier: Send + Sync {
+    /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
+    /// be reached is lost sooner or later, and whoever waits for it learns it then.
+    fn send(&self, to: HostId, object: u128, message: &Message, pages: &[u8]);
+}

@@ -1,0 +1,279 @@
+//! Objects that hosts share: one writer or many readers, wherever they are.
+
+use commonhold_tests::{MIB, Scratch, TestHost, Worker, page, wait};
+use std::net::TcpListener;
+use std::process::Command;
+
+/// A port of this machine that nobody has.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Hosts of one cluster, the first of which keeps its list.
+fn cluster(count: usize) -> Vec<TestHost> {
+    cluster_with(count, &[])
+}
+
+/// Hosts that prove who they are by certificates; the last may read alone.
+fn secure_cluster(authority: &Scratch, count: usize) -> Vec<TestHost> {
+    let (dir, list) = (authority.join("ca"), free_address());
+    let ca = |words: &[&str]| {
+        let mut command = Command::new(commonhold_tests::host::program("commonhold-tests-host"));
+        let output = command.arg("ca").args(words).arg("--dir").arg(&dir).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    ca(&["init"]);
+    (0..count)
+        .map(|number| {
+            let (own, name) = (free_address(), format!("host{number}"));
+            let identity = authority.join(&name).display().to_string();
+            let reader = if number + 1 == count { vec!["--read-only"] } else { vec![] };
+            ca(&[vec!["issue", &name, "--into", &identity], reader].concat());
+            let listen = if number == 0 { &list } else { &own };
+            let mut words = vec!["--listen", listen, "--name", &name, "--identity", &identity];
+            if number > 0 {
+                words.extend(["--join", &list]);
+            }
+            TestHost::with(&words)
+        })
+        .collect()
+}
+
+fn cluster_with(count: usize, more: &[&str]) -> Vec<TestHost> {
+    let list = free_address();
+    (0..count)
+        .map(|number| {
+            let (own, name) = (free_address(), format!("host{number}"));
+            let place: &[&str] = match number {
+                0 => &["--plain", "--listen", &list, "--name", &name],
+                _ => &["--plain", "--listen", &own, "--join", &list, "--name", &name],
+            };
+            TestHost::with(&[place, more].concat())
+        })
+        .collect()
+}
+
+#[test]
+fn what_one_host_writes_another_reads() {
+    let hosts = cluster(3);
+    let (a, b, c) = (hosts[0].worker(), hosts[1].worker(), hosts[2].worker());
+    a.ok(&format!("create o /shared size={MIB} strict"));
+    a.all("map m o rw shared 0 0\nfill m 0 256 1");
+    b.eventually("open o /shared rw");
+    b.all("map m o rw shared 0 0\ncheck m 0 256 1\nfill m 0 128 2");
+    a.all("check m 0 128 2\ncheck m 128 128 1\nfill m 0 1 3");
+    c.eventually("open o /shared r");
+    c.all("map m o r shared 0 0\ncheck m 0 1 3\ncheck m 1 127 2\ncheck m 128 128 1");
+    b.all("check m 0 1 3\nfill m 200 56 4");
+    a.ok("check m 200 56 4");
+    c.ok("check m 200 56 4");
+}
+
+/// Workers on all hosts, each with the object mapped as `m`; the first made it.
+fn sharers(hosts: &[TestHost], size_bytes: u64, more: &str) -> Vec<Worker> {
+    sharers_of(hosts, "/shared", &format!("size={size_bytes} {more}"))
+}
+
+fn sharers_of(hosts: &[TestHost], name: &str, options: &str) -> Vec<Worker> {
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    for (number, worker) in workers.iter().enumerate() {
+        match number {
+            0 => drop(worker.ok(&format!("create o {name} {options}"))),
+            _ => drop(worker.eventually(&format!("open o {name} rw"))),
+        }
+        worker.ok("map m o rw shared 0 0");
+    }
+    workers
+}
+
+#[test]
+fn no_increment_is_lost() {
+    let hosts = cluster(3);
+    let workers = sharers(&hosts, MIB, "strict");
+    const TIMES: u64 = 300;
+    for pages in [1, 3, 16] {
+        let sum = |worker: &Worker| worker.ok(&format!("sum m 0 {pages}")).parse::<u64>().unwrap();
+        let before = sum(&workers[0]);
+        workers.iter().for_each(|worker| worker.send(&format!("add m 0 {pages} {TIMES}")));
+        workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+        for worker in &workers {
+            assert_eq!(sum(worker), before + 3 * TIMES);
+        }
+    }
+}
+
+#[test]
+fn more_pages_than_memory() {
+    let hosts = cluster_with(3, &["--budget", "4194304"]);
+    let workers = sharers(&hosts, 16 * MIB, "strict");
+    const PART: u64 = 1300;
+    let parts = || (0..3).map(|number| format!("{} {PART} {}", number * PART, number + 1));
+    workers.iter().zip(parts()).for_each(|(worker, part)| drop(worker.ok(&format!("fill m {part}"))));
+    for worker in &workers {
+        parts().for_each(|part| drop(worker.ok(&format!("check m {part}"))));
+    }
+    let other = sharers_of(&hosts, "/sums", &format!("size={} strict", 16 * MIB));
+    for (first, pages) in [(0, 3000), (1500, 2500)] {
+        other.iter().for_each(|worker| worker.send(&format!("add m {first} {pages} {pages}")));
+        other.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+    }
+    for worker in &other {
+        assert_eq!(worker.ok("sum m 0 4096"), (3 * 5500).to_string());
+    }
+}
+
+#[test]
+fn a_sync_stores_what_other_hosts_wrote() {
+    let hosts = cluster(3);
+    for sync in ["atomic", "ordered"] {
+        let file = hosts[0].scratch().file(sync, MIB);
+        let workers =
+            sharers_of(&hosts, &format!("/{sync}"), &format!("file={} sync={sync} strict", file.display()));
+        workers[1].ok("fill m 0 100 1");
+        workers[2].ok("fill m 100 100 2");
+        workers[0].ok("fill m 200 56 3");
+        assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0), "{sync}");
+        workers[2].ok("sync o 0 409600");
+        let stored = std::fs::read(&file).unwrap();
+        assert!(stored[..100 * 4096] == page::bytes(0, 100, 1), "{sync}");
+        assert!(stored[100 * 4096..].iter().all(|byte| *byte == 0), "{sync}: not asked for");
+        workers[1].ok(&format!("sync o 0 {MIB}"));
+        let stored = std::fs::read(&file).unwrap();
+        assert!(stored[100 * 4096..200 * 4096] == page::bytes(100, 100, 2), "{sync}");
+        assert!(stored[200 * 4096..] == page::bytes(200, 56, 3), "{sync}");
+    }
+}
+
+#[test]
+fn a_page_whose_newest_version_died_with_its_host_is_an_error_and_the_others_go_on() {
+    let hosts = cluster(3);
+    let workers = sharers(&hosts, MIB, "strict");
+    workers[0].ok("fill m 0 256 1");
+    workers[1].ok("fill m 10 5 2");
+    workers[2].ok("check m 0 10 1");
+    hosts[1].kill_both();
+    workers[2].ok("check m 20 200 1");
+    let doomed = hosts[2].worker();
+    doomed.all("open o /shared r\nmap m o r shared 0 0");
+    doomed.dies("get m 45056", libc::SIGBUS);
+    workers[0].all("check m 15 241 1\nfill m 100 3 4");
+    workers[2].ok("check m 100 3 4");
+}
+
+/// The process of a host that is not the home dies; its keeper starts the next.
+#[test]
+fn a_host_process_that_dies_keeps_nobody_from_going_on() {
+    let hosts = cluster(3);
+    let workers = sharers(&hosts, MIB, "strict");
+    workers[0].ok("fill m 0 256 1");
+    workers[1].ok("check m 0 256 1");
+    workers[2].ok("fill m 50 10 3");
+    hosts[1].kill_host();
+    workers[2].all("check m 0 50 1\ncheck m 50 10 3\nfill m 70 5 4");
+    // Its own processes go on, with what the others have.
+    workers[1].all("check m 0 50 1\ncheck m 50 10 3\ncheck m 70 5 4\nfill m 100 1 5");
+    workers[0].all("check m 100 1 5\ncheck m 75 25 1");
+}
+
+/// The process of the home dies: what it had lent is an error until somebody reverts it, the rest is as it was.
+#[test]
+fn a_home_whose_process_dies_is_found_again() {
+    let hosts = cluster(3);
+    let workers = sharers(&hosts, MIB, "strict");
+    workers[0].ok("fill m 0 256 1");
+    workers[1].ok("check m 0 256 1");
+    workers[2].ok("fill m 50 10 3");
+    hosts[0].kill_host();
+    workers[1].all("check m 0 50 1\ncheck m 60 196 1\nfill m 70 5 4");
+    workers[0].all("check m 0 50 1\ncheck m 70 5 4");
+    let doomed = hosts[1].worker();
+    doomed.eventually("open o /shared r");
+    doomed.ok("map m o r shared 0 0");
+    doomed.dies("get m 204800", libc::SIGBUS);
+    assert_eq!(workers[0].ok("revert /shared"), "10");
+    workers[1].ok("check m 50 10 1");
+    workers[2].all("check m 50 10 1\ncheck m 70 5 4");
+}
+
+#[test]
+fn a_page_of_an_object_that_reverts_is_the_one_before() {
+    let hosts = cluster(2);
+    let workers = sharers(&hosts, MIB, "strict=revert");
+    workers[0].ok("fill m 0 256 1");
+    workers[1].ok("fill m 10 5 2");
+    hosts[1].kill_both();
+    workers[0].ok("check m 0 256 1");
+}
+
+#[test]
+fn names_belong_to_the_whole_cluster() {
+    let hosts = cluster(3);
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    workers[1].eventually("create o /lab/x size=4096 strict");
+    workers[1].all("map m o rw shared 0 0\nfill m 0 1 1");
+    workers[2].refused("create o /lab/x size=4096 strict", "Exists");
+    workers[0].refused("create o /lab/x size=4096 strict", "Exists");
+    workers[2].ok("create l /lab/local size=4096");
+    workers[0].refused("open l /lab/local r", "NotFound");
+    workers[2].all("open o /lab/x r\nmap m o r shared 0 0\ncheck m 0 1 1\ndrop m\nclose o");
+    workers[1].ok("rename /lab/x /lab/y");
+    workers[2].refused("open o /lab/x r", "NotFound");
+    workers[2].all("open o /lab/y rw\nmap m o rw shared 0 0\ncheck m 0 1 1\nfill m 0 1 2\ndrop m\nclose o");
+    // What was newest there came home when the last one closed it: the next waits for that.
+    workers[2].all("open o /lab/y r\nclose o");
+    hosts[2].kill_both();
+    workers[1].ok("check m 0 1 2");
+    workers[1].ok("remove /lab/y");
+    workers[0].refused("open o /lab/y r", "NotFound");
+    workers[0].ok("create o /lab/y size=8192 strict");
+}
+
+#[test]
+fn a_user_has_the_rights_that_the_home_gives() {
+    let hosts = cluster(2);
+    let owner = hosts[0].worker_of(1001, 1001);
+    owner.ok("create o /mine size=4096 strict mode=640");
+    let (same, group, other) =
+        (hosts[1].worker_of(1001, 1001), hosts[1].worker_of(1002, 1001), hosts[1].worker_of(1003, 1003));
+    same.eventually("open o /mine rw");
+    group.ok("open o /mine r");
+    group.refused("open o /mine rw", "Permission");
+    other.refused("open o /mine r", "Permission");
+}
+
+#[test]
+fn hosts_with_certificates_share_and_one_for_reading_changes_nothing() {
+    let authority = Scratch::new();
+    let hosts = secure_cluster(&authority, 3);
+    let (home, writer, reader) = (hosts[0].worker(), hosts[1].worker(), hosts[2].worker());
+    home.all(&format!("create o /shared size={MIB} strict\nmap m o rw shared 0 0\nfill m 0 256 1"));
+    writer.eventually("open o /shared rw");
+    writer.all("map m o rw shared 0 0\nfill m 0 10 2");
+    reader.eventually("open o /shared r");
+    reader.all("map m o r shared 0 0\ncheck m 0 10 2\ncheck m 10 246 1");
+    reader.refused("open w /shared rw", "Permission");
+    reader.refused("create w /another size=4096 strict", "Permission");
+    let names: Vec<String> = hosts[2].connect().hosts().unwrap().into_iter().map(|host| host.name).collect();
+    assert_eq!(names, ["host0", "host1", "host2"]);
+}
+
+/// Of another authority, or without a certificate: nobody speaks with it.
+#[test]
+fn strangers_stay_outside() {
+    let (ours, theirs) = (Scratch::new(), Scratch::new());
+    let hosts = secure_cluster(&ours, 2);
+    let stranger = secure_cluster(&theirs, 1);
+    let list = hosts[0].connect().hosts().unwrap()[0].address.to_string();
+    let identity = theirs.join("host0").display().to_string();
+    drop(stranger);
+    let own = [free_address(), free_address()];
+    let name = ["--name", "host0", "--join", &list];
+    let foreign = TestHost::with(&[&["--listen", &own[0], "--identity", &identity], &name[..]].concat());
+    let plain = TestHost::with(&[&["--listen", &own[1], "--plain"], &name[..]].concat());
+    hosts[0].worker().ok("create o /shared size=4096 strict");
+    for outsider in [foreign, plain] {
+        wait::until("it tries", || outsider.log().contains("joining the cluster").then_some(()));
+        outsider.worker().refused("open o /shared r", "Disconnected");
+    }
+    assert_eq!(hosts[1].connect().hosts().unwrap().len(), 2);
+}
