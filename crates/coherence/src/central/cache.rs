@@ -39,12 +39,14 @@ pub struct Cache {
     pages: BTreeMap<u32, Page>,
     /// The requests under way, by their first page: a refusal or grant is for the whole of one.
     spans: BTreeMap<u32, Span>,
+    /// Nothing can be asked for any more.
+    home_lost: bool,
 }
 
 impl Cache {
     /// A host that has no page yet.
     pub fn new(home: HostId, holds: bool) -> Cache {
-        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new() }
+        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new(), home_lost: false }
     }
 
     /// What processes of this host may do with a page.
@@ -65,6 +67,7 @@ impl Cache {
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { message, .. } => self.message(message, actions),
             Event::Lost { host } if host == self.home => {
+                self.home_lost = true;
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
@@ -84,6 +87,10 @@ impl Cache {
     fn fault(&mut self, span: Span, access: Access, actions: &mut Vec<Action<Message>>) {
         if span.pages().all(|page| self.access(page) >= access) {
             actions.push(Action::Install { span, access, with_data: false });
+            return;
+        }
+        if self.home_lost {
+            actions.extend(span.pages().map(|page| Action::Fail { page, why: crate::Why::HomeLost }));
             return;
         }
         for page in span.pages() {
@@ -208,6 +215,10 @@ impl Cache {
             return;
         }
         let owned = page.access == Access::Write;
+        if owned && self.home_lost {
+            return; // nobody else would have it then
+        }
+        let page = self.page(number);
         page.access = Access::None;
         actions.push(Action::Restrict { page: number, access: Access::None });
         if owned {
