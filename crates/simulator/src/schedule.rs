@@ -143,12 +143,14 @@ where
 {
     world.news();
     let mut clock = Clock::new(world, times, dice, plan);
-    let steps = clock.run(STEPS);
+    // Without a minimum hold hosts may take a page from each other for ever; what they find must be right all the same.
+    let must_end = times.hold > 0;
+    let steps = clock.run(if must_end { STEPS } else { STEPS / 30 });
     let world = &clock.cluster.world;
     if let Some(wrong) = &world.violation {
         return Err(wrong.clone());
     }
-    if !world.is_done() {
+    if must_end && !world.is_done() {
         return Err(format!("somebody waits for ever, after {steps} steps"));
     }
     Ok(Outcome {
@@ -314,7 +316,7 @@ mod tests {
         }
         let count = std::env::var("COMMONHOLD_SCHEDULES").map_or(5000, |n| n.parse().expect("a number"));
         let (sum, wrong) = run_many(1, count, 2);
-        assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
+        assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
         assert!(sum.injected > count && sum.accesses > count && sum.failed > 0, "{sum:?}");
         println!("{sum:?}");
     }
