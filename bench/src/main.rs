@@ -2,6 +2,7 @@
 
 mod arguments;
 mod context;
+mod counting;
 mod crash;
 mod durable;
 mod failure;

@@ -82,6 +82,11 @@ impl World {
         host
     }
 
+    /// More for a host's program to do.
+    pub fn extend(&mut self, host: usize, op: Op) {
+        self.scripts[host].push_back(op);
+    }
+
     /// What a host has of a page; none: it has none.
     pub fn version(&self, host: usize, page: u32) -> Option<u32> {
         Some(self.frames[host][page as usize]).filter(|version| *version != GONE)

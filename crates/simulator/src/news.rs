@@ -19,6 +19,8 @@ pub struct News {
 pub struct Traffic {
     /// Requests and pages: what the paper's figures are of.
     pub messages: u64,
+    /// The requests among them.
+    pub requests: u64,
     /// Acknowledgements.
     pub acknowledgements: u64,
     /// Faults that were not answered on the spot.
@@ -45,7 +47,11 @@ impl Notes {
         }
         match kind {
             Kind::Acknowledgement => self.traffic.acknowledgements += 1,
-            Kind::Request | Kind::Page => self.traffic.messages += 1,
+            Kind::Request => {
+                self.traffic.requests += 1;
+                self.traffic.messages += 1;
+            }
+            Kind::Page => self.traffic.messages += 1,
         }
     }
 }

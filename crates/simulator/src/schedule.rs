@@ -183,8 +183,7 @@ fn run_central(dice: &mut Dice) -> Result<Outcome, String> {
         let program = script(&mut further, pages, size);
         (!world.is_dead(HOME)).then(|| (node(world.nodes.len()), program))
     };
-    let evil =
-        Evil { crashes: dice.one_in(2), joins: dice.roll(3), from: usize::from(!dice.one_in(8)) };
+    let evil = Evil { crashes: dice.one_in(2), joins: dice.roll(3), from: usize::from(!dice.one_in(8)) };
     let times = times(dice, has_hold);
     let plan = plan(dice, hosts, pages, &evil, &times);
     run_strict(Joined { world, newcomer }, times, dice.clone(), plan)

@@ -72,7 +72,10 @@ where
     if let Some((name, path)) = checker.discoveries().into_iter().find(|(name, _)| *name != ENDS) {
         let last = path.last_state();
         let (what, nodes) = (last.violation.clone(), last.nodes.clone());
-        return Err(format!("{name} ({what:?}), of {describe}: {:?} ends with {nodes:?}", path.into_actions()));
+        return Err(format!(
+            "{name} ({what:?}), of {describe}: {:?} ends with {nodes:?}",
+            path.into_actions()
+        ));
     }
     if checker.discovery(ENDS).is_none() {
         return Err(format!("no program ends, of {describe}"));
