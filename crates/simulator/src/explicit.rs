@@ -310,3 +310,32 @@ impl Cluster for World {
         self.violation.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, Times};
+    use crate::dice::Dice;
+
+    fn settle(world: World) -> World {
+        let times = Times { delay: (1, 9), think: (1, 1), hold: 0, lease: 1000 };
+        let mut clock = Clock::new(world, times, Dice::new(1), Vec::new());
+        clock.run(u64::MAX);
+        clock.cluster
+    }
+
+    #[test]
+    fn what_was_written_here_survives_anothers_sync_and_the_last_sync_wins() {
+        let mut world = settle(World::new(1, vec![vec![], vec![Op::Write(0)], vec![Op::Write(0)]]));
+        let (first, second) = (world.version(1, 0), world.version(2, 0));
+        assert!(first.is_some() && second.is_some() && first != second);
+        world.extend(1, Op::Sync);
+        let mut world = settle(world);
+        assert_eq!((Some(world.saved(0)), world.version(2, 0), world.conflicts), (first, second, 0));
+        world.extend(2, Op::Sync);
+        let mut world = settle(world);
+        assert_eq!((Some(world.saved(0)), world.version(1, 0), world.conflicts), (second, None, 1));
+        world.check_end();
+        assert_eq!(world.violation(), None);
+    }
+}
