@@ -23,7 +23,10 @@ pub enum Strict {
 }
 
 /// Programs that run a scheduler until they end.
-type Driven<N> = Clock<Joined<N, fn(&World<N>) -> Option<(N, Vec<Op>)>>>;
+type Driven<N> = Clock<Joined<N, Newcomer<N>>>;
+
+/// Makes a host that comes later, and its program.
+type Newcomer<N> = fn(&World<N>) -> Option<(N, Vec<Op>)>;
 
 fn clock<N>(nodes: Vec<N>, shape: Shape, scripts: Vec<Vec<Op>>, times: Times, seed: u64) -> Driven<N>
 where
@@ -32,7 +35,7 @@ where
 {
     let on_loss = OnLoss::Error;
     let limits = Limits { scripts, pages: 1, evictions: 0, losses: 0, home_may_die: false, on_loss, shape };
-    let nobody: fn(&World<N>) -> Option<(N, Vec<Op>)> = |_| None;
+    let nobody: Newcomer<N> = |_| None;
     let mut cluster = Joined { world: World::new(&limits, nodes), newcomer: nobody };
     cluster.news();
     Clock::new(cluster, times, Dice::new(seed), Vec::new())

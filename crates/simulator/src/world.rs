@@ -222,7 +222,7 @@ where
     pub fn step(&mut self, step: &Step) {
         match *step {
             Step::Deliver(from, to) => self.deliver(from, to),
-            Step::Lose(host) => return self.lose(host),
+            Step::Lose(host) => self.lose(host),
             Step::Run(host) | Step::HoldOver(host, _) | Step::Evict(host, _) | Step::Learn(host)
                 if self.is_dead(host) => {}
             Step::Run(host) => self.run(host),
