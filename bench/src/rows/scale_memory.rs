@@ -48,7 +48,7 @@ impl Row for BytesPerPage {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let pages: u32 = context.pick(1 << 20, 1 << 16);
+        let pages: u32 = context.pick(1 << 18, 1 << 16);
         let before = crate::counting::allocated();
         let home = shared_home(pages);
         let taken = crate::counting::allocated() - before;
