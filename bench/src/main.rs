@@ -3,6 +3,7 @@
 mod arguments;
 mod audit;
 mod context;
+mod counting;
 mod crash;
 mod durable;
 mod failure;

@@ -3,8 +3,10 @@
 mod audit_prediction_error;
 mod audit_seconds;
 mod crash_local_failures;
+mod explicit_messages;
 mod govindan_table1;
 mod govindan_table2;
+mod hotspot;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -16,6 +18,11 @@ mod local_seq_direct_ratio;
 mod local_sparse_kib;
 mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
+mod mach_fig8;
+mod model_violations;
+mod scale_hosts_1000;
+mod scale_memory;
+mod sim_violations;
 mod sprite_table4;
 mod sprite_table6;
 
@@ -42,6 +49,17 @@ pub fn all() -> Vec<&'static dyn Row> {
         &govindan_table2::GovindanTable2,
         &audit_prediction_error::AuditPredictionError,
         &audit_seconds::AuditSeconds,
+        &model_violations::ModelViolations,
+        &sim_violations::SimViolations,
+        &explicit_messages::ExplicitMessages,
+        &hotspot::CentralMessages,
+        &hotspot::ForwardingMessages,
+        &hotspot::Fairness,
+        &hotspot::FirstCycle,
+        &scale_hosts_1000::Hosts1000,
+        &scale_memory::BytesPerPage,
+        &scale_memory::UntouchedBytes,
+        &mach_fig8::MachFig8,
     ]
 }
 
@@ -56,7 +74,10 @@ mod tests {
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
                         sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
-                        audit.prediction_error audit.seconds";
+                        audit.prediction_error audit.seconds model.violations sim.violations explicit.messages \
+                        hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
+                        hotspot.first_cycle scale.hosts_1000 scale.bytes_per_page scale.untouched_bytes \
+                        mach.fig8";
         assert_eq!(ids.join(" "), promised);
     }
 }

@@ -118,6 +118,11 @@ pub enum Action<M> {
         /// How many of them another host had synced since they came here: its version is replaced.
         conflicts: u32,
     },
+    /// The oldest sync of this host that was not done yet cannot be: what it sent counts as written here, and not sent.
+    SyncFailed {
+        /// Why.
+        why: Why,
+    },
     /// Whoever waits for this page waits in vain: SIGBUS.
     Fail {
         /// The page.
@@ -173,6 +178,8 @@ pub enum Kind {
 pub trait Scheduler {
     /// What hosts say to each other.
     type Message;
+    /// How a message is counted.
+    fn kind(message: &Self::Message) -> Kind;
     /// The pages whose bytes go along with a message, and where the sender takes them from.
     fn carries(message: &Self::Message) -> Carried;
     /// Something happened; what is to be done is added to `actions`.

@@ -13,7 +13,7 @@ enum Wanted {
 }
 
 /// One page at this host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Page {
     /// What processes here may do.
     access: Access,
@@ -39,12 +39,14 @@ pub struct Cache {
     pages: BTreeMap<u32, Page>,
     /// The requests under way, by their first page: a refusal or grant is for the whole of one.
     spans: BTreeMap<u32, Span>,
+    /// Nothing can be asked for any more.
+    home_lost: bool,
 }
 
 impl Cache {
     /// A host that has no page yet.
     pub fn new(home: HostId, holds: bool) -> Cache {
-        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new() }
+        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new(), home_lost: false }
     }
 
     /// What processes of this host may do with a page.
@@ -65,6 +67,7 @@ impl Cache {
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { message, .. } => self.message(message, actions),
             Event::Lost { host } if host == self.home => {
+                self.home_lost = true;
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
@@ -86,6 +89,10 @@ impl Cache {
             actions.push(Action::Install { span, access, with_data: false });
             return;
         }
+        if self.home_lost {
+            actions.extend(span.pages().map(|page| Action::Fail { page, why: crate::Why::HomeLost }));
+            return;
+        }
         for page in span.pages() {
             let page = self.page(page);
             page.wants = page.wants.max(access);
@@ -93,8 +100,40 @@ impl Cache {
         self.ask_for_wanted(span, actions);
     }
 
-    /// Asks for what is wanted in `span` and not under way: in one request, as far as it lies together.
+    /// Asks for what is wanted in `span`, in one request for all of it: two hosts that get their pages in parts can take
+    /// the parts from each other for ever. (That a part is under way already happens only to a host whose requests are not
+    /// aligned to its own page size.)
     fn ask_for_wanted(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
+        let pages: Vec<Page> =
+            span.pages().map(|page| self.pages.get(&page).copied().unwrap_or(NOTHING)).collect();
+        if pages.iter().any(|page| page.asked != Access::None) {
+            return self.ask_in_parts(span, actions);
+        }
+        let wants = pages.iter().map(|page| page.wants).max().unwrap_or(Access::None);
+        if pages.iter().all(|page| page.access >= wants) {
+            return;
+        }
+        // All of the request comes with bytes or nothing does, and the home's are old where this host has written: what
+        // is not alike is made so first.
+        let least = pages.iter().map(|page| page.access).min().unwrap_or(Access::None);
+        for (number, page) in span.pages().zip(pages).filter(|(_, page)| page.access > least) {
+            self.lower(number, page.access, least, actions);
+        }
+        self.ask(span, wants, actions);
+    }
+
+    /// Gives a page up, or the right to write it, unasked.
+    fn lower(&mut self, number: u32, from: Access, to: Access, actions: &mut Vec<Action<Message>>) {
+        self.page(number).access = to;
+        actions.push(Action::Restrict { page: number, access: to });
+        if from == Access::Write {
+            let message = Message::PageOut { page: number, answers: false, keeps: to };
+            actions.push(Action::Send { to: self.home, message });
+        }
+    }
+
+    /// Asks for what is wanted in `span` and not under way: in one request, as far as it lies together.
+    fn ask_in_parts(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
         let missing =
             |page: &Page| (page.asked == Access::None && page.wants > page.access).then_some(page.wants);
         let mut run: Option<(Span, Access)> = None;
@@ -188,9 +227,8 @@ impl Cache {
             Wanted::Back(keep) if page.access == Access::Write => {
                 (keep, Message::PageOut { page: number, answers: true, keeps: keep })
             }
-            // It went out unasked, and crossed the recall.
-            Wanted::Back(_) => (page.access, Message::Done { page: number }),
-            Wanted::Gone => (Access::None, Message::Done { page: number }),
+            // It went out unasked, and crossed the recall; a copy that was left is counted as gone.
+            Wanted::Back(_) | Wanted::Gone => (Access::None, Message::Done { page: number }),
         };
         if left < page.access {
             page.access = left;
@@ -211,17 +249,14 @@ impl Cache {
 
     /// Memory is short here. A copy that an upgrade counts on stays, and so does what is held.
     fn evict(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
-        let home = self.home;
         let page = self.page(number);
         if page.holds > 0 || page.asked != Access::None || page.access == Access::None {
             return;
         }
-        let owned = page.access == Access::Write;
-        page.access = Access::None;
-        actions.push(Action::Restrict { page: number, access: Access::None });
-        if owned {
-            let message = Message::PageOut { page: number, answers: false, keeps: Access::None };
-            actions.push(Action::Send { to: home, message });
+        let access = page.access;
+        if access == Access::Write && self.home_lost {
+            return; // nobody else would have it then
         }
+        self.lower(number, access, Access::None, actions);
     }
 }

@@ -35,11 +35,13 @@ pub(super) struct Cache {
     pages: BTreeMap<u32, Page>,
     syncs: VecDeque<Sync>,
     asked: u32,
+    /// Nothing can be fetched or synced any more.
+    home_lost: bool,
 }
 
 impl Cache {
     pub fn new(home: HostId) -> Cache {
-        Cache { home, pages: BTreeMap::new(), syncs: VecDeque::new(), asked: 0 }
+        Cache { home, pages: BTreeMap::new(), syncs: VecDeque::new(), asked: 0, home_lost: false }
     }
 
     pub fn access(&self, page: u32) -> Access {
@@ -89,6 +91,11 @@ impl Cache {
             actions.push(Action::Install { span, access, with_data: false });
             return;
         }
+        if self.home_lost {
+            let missing = span.pages().filter(|page| self.access(*page) == Access::None);
+            actions.extend(missing.map(|page| Action::Fail { page, why: Why::HomeLost }));
+            return;
+        }
         let missing: Vec<u32> =
             span.pages().filter(|page| self.pages.get(page).is_none_or(|p| !p.present && !p.asked)).collect();
         for run in missing.chunk_by(|a, b| a + 1 == *b) {
@@ -101,6 +108,10 @@ impl Cache {
 
     /// Sends what was written, all in one message. A sync of nothing is done at once.
     fn sync(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
+        if self.home_lost {
+            actions.push(Action::SyncFailed { why: Why::HomeLost });
+            return;
+        }
         let mut sync = Sync { pages: Vec::new(), conflicts: 0 };
         for (number, page) in self.pages.range_mut(span.first..span.first + span.count) {
             if page.dirty {
@@ -184,8 +195,11 @@ impl Cache {
 
     /// Nothing can be fetched or synced any more. What is here stays.
     fn home_lost(&mut self, actions: &mut Vec<Action<Message>>) {
+        self.home_lost = true;
         self.asked = 0;
-        self.syncs.clear();
+        for _ in std::mem::take(&mut self.syncs) {
+            actions.push(Action::SyncFailed { why: Why::HomeLost });
+        }
         for (number, page) in &mut self.pages {
             page.dirty |= page.syncing > 0;
             page.syncing = 0;

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::home::Home;
 use super::message::Message;
-use crate::event::{Access, Action, Carried, Event, Scheduler};
+use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
 use crate::span::HostId;
 
 /// One host.
@@ -29,6 +29,10 @@ impl Node {
 
 impl Scheduler for Node {
     type Message = Message;
+
+    fn kind(message: &Message) -> Kind {
+        message.kind()
+    }
 
     fn carries(message: &Message) -> Carried {
         match message {

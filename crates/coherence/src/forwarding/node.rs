@@ -2,7 +2,7 @@
 
 use super::message::Message;
 use super::page::{Page, Purpose};
-use crate::event::{Access, Action, Carried, Event, Scheduler};
+use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
 use crate::span::{HostId, Span};
 use std::collections::BTreeMap;
 
@@ -287,6 +287,10 @@ impl Node {
 
 impl Scheduler for Node {
     type Message = Message;
+
+    fn kind(message: &Message) -> Kind {
+        message.kind()
+    }
 
     fn carries(message: &Message) -> Carried {
         match message {

@@ -1,8 +1,5 @@
-//! The schedulers, driven through every interleaving of small clusters, and through random ones of larger ones.
+//! The schedulers, transition by transition, beside the figures of the paper. Their interleavings are searched and drawn by
+//! `commonhold-simulator`.
 
 mod central;
-mod exhaustive;
-mod explicit;
 mod forwarding;
-mod random;
-mod world;

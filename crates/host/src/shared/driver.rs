@@ -257,7 +257,7 @@ impl Driver {
             Action::Fail { page, why } => {
                 cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
             }
-            Action::Keep | Action::TakeKept | Action::Synced { .. } => {} // of other schedulers
+            Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {} // of other schedulers
         }
         Ok(())
     }

@@ -1,0 +1,190 @@
+//! The small clusters of which every interleaving is searched, and their bounds.
+
+use crate::search::search;
+use crate::world::{Limits, Op, Shape};
+use commonhold_coherence::central::{self, OnLoss, Options};
+use commonhold_coherence::{Access, HostId, Span, forwarding};
+
+/// Some clusters that belong together.
+pub struct Group {
+    /// What is special about them.
+    pub name: &'static str,
+    /// Searches them all; gives how many there are and the states of all, or what is wrong.
+    pub run: fn() -> Result<Searched, String>,
+}
+
+/// What a search went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Clusters.
+    pub configurations: usize,
+    /// Their states.
+    pub states: usize,
+}
+
+impl Searched {
+    fn add(&mut self, states: usize) {
+        self.configurations += 1;
+        self.states += states;
+    }
+}
+
+/// All of them.
+pub const GROUPS: &[Group] = &[
+    Group { name: "central: 3 hosts, 1 page, 0 to 2 evictions", run: central_three_hosts },
+    Group { name: "central: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: central_no_hold },
+    Group { name: "central: 3 hosts, 1 page, readers may be overtaken once", run: central_overtaken },
+    Group { name: "central: 2 and 3 hosts, 2 pages, requests of one and of both", run: central_two_pages },
+    Group {
+        name: "central: 3 hosts, 1 page, one of them dies at any moment, error and revert",
+        run: central_loss,
+    },
+    Group { name: "forwarding: 3 hosts, 1 page, 0 and 1 evictions", run: forwarding_three_hosts },
+    Group { name: "forwarding: 3 hosts, 1 page, requests that give up at once", run: forwarding_patience },
+    Group { name: "forwarding: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: forwarding_no_hold },
+    Group { name: "forwarding: 2 hosts, 2 pages", run: forwarding_two_pages },
+];
+
+const MANY: u32 = u32::MAX;
+/// Where there is no hold.
+const FEW: u32 = 7;
+
+const R: Op = (Span { first: 0, count: 1 }, Access::Read);
+const W: Op = (Span { first: 0, count: 1 }, Access::Write);
+const BOTH: Span = Span { first: 0, count: 2 };
+const OTHER: Span = Span { first: 1, count: 1 };
+
+fn limits(shape: Shape, scripts: Vec<Vec<Op>>) -> Limits {
+    let on_loss = OnLoss::Error;
+    Limits { scripts, pages: 1, evictions: 0, losses: 0, home_may_die: false, on_loss, shape }
+}
+
+fn central(scripts: Vec<Vec<Op>>) -> Limits {
+    limits(Shape::Central, scripts)
+}
+
+fn forwarding(scripts: Vec<Vec<Op>>) -> Limits {
+    limits(Shape::Forwarding, scripts)
+}
+
+fn centrally(limits: Limits, options: Options, has_hold: bool) -> Result<usize, String> {
+    let options = Options { on_loss: limits.on_loss, ..options };
+    let node = |me| central::Node::new(HostId(me), HostId(0), options, has_hold);
+    let nodes = (0..limits.scripts.len() as u32).map(node).collect();
+    search(limits, nodes, if has_hold { MANY } else { FEW })
+}
+
+fn by_forwarding(limits: Limits, has_hold: bool, patience: u32) -> Result<usize, String> {
+    let node = |me| forwarding::Node::new(HostId(me), HostId(0), has_hold, patience);
+    let nodes = (0..limits.scripts.len() as u32).map(node).collect();
+    search(limits, nodes, if has_hold { MANY } else { FEW })
+}
+
+/// What three hosts do with a page.
+fn three_hosts() -> Vec<Vec<Vec<Op>>> {
+    vec![
+        vec![vec![R, W], vec![R, W], vec![R, W]],
+        vec![vec![], vec![W, W], vec![R, R, W]],
+        vec![vec![W, R], vec![W, R], vec![R, R]],
+    ]
+}
+
+fn central_three_hosts() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for scripts in three_hosts() {
+        for evictions in 0..3 {
+            let limits = Limits { evictions, ..central(scripts.clone()) };
+            searched.add(centrally(limits, Options::default(), true)?);
+        }
+    }
+    Ok(searched)
+}
+
+fn central_no_hold() -> Result<Searched, String> {
+    let limits = Limits { evictions: 1, ..central(vec![vec![R], vec![W], vec![W, R]]) };
+    let mut searched = Searched::default();
+    searched.add(centrally(limits, Options::default(), false)?);
+    Ok(searched)
+}
+
+fn central_overtaken() -> Result<Searched, String> {
+    let options = Options { reader_bound: 1, ..Options::default() };
+    let mut searched = Searched::default();
+    searched.add(centrally(central(vec![vec![W], vec![W, W], vec![R, R]]), options, true)?);
+    Ok(searched)
+}
+
+fn central_two_pages() -> Result<Searched, String> {
+    let options = Options { reader_bound: 1, ..Options::default() };
+    let mut searched = Searched::default();
+    for scripts in [
+        vec![vec![(BOTH, Access::Write), R], vec![(OTHER, Access::Write), W]],
+        vec![vec![(BOTH, Access::Read), W], vec![(OTHER, Access::Write), (BOTH, Access::Write)]],
+        vec![vec![], vec![(BOTH, Access::Write), R], vec![(OTHER, Access::Read), W]],
+    ] {
+        let limits = Limits { pages: 2, evictions: 1, ..central(scripts) };
+        searched.add(centrally(limits, options, true)?);
+    }
+    Ok(searched)
+}
+
+fn central_loss() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        for home_may_die in [false, true] {
+            for scripts in [vec![vec![R, W], vec![W, R], vec![W, R]], vec![vec![], vec![W, W], vec![R, W, R]]]
+            {
+                let limits = Limits { on_loss, losses: 1, home_may_die, ..central(scripts) };
+                searched.add(centrally(limits, Options::default(), true)?);
+            }
+        }
+    }
+    Ok(searched)
+}
+
+fn forwarding_three_hosts() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for scripts in three_hosts() {
+        for evictions in 0..2 {
+            let limits = Limits { evictions, ..forwarding(scripts.clone()) };
+            searched.add(by_forwarding(limits, true, 8)?);
+        }
+    }
+    Ok(searched)
+}
+
+fn forwarding_patience() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    searched.add(by_forwarding(forwarding(vec![vec![W], vec![R, W], vec![W, R]]), true, 0)?);
+    searched.add(by_forwarding(forwarding(vec![vec![W, W], vec![R], vec![R, W]]), true, 1)?);
+    Ok(searched)
+}
+
+fn forwarding_no_hold() -> Result<Searched, String> {
+    let limits = Limits { evictions: 1, ..forwarding(vec![vec![R], vec![W], vec![W, R]]) };
+    let mut searched = Searched::default();
+    searched.add(by_forwarding(limits, false, 8)?);
+    Ok(searched)
+}
+
+fn forwarding_two_pages() -> Result<Searched, String> {
+    let other = |access| (OTHER, access);
+    let scripts = vec![vec![W, other(Access::Read), W], vec![other(Access::Write), R, other(Access::Write)]];
+    let mut searched = Searched::default();
+    searched.add(by_forwarding(Limits { pages: 2, ..forwarding(scripts) }, true, 8)?);
+    Ok(searched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_interleaving_is_right() {
+        for group in GROUPS {
+            let searched = (group.run)().unwrap_or_else(|wrong| panic!("{}: {wrong}", group.name));
+            assert!(searched.states > 100 * searched.configurations, "{}: {searched:?}", group.name);
+            println!("{}: {searched:?}", group.name);
+        }
+    }
+}

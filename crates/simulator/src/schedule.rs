@@ -1,0 +1,332 @@
+//! Runs with everything that can go wrong, each made from one number.
+
+use crate::clock::{Clock, Cluster, Fault, Moment, Times};
+use crate::dice::Dice;
+use crate::explicit;
+use crate::world::{HOME, Joined, Limits, Op, Shape, World};
+use commonhold_coherence::central::{self, OnLoss, Options};
+use commonhold_coherence::{Access, HostId, Scheduler, Span, forwarding};
+use std::fmt;
+
+/// Which scheduler a run is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One home decides.
+    Central,
+    /// Every host schedules.
+    Forwarding,
+    /// Explicit coherence.
+    Explicit,
+}
+
+/// All there are.
+pub const KINDS: [Kind; 3] = [Kind::Central, Kind::Forwarding, Kind::Explicit];
+
+/// A run: these two say all about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Of which scheduler.
+    pub kind: Kind,
+    /// What everything else follows from.
+    pub seed: u64,
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", format!("{:?}", self.kind).to_lowercase(), self.seed)
+    }
+}
+
+impl std::str::FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        let wrong = || format!("`{text}` is no schedule: say central, forwarding or explicit, and a number");
+        let (kind, seed) = text.trim().split_once(' ').ok_or_else(wrong)?;
+        let named = |known: &Kind| format!("{known:?}").to_lowercase() == kind;
+        let kind = KINDS.into_iter().find(named).ok_or_else(wrong)?;
+        Ok(Schedule { kind, seed: seed.parse().map_err(|_| wrong())? })
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Steps.
+    pub steps: u64,
+    /// Things that went wrong, as they were meant to.
+    pub injected: u64,
+    /// Accesses that were done.
+    pub accesses: u64,
+    /// Accesses that ended in an error.
+    pub failed: u64,
+}
+
+/// Steps after which a run is thought never to end.
+const STEPS: u64 = 300_000;
+
+impl Schedule {
+    /// Runs it. What is wrong begins with the line that runs it again.
+    pub fn run(self) -> Result<Outcome, String> {
+        let mut dice = Dice::new(self.seed);
+        let outcome = match self.kind {
+            Kind::Central => run_central(&mut dice),
+            Kind::Forwarding => run_forwarding(&mut dice),
+            Kind::Explicit => run_explicit(&mut dice),
+        };
+        outcome.map_err(|wrong| format!("schedule `{self}`: {wrong}"))
+    }
+}
+
+/// Long, or short, or between.
+fn times(dice: &mut Dice, holds: bool) -> Times {
+    let least = 1 + dice.roll(50) as u64;
+    let delay = (least, least + 1 + dice.roll([10, 200, 2000][dice.clone().roll(3)]) as u64);
+    Times {
+        delay,
+        think: (0, dice.roll(300) as u64),
+        hold: if holds { 1 + dice.roll(400) as u64 } else { 0 },
+        lease: 1000 + dice.roll(4000) as u64,
+    }
+}
+
+/// How bad a run may become.
+struct Evil {
+    crashes: bool,
+    /// Hosts may come.
+    joins: usize,
+    /// From which host on they may be lost.
+    from: usize,
+}
+
+/// What goes wrong when. A stop or a cut may last longer than the lease: then it is a loss.
+fn plan(dice: &mut Dice, hosts: usize, pages: u32, evil: &Evil, times: &Times) -> Vec<(Moment, Fault)> {
+    let mut plan = Vec::new();
+    let moment = |dice: &mut Dice| dice.roll(6000) as Moment;
+    for _ in 0..dice.roll(6) {
+        let (host, at) = (dice.roll(hosts), moment(dice));
+        let mortal = evil.crashes && host >= evil.from;
+        let longest = if mortal { 2 * times.lease } else { times.lease };
+        let fault = match dice.roll(6) {
+            0 if mortal => Fault::Crash(host),
+            0 | 1 => Fault::Stop(host, 1 + dice.roll(longest as usize) as u64),
+            2 => Fault::CutOff(host, 1 + dice.roll(longest as usize) as u64),
+            3 => Fault::Slow(host, 2 + dice.roll(30) as u64),
+            _ => Fault::Evict(host, dice.roll(pages as usize) as u32),
+        };
+        plan.push((at, fault));
+    }
+    plan.extend((0..evil.joins).map(|_| (moment(dice), Fault::Join)));
+    plan
+}
+
+/// A program whose host has pages of `size` scheduler pages: all its requests are aligned to them.
+fn script(dice: &mut Dice, pages: u32, size: u32) -> Vec<Op> {
+    let op = |dice: &mut Dice| {
+        let first = dice.roll(pages as usize) as u32 / size * size;
+        let span = Span::new(first, size.min(pages - first));
+        (span, if dice.one_in(3) { Access::Write } else { Access::Read })
+    };
+    (0..dice.roll(12)).map(|_| op(dice)).collect()
+}
+
+fn run_strict<N, F>(
+    mut world: Joined<N, F>,
+    times: Times,
+    dice: Dice,
+    plan: Vec<(Moment, Fault)>,
+) -> Result<Outcome, String>
+where
+    N: Scheduler + fmt::Debug,
+    N::Message: Clone + fmt::Debug,
+    F: FnMut(&World<N>) -> Option<(N, Vec<Op>)>,
+{
+    world.news();
+    let mut clock = Clock::new(world, times, dice, plan);
+    // Without a minimum hold hosts may take a page from each other for ever; what they find must be right all the same.
+    let must_end = times.hold > 0;
+    let steps = clock.run(if must_end { STEPS } else { STEPS / 30 });
+    let world = &clock.cluster.world;
+    if let Some(wrong) = &world.violation {
+        return Err(wrong.clone());
+    }
+    if must_end && !world.is_done() {
+        return Err(format!("somebody waits for ever, after {steps} steps"));
+    }
+    Ok(Outcome {
+        steps,
+        injected: clock.injected,
+        accesses: world.notes.traffic.accesses,
+        failed: world.failed.into(),
+    })
+}
+
+fn run_central(dice: &mut Dice) -> Result<Outcome, String> {
+    let (hosts, pages) = (2 + dice.roll(7), 1 + dice.roll(6) as u32);
+    let on_loss = if dice.one_in(2) { OnLoss::Error } else { OnLoss::Revert };
+    let options = Options { reader_bound: dice.roll(3) as u32, on_loss };
+    let scripts = (0..hosts).map(|_| {
+        let size = 1 << dice.roll(3);
+        script(dice, pages, size)
+    });
+    let scripts = scripts.collect();
+    let losses = u8::MAX;
+    let limits =
+        Limits { scripts, pages, evictions: 0, losses, home_may_die: true, on_loss, shape: Shape::Central };
+    let has_hold = !dice.one_in(4);
+    let node = move |me: usize| central::Node::new(HostId(me as u32), HostId(0), options, has_hold);
+    let world = World::new(&limits, (0..hosts).map(node).collect());
+    let mut further = dice.clone();
+    let newcomer = move |world: &World<central::Node>| {
+        // Whoever comes after the home was lost is told by the registry that there is none.
+        let size = 1 << further.roll(3);
+        let program = script(&mut further, pages, size);
+        (!world.is_dead(HOME)).then(|| (node(world.nodes.len()), program))
+    };
+    let evil = Evil { crashes: dice.one_in(2), joins: dice.roll(3), from: usize::from(!dice.one_in(8)) };
+    let times = times(dice, has_hold);
+    let plan = plan(dice, hosts, pages, &evil, &times);
+    run_strict(Joined { world, newcomer }, times, dice.clone(), plan)
+}
+
+fn run_forwarding(dice: &mut Dice) -> Result<Outcome, String> {
+    let (hosts, pages) = (2 + dice.roll(15), 1 + dice.roll(3) as u32);
+    let scripts = (0..hosts).map(|_| script(dice, pages, 1)).collect();
+    let on_loss = OnLoss::Error;
+    let limits = Limits {
+        scripts,
+        pages,
+        evictions: 0,
+        losses: u8::MAX,
+        home_may_die: true,
+        on_loss,
+        shape: Shape::Forwarding,
+    };
+    let (has_hold, patience) = (!dice.one_in(4), dice.roll(6) as u32);
+    // An object may be copied from any host that has it.
+    let mut nodes = Vec::new();
+    for me in 0..hosts {
+        let origin = if me == 0 { 0 } else { dice.roll(me) as u32 };
+        nodes.push(forwarding::Node::new(HostId(me as u32), HostId(origin), has_hold, patience));
+    }
+    let mut further = dice.clone();
+    let newcomer = move |world: &World<forwarding::Node>| {
+        let me = world.nodes.len();
+        let origin = HostId(further.roll(me) as u32);
+        let node = forwarding::Node::new(HostId(me as u32), origin, has_hold, patience);
+        Some((node, script(&mut further, pages, 1)))
+    };
+    let evil = Evil { crashes: false, joins: dice.roll(3), from: 0 };
+    let times = times(dice, has_hold);
+    let plan = plan(dice, hosts, pages, &evil, &times);
+    run_strict(Joined { world: World::new(&limits, nodes), newcomer }, times, dice.clone(), plan)
+}
+
+fn explicit_script(dice: &mut Dice, pages: u32) -> Vec<explicit::Op> {
+    use explicit::Op;
+    let mut script = Vec::new();
+    for _ in 0..dice.roll(16) {
+        let page = dice.roll(pages as usize) as u32;
+        script.push(match dice.roll(8) {
+            0..3 => Op::Read(page),
+            3..5 => Op::Write(page),
+            5 => Op::Sync,
+            6 => Op::Lock(page),
+            _ => Op::Unlock(page),
+        });
+    }
+    // In the end nobody has anything of his own.
+    script.extend((0..pages).map(Op::Unlock));
+    script.push(Op::Sync);
+    script
+}
+
+fn run_explicit(dice: &mut Dice) -> Result<Outcome, String> {
+    let (hosts, pages) = (1 + dice.roll(6), 1 + dice.roll(4) as u32);
+    let scripts = (0..hosts).map(|_| explicit_script(dice, pages)).collect();
+    let mut world = explicit::World::new(pages as usize, scripts);
+    let home_may_die = dice.one_in(8);
+    // Whoever comes after the home was lost is told by the registry that there is none.
+    let joins = if home_may_die { 0 } else { dice.roll(3) };
+    world.newcomers = (0..joins).map(|_| explicit_script(dice, pages)).collect();
+    let evil = Evil { crashes: dice.one_in(2), joins, from: usize::from(!home_may_die) };
+    let times = times(dice, false);
+    let plan = plan(dice, hosts, pages, &evil, &times);
+    let mut clock = Clock::new(world, times, dice.clone(), plan);
+    let steps = clock.run(STEPS);
+    clock.cluster.check_end();
+    match clock.cluster.violation() {
+        Some(wrong) => Err(wrong),
+        None => Ok(Outcome {
+            steps,
+            injected: clock.injected,
+            accesses: clock.cluster.notes.traffic.accesses,
+            failed: clock.cluster.failed.into(),
+        }),
+    }
+}
+
+/// Runs `count` schedules of each kind from `seed`, on `threads` threads. Gives what came of all, and what was wrong.
+pub fn run_many(seed: u64, count: u64, threads: u64) -> (Outcome, Vec<String>) {
+    let part = |thread: u64| {
+        let (mut sum, mut wrong) = (Outcome::default(), Vec::new());
+        for seed in (seed..seed + count).skip(thread as usize).step_by(threads as usize) {
+            for kind in KINDS {
+                match (Schedule { kind, seed }).run() {
+                    Ok(outcome) => sum.add(outcome),
+                    Err(what) => wrong.push(what),
+                }
+            }
+        }
+        (sum, wrong)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        let mut all = (Outcome::default(), Vec::new());
+        for thread in threads {
+            let (sum, wrong) = thread.join().expect("a schedule panicked");
+            all.0.add(sum);
+            all.1.extend(wrong);
+        }
+        all
+    })
+}
+
+impl Outcome {
+    fn add(&mut self, other: Outcome) {
+        self.steps += other.steps;
+        self.injected += other.injected;
+        self.accesses += other.accesses;
+        self.failed += other.failed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `COMMONHOLD_SCHEDULES=N` for more; `COMMONHOLD_SCHEDULE='central 17'` runs that one again.
+    #[test]
+    fn random_schedules_are_right() {
+        if let Ok(line) = std::env::var("COMMONHOLD_SCHEDULE") {
+            let schedule: Schedule = line.parse().expect("COMMONHOLD_SCHEDULE");
+            println!("{:?}", schedule.run().expect("a schedule"));
+            return;
+        }
+        let count = std::env::var("COMMONHOLD_SCHEDULES").map_or(5000, |n| n.parse().expect("a number"));
+        let (sum, wrong) = run_many(1, count, 2);
+        assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+        assert!(sum.injected > count && sum.accesses > count && sum.failed > 0, "{sum:?}");
+        println!("{sum:?}");
+    }
+
+    #[test]
+    fn a_seed_says_all() {
+        for kind in KINDS {
+            let schedule = Schedule { kind, seed: 77 };
+            assert_eq!(schedule.run(), schedule.run());
+            assert_eq!(schedule.to_string().parse(), Ok(schedule));
+        }
+        assert!("sideways 3".parse::<Schedule>().is_err());
+    }
+}

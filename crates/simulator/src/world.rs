@@ -1,0 +1,473 @@
+//! A cluster under strict coherence as one value: the real state machines, the channels between them, memory, and programs
+//! that use it. The model checker and the virtual clock both step it.
+
+use crate::clock::Cluster;
+use crate::news::{News, Notes};
+use commonhold_coherence::central::OnLoss;
+use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The host that is the home, or where the object begins.
+pub const HOME: usize = 0;
+/// What a frame holds that was given up: nobody may read it.
+const GONE: u32 = u32::MAX;
+
+/// One access of a program: the pages, all at once, and what for.
+pub type Op = (Span, Access);
+
+/// What the driver does for a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// The home's frames are the saved copies, and a loss concerns the home alone, or all if it is the home's.
+    Central,
+    /// All hosts are alike.
+    Forwarding,
+}
+
+/// What may happen next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The oldest message from one host to another arrives.
+    Deliver(usize, usize),
+    /// A program's next access: done if the host may, else a fault.
+    Run(usize),
+    /// The minimum hold of a page ends.
+    HoldOver(usize, u32),
+    /// A host gives a page up on its own.
+    Evict(usize, u32),
+    /// A host dies. What it sent is still under way.
+    Lose(usize),
+    /// A host learns of the next loss that it does not know of: from then on nothing comes from that one.
+    Learn(usize),
+}
+
+/// How a run is bounded.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// What the program of each host does.
+    pub scripts: Vec<Vec<Op>>,
+    /// Pages of the object.
+    pub pages: u32,
+    /// How many pages may be given up unasked.
+    pub evictions: u8,
+    /// How many hosts may die.
+    pub losses: u8,
+    /// Whether the home may be among them.
+    pub home_may_die: bool,
+    /// What a loss means; it is the schedulers' too.
+    pub on_loss: OnLoss,
+    /// What kind of scheduler it is.
+    pub shape: Shape,
+}
+
+/// A message under way, with the versions of the pages that it carries.
+type Letter<M> = (M, Vec<u32>);
+
+/// The cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World<N: Scheduler> {
+    /// The state machines.
+    pub nodes: Vec<N>,
+    /// Version in each host's frame of each page.
+    frames: Vec<Vec<u32>>,
+    /// The newest version of each page: the sequential memory beside the cluster.
+    latest: Vec<u32>,
+    /// Users of each page, and writers among them.
+    users: Vec<(u32, u32)>,
+    rights: Vec<Vec<Access>>,
+    channels: BTreeMap<(usize, usize), VecDeque<Letter<N::Message>>>,
+    scripts: Vec<VecDeque<Op>>,
+    /// The program runs: it does not sleep in a fault.
+    awake: Vec<bool>,
+    holds: Vec<Vec<u8>>,
+    /// In the order in which they died.
+    dead: Vec<usize>,
+    /// How many of them each host knows of.
+    known: Vec<usize>,
+    evictions: u8,
+    losses: u8,
+    home_may_die: bool,
+    on_loss: OnLoss,
+    shape: Shape,
+    /// Accesses that ended in an error.
+    pub failed: u32,
+    /// Faults taken, where nothing else bounds a run.
+    pub faults: u32,
+    /// What went wrong.
+    pub violation: Option<String>,
+    /// For drivers.
+    pub notes: Notes,
+}
+
+impl<N: Scheduler> World<N>
+where
+    N::Message: Clone,
+{
+    /// Hosts that have not done anything; the first is the home, or where the object begins.
+    pub fn new(limits: &Limits, nodes: Vec<N>) -> World<N> {
+        let (hosts, pages) = (nodes.len(), limits.pages as usize);
+        let mut world = World {
+            nodes,
+            frames: (0..hosts).map(|host| vec![if host == HOME { 0 } else { GONE }; pages]).collect(),
+            latest: vec![0; pages],
+            users: vec![(0, 0); pages],
+            rights: vec![vec![Access::None; pages]; hosts],
+            channels: BTreeMap::new(),
+            scripts: limits.scripts.iter().map(|script| script.iter().copied().collect()).collect(),
+            awake: vec![true; hosts],
+            holds: vec![vec![0; pages]; hosts],
+            dead: Vec::new(),
+            known: vec![0; hosts],
+            evictions: limits.evictions,
+            losses: limits.losses,
+            home_may_die: limits.home_may_die,
+            on_loss: limits.on_loss,
+            shape: limits.shape,
+            failed: 0,
+            faults: 0,
+            violation: None,
+            notes: Notes::default(),
+        };
+        (0..hosts).for_each(|host| world.note_rights(host));
+        world
+    }
+
+    /// A host that comes later, or comes back under a new number. It is told of no loss before its time.
+    pub fn join(&mut self, node: N, script: Vec<Op>) -> usize {
+        let pages = self.latest.len();
+        self.nodes.push(node);
+        self.frames.push(vec![GONE; pages]);
+        self.rights.push(vec![Access::None; pages]);
+        self.scripts.push(script.into());
+        self.awake.push(true);
+        self.holds.push(vec![0; pages]);
+        self.known.push(self.dead.len());
+        self.nodes.len() - 1
+    }
+
+    /// Whether a host is dead.
+    pub fn is_dead(&self, host: usize) -> bool {
+        self.dead.contains(&host)
+    }
+
+    /// Pages of the object.
+    pub fn pages(&self) -> u32 {
+        self.latest.len() as u32
+    }
+
+    /// Accesses that a host's program has still to do.
+    pub fn left(&self, host: usize) -> usize {
+        self.scripts[host].len()
+    }
+
+    /// Whether a host's program is not asleep in a fault.
+    pub fn is_awake(&self, host: usize) -> bool {
+        self.awake[host]
+    }
+
+    /// More for a host's program to do.
+    pub fn extend(&mut self, host: usize, op: Op) {
+        self.scripts[host].push_back(op);
+    }
+
+    /// Whether a host is concerned by a loss that it does not know of.
+    pub fn has_to_learn(&self, host: usize) -> bool {
+        let concerned =
+            self.shape == Shape::Forwarding || host == HOME || self.dead[self.known[host]..].contains(&HOME);
+        !self.is_dead(host) && self.known[host] < self.dead.len() && concerned
+    }
+
+    fn may(&self, host: usize, (span, access): Op) -> bool {
+        span.pages().all(|page| self.nodes[host].access(page) >= access)
+    }
+
+    /// Whether the next access of a host's program can be done now, on that page: the minimum hold is long enough for it.
+    pub fn retires(&self, host: usize, page: u32) -> bool {
+        let next = self.scripts[host].front().copied();
+        self.awake[host] && next.is_some_and(|op| op.0.contains(page) && self.may(host, op))
+    }
+
+    /// All that may happen next.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = self.channels.keys().map(|(from, to)| Step::Deliver(*from, *to)).collect();
+        for host in (0..self.nodes.len()).filter(|host| !self.is_dead(*host)) {
+            if self.awake[host] && !self.scripts[host].is_empty() {
+                steps.push(Step::Run(host));
+            }
+            for page in 0..self.pages() {
+                if self.holds[host][page as usize] > 0 && !self.retires(host, page) {
+                    steps.push(Step::HoldOver(host, page));
+                }
+                if self.evictions > 0 && self.nodes[host].access(page) != Access::None {
+                    steps.push(Step::Evict(host, page));
+                }
+            }
+            if self.losses > 0 && (host != HOME || self.home_may_die) {
+                steps.push(Step::Lose(host));
+            }
+            if self.has_to_learn(host) {
+                steps.push(Step::Learn(host));
+            }
+        }
+        steps
+    }
+
+    /// Whether every program has come to its end.
+    pub fn is_done(&self) -> bool {
+        let at_rest = |host: usize| self.is_dead(host) || !self.nodes[host].is_waiting();
+        self.scripts.iter().all(VecDeque::is_empty) && (0..self.nodes.len()).all(at_rest)
+    }
+
+    /// Something happens. What cannot happen any more, because a host died, does nothing.
+    pub fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Deliver(from, to) => self.deliver(from, to),
+            Step::Lose(host) => self.lose(host),
+            Step::Run(host) | Step::HoldOver(host, _) | Step::Evict(host, _) | Step::Learn(host)
+                if self.is_dead(host) => {}
+            Step::Run(host) => self.run(host),
+            Step::HoldOver(host, page) => {
+                self.holds[host][page as usize] -= 1;
+                self.happens(host, Event::HoldOver { page });
+            }
+            Step::Evict(host, page) => {
+                self.evictions = self.evictions.saturating_sub(1);
+                self.happens(host, Event::Evict { page });
+            }
+            Step::Learn(host) => self.learn(host),
+        }
+    }
+
+    fn deliver(&mut self, from: usize, to: usize) {
+        let Some(channel) = self.channels.get_mut(&(from, to)) else { return };
+        let (message, data) = channel.pop_front().expect("an empty channel is taken away");
+        if channel.is_empty() {
+            self.channels.remove(&(from, to));
+        }
+        let mut actions = Vec::new();
+        self.nodes[to].handle(Event::Message { from: HostId(from as u32), message }, &mut actions);
+        self.perform(to, actions, &data);
+    }
+
+    fn happens(&mut self, host: usize, event: Event<N::Message>) {
+        let mut actions = Vec::new();
+        self.nodes[host].handle(event, &mut actions);
+        self.perform(host, actions, &[]);
+    }
+
+    /// Does what a state machine of `host` wants; `data` came with the message at hand.
+    fn perform(&mut self, host: usize, actions: Vec<Action<N::Message>>, data: &[u32]) {
+        let mut given_up = Vec::new();
+        for action in actions {
+            match action {
+                Action::Send { to, message } => self.send(host, to.0 as usize, message),
+                Action::Install { span, with_data, .. } => {
+                    if with_data {
+                        for (page, version) in span.pages().zip(data) {
+                            self.frames[host][page as usize] = *version;
+                        }
+                        self.expect(data.len() == span.count as usize, "a grant without its bytes");
+                    }
+                    self.wake(host);
+                }
+                Action::Restrict { page, access } => {
+                    let saved_too = host == HOME && self.shape == Shape::Central;
+                    if access == Access::None && !saved_too {
+                        given_up.push(page);
+                    }
+                }
+                Action::Save { page } => self.frames[host][page as usize] = data[0],
+                Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {
+                    self.expect(false, "an action of explicit coherence");
+                }
+                Action::Hold { page } => {
+                    self.holds[host][page as usize] += 1;
+                    self.notes.news.held.push((host, page));
+                }
+                Action::Fail { page, why } => self.fail(host, page, why),
+            }
+        }
+        given_up.into_iter().for_each(|page| self.frames[host][page as usize] = GONE);
+        self.note_rights(host);
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: N::Message) {
+        let carried = self.carried(from, &message);
+        self.expect(!carried.contains(&GONE), "a page was sent that is not there");
+        if !self.is_dead(to) {
+            self.notes.sent(from, to, N::kind(&message));
+            self.channels.entry((from, to)).or_default().push_back((message, carried));
+        }
+    }
+
+    fn carried(&self, host: usize, message: &N::Message) -> Vec<u32> {
+        N::carries(message).pages().into_iter().map(|page| self.frames[host][page as usize]).collect()
+    }
+
+    fn wake(&mut self, host: usize) {
+        if !std::mem::replace(&mut self.awake[host], true) {
+            self.notes.news.woken.push(host);
+        }
+    }
+
+    fn fail(&mut self, host: usize, page: u32, why: Why) {
+        if self.scripts[host].front().is_some_and(|op| op.0.contains(page)) {
+            self.scripts[host].pop_front();
+            self.failed += 1;
+        }
+        let dead = match why {
+            Why::HomeLost => self.is_dead(HOME),
+            Why::NewestLost => !self.dead.is_empty(),
+        };
+        self.expect(dead, "an error where nobody died");
+        self.wake(host);
+    }
+
+    /// The next access of a program.
+    fn run(&mut self, host: usize) {
+        let Some(op) = self.scripts[host].front().copied().filter(|_| self.awake[host]) else { return };
+        let (span, access) = op;
+        if !self.may(host, op) {
+            self.awake[host] = false;
+            self.faults += 1;
+            self.notes.traffic.faults += 1;
+            self.happens(host, Event::Fault { span, access });
+            return;
+        }
+        for page in span.pages().map(|page| page as usize) {
+            let fresh = self.frames[host][page] == self.latest[page];
+            self.expect(fresh, "an access found an old version");
+            if access == Access::Write {
+                self.latest[page] += 1;
+                self.frames[host][page] = self.latest[page];
+            }
+        }
+        self.notes.traffic.accesses += 1;
+        self.scripts[host].pop_front();
+    }
+
+    fn lose(&mut self, host: usize) {
+        if self.is_dead(host) {
+            return;
+        }
+        self.losses = self.losses.saturating_sub(1);
+        self.dead.push(host);
+        self.scripts[host].clear();
+        self.channels.retain(|(_, to), _| *to != host);
+        self.count_rights(host, |_| Access::None);
+    }
+
+    /// A host learns of the next loss.
+    fn learn(&mut self, host: usize) {
+        let Some(lost) = self.dead.get(self.known[host]).copied() else { return };
+        self.known[host] += 1;
+        if self.shape == Shape::Central && host == HOME {
+            self.revert(lost);
+        }
+        self.channels.remove(&(lost, host));
+        self.happens(host, Event::Lost { host: HostId(lost as u32) });
+    }
+
+    /// What a host had written and nobody else had yet is gone: the newest version is what the home has then.
+    fn revert(&mut self, lost: usize) {
+        for page in 0..self.pages() {
+            let beside = (0..self.nodes.len())
+                .any(|host| !self.is_dead(host) && self.nodes[host].access(page) == Access::Write);
+            if self.on_loss == OnLoss::Revert && !beside && self.is_under_way(lost, page) {
+                self.latest[page as usize] = self.frames[HOME][page as usize];
+            }
+        }
+    }
+
+    /// Whether a host could write a page when it died, or has sent it: then its newest version goes with the host.
+    fn is_under_way(&self, host: usize, page: u32) -> bool {
+        let letters = self.channels.get(&(host, HOME)).into_iter().flatten();
+        let mut carried = letters.flat_map(|(message, _)| N::carries(message).pages());
+        self.nodes[host].access(page) == Access::Write || carried.any(|carried| carried == page)
+    }
+
+    fn note_rights(&mut self, host: usize) {
+        let rights: Vec<Access> = (0..self.pages()).map(|page| self.nodes[host].access(page)).collect();
+        self.count_rights(host, |page| rights[page]);
+    }
+
+    /// One writer, or many readers.
+    fn count_rights(&mut self, host: usize, rights: impl Fn(usize) -> Access) {
+        for page in 0..self.latest.len() {
+            let now = rights(page);
+            let before = std::mem::replace(&mut self.rights[host][page], now);
+            let (users, writers) = &mut self.users[page];
+            *users = *users + u32::from(now != Access::None) - u32::from(before != Access::None);
+            *writers = *writers + u32::from(now == Access::Write) - u32::from(before == Access::Write);
+            let alone = *writers == 0 || *users == 1;
+            self.expect(alone, "a writer beside others");
+        }
+    }
+
+    fn expect(&mut self, holds: bool, what: &str) {
+        if !holds && self.violation.is_none() {
+            self.violation = Some(what.to_owned());
+        }
+    }
+}
+
+/// A cluster under strict coherence that hosts can join, as the clock drives it.
+pub struct Joined<N: Scheduler, F> {
+    /// The cluster.
+    pub world: World<N>,
+    /// Makes the host of a number, and its program.
+    pub newcomer: F,
+}
+
+impl<N, F> Cluster for Joined<N, F>
+where
+    N: Scheduler,
+    N::Message: Clone,
+    F: FnMut(&World<N>) -> Option<(N, Vec<Op>)>,
+{
+    fn deliver(&mut self, from: usize, to: usize) {
+        self.world.step(&Step::Deliver(from, to));
+    }
+
+    fn act(&mut self, host: usize) -> bool {
+        self.world.step(&Step::Run(host));
+        self.world.is_awake(host) && self.world.left(host) > 0
+    }
+
+    fn hold_over(&mut self, host: usize, page: u32) {
+        // The hold is long enough for an instruction that can go on.
+        if self.world.retires(host, page) {
+            self.world.step(&Step::Run(host));
+        }
+        self.world.step(&Step::HoldOver(host, page));
+    }
+
+    fn evict(&mut self, host: usize, page: u32) {
+        self.world.step(&Step::Evict(host, page));
+    }
+
+    fn lose(&mut self, host: usize) {
+        self.world.step(&Step::Lose(host));
+    }
+
+    fn learn(&mut self, host: usize) {
+        self.world.step(&Step::Learn(host));
+    }
+
+    fn join(&mut self) -> Option<usize> {
+        let (node, script) = (self.newcomer)(&self.world)?;
+        Some(self.world.join(node, script))
+    }
+
+    fn hosts(&self) -> usize {
+        self.world.nodes.len()
+    }
+
+    fn news(&mut self) -> News {
+        std::mem::take(&mut self.world.notes.news)
+    }
+
+    fn violation(&self) -> Option<String> {
+        self.world.violation.clone()
+    }
+}
