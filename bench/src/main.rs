@@ -12,6 +12,7 @@ mod host;
 mod measure;
 mod objects;
 mod pages;
+mod placement;
 mod processes;
 mod row;
 mod rows;

@@ -66,6 +66,11 @@ impl Worker {
         }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it at once (SIGKILL), and waits until it is gone.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

@@ -5,6 +5,7 @@ use crate::failure::{Result, failed};
 use crate::host::BenchHost;
 use crate::measure::{Pairs, alternate, median, seconds};
 use crate::objects;
+use crate::placement::Placement;
 use crate::row::{Bar, Measured, Row};
 use crate::view::{PAGE, RawMapping, View};
 use crate::worker::Worker;
@@ -12,6 +13,7 @@ use crate::workers::attach_server;
 use commonhold::{Access, Host};
 use commonhold_sys::socket::{self, Wait};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 const NAME: &str = "/bench/attach";
@@ -35,7 +37,8 @@ impl Row for AttachRatio {
 
     fn about(&self) -> &'static str {
         "open + map + touch + unmap of an existing direct object ÷ the same by hand (Unix socket, descriptor \
-         passing, mmap, munmap), both over a connection that stands"
+         passing, mmap, munmap), both over a connection that stands; client and server on one processor, and on two: the \
+         worse"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -43,16 +46,26 @@ impl Row for AttachRatio {
         let server = Worker::start("attach-server", &[context.directory.as_os_str()])?;
         let object = objects::direct(&bench.connect()?, NAME, BYTES)?;
         object.write_at(&[1], 0)?;
-        let standing = over_standing_connection(context, &bench)?;
+        let placement = Placement::begin()?;
+        let [host, _] = bench.processes()?;
+        let mut places = Vec::new();
+        for (place, processor) in placement.places() {
+            placement.put(host, processor)?;
+            placement.put(server.pid(), processor)?;
+            places.push((place, over_standing_connection(context, &bench)?));
+        }
         drop(object);
         let connecting = connecting_each_time(context, &bench)?;
-        drop(server);
+        drop((server, placement));
+        let summaries: Vec<_> = places.iter().map(|(place, pairs)| (*place, pairs.summary(1e6))).collect();
         let detail = json!({
             "unit_of_times": "µs, p50 of single attaches",
-            "standing_connection": standing.summary(1e6),
-            "connecting_each_time": connecting.summary(1e6),
+            "standing_connection, client and server by processor": summaries.into_iter().collect::<BTreeMap<_, _>>(),
+            "connecting_each_time, apart": connecting.summary(1e6),
         });
-        Ok(standing.measured(standing.ratio(), detail))
+        let worst = places.into_iter().map(|(_, pairs)| pairs).max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        let Some(worst) = worst else { return failed("nothing was measured") };
+        Ok(worst.measured(worst.ratio(), detail))
     }
 }
 

@@ -98,6 +98,10 @@ impl Machine {
     /// Nothing has a deadline any more, unless [`arm`](Self::arm) says so again.
     pub fn disarm(&self) {
         self.alarm.armed.store(false, Ordering::Relaxed);
+    }
+
+    /// The alarm was noticed.
+    pub fn hear_alarm(&self) {
         let _ = rustix::io::read(&self.alarm.event, &mut [0; 8]);
     }
 

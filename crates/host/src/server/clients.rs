@@ -192,6 +192,25 @@ impl Host {
         }
     }
 
+    /// The same for who closed a direct object, when it has not been opened again within moments: whoever attaches again
+    /// and again is not to have it written each time.
+    pub(super) fn forget_client_soon(&self, session: &Session, object: ObjectId) {
+        if lock(&session.noted).contains(&object) {
+            lock(&self.lapsed).insert((session.id, object));
+            self.machine.arm();
+        }
+    }
+
+    /// Moments have passed.
+    pub(super) fn forget_lapsed(&self) {
+        for (session, object) in std::mem::take(&mut *lock(&self.lapsed)) {
+            let session = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
+            if let Some(session) = session {
+                self.forget_client(&session, object);
+            }
+        }
+    }
+
     /// Writes down that the session is over: a process that lives on without a connection has nothing to bring, and
     /// nobody must wait for it.
     pub(super) fn unlist_client(&self, session: &Session) {

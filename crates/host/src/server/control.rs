@@ -23,7 +23,7 @@ const SIGTERM: u64 = u64::MAX - 3;
 /// Messages taken from one client before the others get their turn.
 const MESSAGES_IN_A_ROW: usize = 16;
 /// How often deadlines are looked at, when there are any.
-const TICK_MS: i64 = 100;
+const TICK: Duration = Duration::from_millis(100);
 /// How long the log is silent about refused clients after one.
 const REFUSALS_APART: Duration = Duration::from_secs(1);
 
@@ -37,6 +37,8 @@ pub struct Control {
     spare: Option<OwnedFd>,
     /// Connections are being turned away; said in the log once.
     turning_away: bool,
+    /// When deadlines were last looked at.
+    last_look: Instant,
     /// When the log was last told of a client that was refused.
     told_of_refused: Option<Instant>,
     /// Readable after SIGTERM.
@@ -69,6 +71,7 @@ impl Control {
             buffer: vec![0; limits::MESSAGE_BYTES],
             spare: spare(),
             turning_away: false,
+            last_look: Instant::now(),
             told_of_refused: None,
             terminate,
         };
@@ -107,7 +110,7 @@ impl Control {
     pub fn run(mut self) -> Result<()> {
         let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 64];
         loop {
-            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK_MS * 1_000_000 };
+            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
             let timeout = if self.host.machine.is_armed() { Some(&tick) } else { None };
             let count = match epoll::wait(&self.epoll, &mut events[..], timeout) {
                 Ok(count) => count,
@@ -118,12 +121,14 @@ impl Control {
                 match event.data.u64() {
                     LISTENER => self.accept(),
                     KEEPER => self.keeper_event(),
-                    ALARM => {}
+                    ALARM => self.host.machine.hear_alarm(),
                     SIGTERM => self.host.stop_now(),
                     token => self.session_event(token),
                 }
             }
-            if self.host.machine.is_armed() {
+            // Not after every message: there may be thousands of clients and objects to look at.
+            if self.host.machine.is_armed() && self.last_look.elapsed() >= TICK {
+                self.last_look = Instant::now();
                 self.host.check_deadlines();
             }
         }

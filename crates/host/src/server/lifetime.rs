@@ -240,6 +240,7 @@ impl Host {
     /// Ends waits that are past their deadline, and lets refused pages be asked for again.
     pub(super) fn check_deadlines(self: &Arc<Self>) {
         self.machine.disarm();
+        self.forget_lapsed();
         if self.returning.is_under_way() {
             self.machine.arm();
             let this = self.clone();

@@ -51,7 +51,7 @@ use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Re
 use commonhold_registry::{Quotas, Registry};
 use object::Object;
 use session::Session;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -109,6 +109,8 @@ pub struct Host {
     pub repairs: repairs::Repairs,
     /// Clients of a host that died together with its keeper, which are expected back.
     pub returning: expecting::Returning,
+    /// Direct objects that clients closed a moment ago.
+    lapsed: Mutex<HashSet<(SessionId, ObjectId)>>,
     /// What each ordinary user's clients have of the workers.
     user_shares: Mutex<HashMap<u32, Weak<Share>>>,
     /// The other hosts.

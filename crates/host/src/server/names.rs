@@ -108,7 +108,11 @@ impl Host {
                 cache.remove_holds(session.id);
                 self.keep_holds(session, &cache);
             }
-            self.forget_client(session, id);
+            if object.is_controlled() {
+                self.forget_client(session, id);
+            } else {
+                self.forget_client_soon(session, id);
+            }
             object.opens.fetch_sub(1, Ordering::Relaxed);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick.
             if object.is_controlled() || object.is_with_clients() && object.record().name.is_none() {

@@ -98,6 +98,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         started: Instant::now(),
         repairs: Default::default(),
         returning: Returning::default(),
+        lapsed: Mutex::default(),
         user_shares: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),

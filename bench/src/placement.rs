@@ -1,0 +1,49 @@
+//! Which processor a thread runs on. Where two processes take turns, a wake-up on the same processor and one on another
+//! differ by several times, and the kernel's choice would be what is measured.
+
+use crate::failure::{Result, failed};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// This thread's processors, which it has again when this goes.
+pub struct Placement {
+    whole: CpuSet,
+    processors: Vec<usize>,
+}
+
+impl Placement {
+    /// Puts this thread on the first of its processors.
+    pub fn begin() -> Result<Placement> {
+        let whole = sched_getaffinity(None).map_err(std::io::Error::from)?;
+        let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| whole.is_set(*cpu)).collect();
+        let Some(first) = processors.first() else { return failed("this process may run on no processor") };
+        put(None, *first)?;
+        Ok(Placement { whole, processors })
+    }
+
+    /// Where another process may be put: beside this thread, and (with more than one processor) apart from it.
+    pub fn places(&self) -> Vec<(&'static str, usize)> {
+        let apart = self.processors.get(1).map(|other| ("apart", *other));
+        [("same processor", self.processors[0])].into_iter().chain(apart).collect()
+    }
+
+    /// Puts the first thread of a process on a processor.
+    pub fn put(&self, pid: u32, processor: usize) -> Result<()> {
+        let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return failed("no such process");
+        };
+        put(Some(pid), processor)
+    }
+}
+
+impl Drop for Placement {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.whole);
+    }
+}
+
+fn put(pid: Option<Pid>, processor: usize) -> Result<()> {
+    let mut one = CpuSet::new();
+    one.set(processor);
+    Ok(sched_setaffinity(pid, &one).map_err(std::io::Error::from)?)
+}
