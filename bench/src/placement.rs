@@ -27,6 +27,11 @@ impl Placement {
         [("same processor", self.processors[0])].into_iter().chain(apart).collect()
     }
 
+    /// Where this thread is.
+    pub fn own(&self) -> usize {
+        self.processors[0]
+    }
+
     /// Puts the first thread of a process on a processor.
     pub fn put(&self, pid: u32, processor: usize) -> Result<()> {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {

@@ -3,14 +3,16 @@
 use crate::channel::{Channel, lock};
 use crate::link::Link;
 use crate::socket;
-use crate::spin::Spin;
 use crate::tls;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::spin::Spin;
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How long to look for data before sleeping, at most.
+const LOOK: Duration = Duration::from_micros(50);
 /// Bytes that are read ahead: a header, a message, and the page behind it come in by one call. What is longer is read
 /// straight to its place.
 const AHEAD_BYTES: usize = 16 << 10;
@@ -125,7 +127,13 @@ impl Inbound {
     pub fn new(link: Arc<Link>) -> Inbound {
         let raw_bytes = if matches!(link.stream.channel, Channel::Tls(_)) { RAW_BYTES } else { 0 };
         let buffer = |bytes| Ahead { bytes: vec![0; bytes], at: 0, end: 0 };
-        Inbound { link, raw: buffer(raw_bytes), plain: buffer(AHEAD_BYTES), spin: Spin::new(), within: false }
+        Inbound {
+            link,
+            raw: buffer(raw_bytes),
+            plain: buffer(AHEAD_BYTES),
+            spin: Spin::new(LOOK),
+            within: false,
+        }
     }
 
     /// A message is over: the next may take its time.

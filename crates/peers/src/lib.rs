@@ -26,7 +26,6 @@ mod pieces;
 mod random;
 mod security;
 mod socket;
-mod spin;
 mod table;
 mod timed;
 mod tls;

@@ -9,4 +9,5 @@ pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod socket;
+pub mod spin;
 pub mod userfaultfd;

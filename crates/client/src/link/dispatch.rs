@@ -6,18 +6,25 @@ use crate::{Error, ErrorKind, Result, addresses};
 use commonhold_object::limits;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, decode};
 use commonhold_sys::socket::{self, Wait};
+use commonhold_sys::spin::Spin;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to look for an answer before sleeping, at most.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// Where messages are received: one buffer, so that reading allocates nothing.
 pub(super) struct Reader {
     buffer: Vec<u8>,
     fds: Vec<OwnedFd>,
+    /// Whether to look for an answer before sleeping.
+    spin: Spin,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { buffer: vec![0; limits::MESSAGE_BYTES], fds: Vec::new() }
+        Reader { buffer: vec![0; limits::MESSAGE_BYTES], fds: Vec::new(), spin: Spin::new(LOOK) }
     }
 }
 
@@ -34,6 +41,26 @@ pub(super) enum Heard {
 }
 
 impl Reader {
+    /// Waits for a message: looking for a little where that has been faster, then asleep.
+    fn await_message(&mut self, socket: &Arc<OwnedFd>) -> Heard {
+        let began = Instant::now();
+        let budget = self.spin.budget();
+        while began.elapsed() < budget {
+            match self.receive(socket, Wait::No) {
+                Heard::Nothing => std::hint::spin_loop(),
+                heard => {
+                    self.spin.waited(began.elapsed());
+                    return heard;
+                }
+            }
+        }
+        let heard = self.receive(socket, Wait::Yes);
+        if !matches!(heard, Heard::Nothing) {
+            self.spin.waited(began.elapsed());
+        }
+        heard
+    }
+
     pub(super) fn receive(&mut self, socket: &OwnedFd, wait: Wait) -> Heard {
         // Without descriptors for which this process has no room: who needs them says so.
         let mut received = socket::receive_what_fits(socket, &mut self.buffer, &mut self.fds, wait);
@@ -71,7 +98,10 @@ impl Shared {
     /// was one.
     pub(super) fn read_once(&'static self, mut reader: Box<Reader>, wait: Wait) -> bool {
         let socket = lock(&self.state).socket.clone();
-        let heard = socket.as_ref().map_or(Heard::Nothing, |socket| reader.receive(socket, wait));
+        let heard = socket.as_ref().map_or(Heard::Nothing, |socket| match wait {
+            Wait::Yes => reader.await_message(socket),
+            Wait::No => reader.receive(socket, Wait::No),
+        });
         let something = !matches!(heard, Heard::Nothing);
         let heal = match &heard {
             Heard::Message(_, FromHost::Event(Event::Heal { address, length }), _) => {

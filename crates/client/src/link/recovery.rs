@@ -128,10 +128,11 @@ impl Shared {
         };
         let guard = Guard::new(self, socket);
         let belongings = self.belongings();
-        if belongings.objects.is_empty() && belongings.pieces.is_empty() {
+        let session = lock(&self.state).session;
+        // A host that knows the session from the one before may wait for it: who has nothing any more says so too.
+        if belongings.objects.is_empty() && belongings.pieces.is_empty() && session.is_none() {
             return Ok(self.begin(guard)?);
         }
-        let session = lock(&self.state).session;
         Ok(self.bring(guard, session, &belongings)?)
     }
 

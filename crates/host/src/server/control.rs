@@ -8,6 +8,7 @@ use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
+use commonhold_sys::spin::Spin;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +25,8 @@ const SIGTERM: u64 = u64::MAX - 3;
 const MESSAGES_IN_A_ROW: usize = 16;
 /// How often deadlines are looked at, when there are any.
 const TICK: Duration = Duration::from_millis(100);
+/// How long to look for requests before sleeping, at most.
+const LOOK: Duration = Duration::from_micros(100);
 /// How long the log is silent about refused clients after one.
 const REFUSALS_APART: Duration = Duration::from_secs(1);
 
@@ -37,6 +40,8 @@ pub struct Control {
     spare: Option<OwnedFd>,
     /// Connections are being turned away; said in the log once.
     turning_away: bool,
+    /// Whether to look for requests before sleeping.
+    spin: Spin,
     /// When deadlines were last looked at.
     last_look: Instant,
     /// When the log was last told of a client that was refused.
@@ -71,6 +76,7 @@ impl Control {
             buffer: vec![0; limits::MESSAGE_BYTES],
             spare: spare(),
             turning_away: false,
+            spin: Spin::new(LOOK),
             last_look: Instant::now(),
             told_of_refused: None,
             terminate,
@@ -112,11 +118,7 @@ impl Control {
         loop {
             let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
             let timeout = if self.host.machine.is_armed() { Some(&tick) } else { None };
-            let count = match epoll::wait(&self.epoll, &mut events[..], timeout) {
-                Ok(count) => count,
-                Err(rustix::io::Errno::INTR) => 0,
-                Err(errno) => return Err(Error::io("waiting for clients", &errno.into())),
-            };
+            let count = self.wait(&mut events, timeout)?;
             for event in &events[..count] {
                 match event.data.u64() {
                     LISTENER => self.accept(),
@@ -130,6 +132,25 @@ impl Control {
             if self.host.machine.is_armed() && self.last_look.elapsed() >= TICK {
                 self.last_look = Instant::now();
                 self.host.check_deadlines();
+            }
+        }
+    }
+
+    /// Waits for events: looking for a little where requests follow each other and that has been faster, then asleep.
+    fn wait(&mut self, events: &mut [Event], timeout: Option<&rustix::event::Timespec>) -> Result<usize> {
+        const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let began = Instant::now();
+        let budget = self.spin.budget();
+        loop {
+            let looking = began.elapsed() < budget;
+            match epoll::wait(&self.epoll, &mut *events, if looking { Some(&NOW) } else { timeout }) {
+                Ok(0) if looking => std::hint::spin_loop(),
+                Ok(count) => {
+                    self.spin.waited(began.elapsed());
+                    return Ok(count);
+                }
+                Err(rustix::io::Errno::INTR) => return Ok(0),
+                Err(errno) => return Err(Error::io("waiting for clients", &errno.into())),
             }
         }
     }

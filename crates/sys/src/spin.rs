@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-/// Longest look.
-const LOOK: Duration = Duration::from_micros(50);
 /// A wait of at most so long tells something: data followed data.
 const CLOSE: Duration = Duration::from_micros(300);
 /// So many close waits in a row before a look.
@@ -13,8 +11,8 @@ const IN_A_ROW: u32 = 4;
 /// Waits of a trial.
 const TRIAL: u32 = 64;
 /// Waits until the next trial; twice as many after each in which looking did not help.
-const SETTLED: u32 = 4096;
-const LONGEST_SETTLED: u32 = 1 << 20;
+const SETTLED: u32 = 1024;
+const LONGEST_SETTLED: u32 = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -24,7 +22,7 @@ enum Phase {
 }
 
 /// The memory of one waiter.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Spin {
     phase: Phase,
     /// Waits in this phase, and their time.
@@ -32,31 +30,32 @@ pub struct Spin {
     time: Duration,
     in_a_row: u32,
     settled_for: u32,
-    several_processors: bool,
+    /// How long a look is at most; nothing where there is one processor.
+    longest: Duration,
 }
 
 impl Spin {
-    /// One that has tried nothing.
-    pub fn new() -> Spin {
+    /// One that has tried nothing, and looks for so long at most.
+    pub fn new(longest: Duration) -> Spin {
         let several_processors = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
-        Self::on(several_processors)
+        Self::looking(if several_processors { longest } else { Duration::ZERO })
     }
 
-    fn on(several_processors: bool) -> Spin {
+    fn looking(longest: Duration) -> Spin {
         Spin {
             phase: Phase::TrySleeping,
             waits: 0,
             time: Duration::ZERO,
             in_a_row: 0,
             settled_for: SETTLED,
-            several_processors,
+            longest,
         }
     }
 
     /// How long to look before the next sleep.
     pub fn budget(&self) -> Duration {
         let look = matches!(self.phase, Phase::TryLooking { .. } | Phase::Settled { look: true });
-        if look && self.several_processors && self.in_a_row >= IN_A_ROW { LOOK } else { Duration::ZERO }
+        if look && self.in_a_row >= IN_A_ROW { self.longest } else { Duration::ZERO }
     }
 
     /// A wait has ended in data, after so long.
@@ -93,6 +92,8 @@ impl Spin {
 mod tests {
     use super::*;
 
+    const LOOK: Duration = Duration::from_micros(50);
+
     fn wait(spin: &mut Spin, times: u32, sleeping_us: u64, looking_us: u64) {
         for _ in 0..times {
             let time = if spin.budget().is_zero() { sleeping_us } else { looking_us };
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn looks_where_that_is_faster() {
-        let mut spin = Spin::on(true);
+        let mut spin = Spin::looking(LOOK);
         wait(&mut spin, TRIAL * 2, 20, 8);
         assert_eq!(spin.phase, Phase::Settled { look: true });
         assert_eq!(spin.budget(), LOOK);
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn does_not_look_when_little_happens() {
-        let mut spin = Spin::on(true);
+        let mut spin = Spin::looking(LOOK);
         wait(&mut spin, TRIAL * 2, 20, 8);
         wait(&mut spin, 1, 1_000, 1_000);
         assert_eq!(spin.budget(), Duration::ZERO);
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(spin.budget(), Duration::ZERO);
         wait(&mut spin, 1, 20, 8);
         assert_eq!(spin.budget(), LOOK);
-        let mut alone = Spin::on(false);
+        let mut alone = Spin::looking(Duration::ZERO);
         wait(&mut alone, TRIAL * 2, 20, 8);
         assert_eq!(alone.budget(), Duration::ZERO);
     }
