@@ -2,8 +2,11 @@
 //! differ by several times, and the kernel's choice would be what is measured.
 
 use crate::failure::{Result, failed};
+use crate::measure::Pairs;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// This thread's processors, which it has again when this goes.
 pub struct Placement {
@@ -38,6 +41,16 @@ impl Placement {
             return failed("no such process");
         };
         put(Some(pid), processor)
+    }
+}
+
+/// The pairs of the place where Commonhold compares worse, and a summary of each place, in microseconds.
+pub fn worse(places: Vec<(&'static str, Pairs)>) -> Result<(Pairs, BTreeMap<&'static str, Value>)> {
+    let summaries = places.iter().map(|(place, pairs)| (*place, pairs.summary(1e6))).collect();
+    let pairs = places.into_iter().map(|(_, pairs)| pairs);
+    match pairs.max_by(|a, b| a.ratio().total_cmp(&b.ratio())) {
+        Some(worse) => Ok((worse, summaries)),
+        None => failed("nothing was measured"),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::failure::{Result, failed};
 use crate::host::BenchHost;
 use crate::measure::{Pairs, alternate, median, seconds};
 use crate::objects;
-use crate::placement::Placement;
+use crate::placement::{Placement, worse};
 use crate::row::{Bar, Measured, Row};
 use crate::view::{PAGE, RawMapping, View};
 use crate::worker::Worker;
@@ -13,7 +13,6 @@ use crate::workers::attach_server;
 use commonhold::{Access, Host};
 use commonhold_sys::socket::{self, Wait};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 const NAME: &str = "/bench/attach";
@@ -57,15 +56,13 @@ impl Row for AttachRatio {
         drop(object);
         let connecting = connecting_each_time(context, &bench)?;
         drop((server, placement));
-        let summaries: Vec<_> = places.iter().map(|(place, pairs)| (*place, pairs.summary(1e6))).collect();
+        let (worse, summaries) = worse(places)?;
         let detail = json!({
             "unit_of_times": "µs, p50 of single attaches",
-            "standing_connection, client and server by processor": summaries.into_iter().collect::<BTreeMap<_, _>>(),
+            "standing_connection, client and server by processor": summaries,
             "connecting_each_time, apart": connecting.summary(1e6),
         });
-        let worst = places.into_iter().map(|(_, pairs)| pairs).max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        let Some(worst) = worst else { return failed("nothing was measured") };
-        Ok(worst.measured(worst.ratio(), detail))
+        Ok(worse.measured(worse.ratio(), detail))
     }
 }
 

@@ -4,11 +4,10 @@ use crate::context::Context;
 use crate::failure::{Result, failed, skipped};
 use crate::measure::alternate;
 use crate::objects;
-use crate::placement::Placement;
+use crate::placement::{Placement, worse};
 use crate::row::{Bar, Measured, Row};
 use crate::worker::Worker;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -62,16 +61,13 @@ impl Row for PythonAttachRatio {
             places.push((place, alternate(context.pick(31, 5), |_| ask(&mut ours), |_| ask(&mut theirs))?));
         }
         drop(placement);
-        let summaries: BTreeMap<_, _> =
-            places.iter().map(|(place, pairs)| (*place, pairs.summary(1e6))).collect();
+        let (worse, summaries) = worse(places)?;
         let detail = json!({
             "unit_of_times": "µs, p50 of single attaches",
             "times, program and host by processor": summaries,
             "python": python.display().to_string(),
         });
-        let worst = places.into_iter().map(|(_, pairs)| pairs).max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        let Some(worst) = worst else { return failed("nothing was measured") };
-        Ok(worst.measured(worst.ratio(), detail))
+        Ok(worse.measured(worse.ratio(), detail))
     }
 }
 

@@ -7,6 +7,7 @@ mod failure;
 mod host_process;
 mod output;
 mod people;
+mod place;
 mod units;
 mod view;
 

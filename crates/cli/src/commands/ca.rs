@@ -1,9 +1,9 @@
 //! `ca init|issue|token|serve|join`: who the hosts of a cluster are.
 
-use super::HostPlace;
 use crate::arguments::ca::{CaCommand, Init, Issue, Join, Place, Serve, Token};
 use crate::failure::Done;
 use crate::output::{answer, printable};
+use crate::place::HostPlace;
 use commonhold::{Error, Result};
 use commonhold_object::error::Doing;
 use commonhold_peers::ca::{self, Authority, Grant, Validity};

@@ -1,12 +1,12 @@
 //! `host start|stop|restart|upgrade|status`.
 
-use super::HostPlace;
 use crate::arguments::entry::Limits;
 use crate::arguments::host::{HostCommand, Restart, Start, Stop, Upgrade};
 use crate::failure::{Done, error};
 use crate::host_process::{self, StartOptions};
 use crate::output::{answer, columns, count, say_json};
 use crate::people::People;
+use crate::place::HostPlace;
 use crate::units::{format_milliseconds, format_size};
 use crate::view::HostView;
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};

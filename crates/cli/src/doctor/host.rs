@@ -1,7 +1,7 @@
 //! The host that is running, if one is.
 
 use super::report::Check;
-use crate::commands::HostPlace;
+use crate::place::HostPlace;
 use commonhold::HostStatus;
 
 const NAME: &str = "host";

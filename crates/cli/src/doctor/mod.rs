@@ -10,9 +10,9 @@ mod report;
 mod storage;
 mod userfaultfd;
 
-use crate::commands::HostPlace;
 use crate::failure::{Done, Failure};
 use crate::output::answer;
+use crate::place::HostPlace;
 use report::{Check, State, table};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! The state directory: where it lies, and whether what is written there lasts.
 
 use super::report::Check;
-use crate::commands::HostPlace;
+use crate::place::HostPlace;
 use crate::units::format_size;
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};

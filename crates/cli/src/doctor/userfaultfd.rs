@@ -2,7 +2,7 @@
 
 use super::probe::{PAGE, Probe};
 use super::report::Check;
-use crate::commands::HostPlace;
+use crate::place::HostPlace;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use std::io;
