@@ -226,6 +226,14 @@ fn names_belong_to_the_whole_cluster() {
     workers[1].ok("remove /lab/y");
     workers[0].refused("open o /lab/y r", "NotFound");
     workers[0].ok("create o /lab/y size=8192 strict");
+    // Removed while it is used elsewhere: it lives until it is not.
+    workers[1].all("open y /lab/y rw\nmap y y rw shared 0 0\nfill y 0 2 5");
+    workers[0].all("close o\nremove /lab/y");
+    workers[1].all("check y 0 2 5\nfill y 0 2 6");
+    let objects = || hosts[0].status().objects;
+    assert_eq!(objects(), 1);
+    workers[1].all("drop y\nclose y");
+    wait::until("it is gone", || (objects() == 0).then_some(()));
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Message {
             Message::Recall { page, .. } | Message::Invalidate { page } => {
                 Some(Message::Done { page: *page })
             }
+            Message::Request { span, .. } => Some(Message::Refuse { span: *span, why: Why::HomeLost }),
             _ => None,
         }
     }

@@ -245,12 +245,13 @@ impl Cache {
         }
     }
 
-    /// Pages left `in_flight`: whoever waited for them is answered.
+    /// Pages left `in_flight`, or may be used now: whoever waited for them is answered. Those in flight still are not: what
+    /// is written into a page while an eviction saves it would be lost.
     pub(super) fn settle(&self, inner: &mut Inner, range: PageRange) {
         if !inner.waiting.is_empty() {
             let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
                 .into_iter()
-                .partition(|w| range.contains(u64::from(w.page)));
+                .partition(|w| range.contains(u64::from(w.page)) && !inner.in_flight.contains(w.page));
             inner.waiting = later;
             for waiter in now {
                 if inner.resident.contains(waiter.page)

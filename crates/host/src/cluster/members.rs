@@ -126,6 +126,9 @@ impl Cluster {
                 self.find_home(&driver);
             }
         }
+        if let Ok(this) = self.host() {
+            this.settle_removed();
+        }
     }
 
     /// Asks the list for a name.

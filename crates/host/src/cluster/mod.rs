@@ -206,6 +206,11 @@ impl Cluster {
                 home.map(Answer::Home).ok_or_else(none)
             }
             Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
+            Call::Leave(object) => {
+                self.dismiss(object, from);
+                self.host()?.settle_removed();
+                Ok(Answer::Done)
+            }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length } => self.sync_for_other(from, object, offset, length),
         }

@@ -51,8 +51,11 @@ impl Cluster {
     }
 
     /// All of it is home.
-    pub fn leave_off(&self, object: u128) {
-        self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
+    pub fn leave_off(self: &Arc<Self>, object: u128) {
+        let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
+        if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host) {
+            let _ = self.ask(home, Call::Leave(object), PATIENCE);
+        }
         lock(&self.leaving).remove(&object);
     }
 
@@ -120,7 +123,10 @@ impl Cluster {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
         }
         driver.found_home(home);
-        Ok(())
+        // Lost again before the driver knew it for its home: nobody else would say so.
+        self.reach(home).inspect_err(|_| {
+            let _ = driver.lost(home);
+        })
     }
 
     fn record_of(&self, object: u128) -> Result<Arc<Object>> {

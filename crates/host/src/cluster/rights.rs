@@ -40,6 +40,17 @@ impl Cluster {
         }
     }
 
+    /// No process of that host has the object open any more.
+    pub(super) fn dismiss(&self, object: u128, host: HostId) {
+        self.admitted.write().unwrap_or_else(PoisonError::into_inner).remove(&(object, host));
+    }
+
+    /// Whether processes of other hosts have the object open.
+    pub fn is_used_elsewhere(&self, object: u128) -> bool {
+        let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
+        admitted.keys().any(|(used, _)| *used == object)
+    }
+
     /// Refuses what no process of that host may do.
     pub(super) fn check_admitted(&self, object: u128, host: HostId, writes: bool) -> Result<()> {
         if host == self.me.host {

@@ -102,6 +102,8 @@ pub enum Call {
         /// What for.
         access: Access,
     },
+    /// Of an object's home: no process of the caller's has it open any more.
+    Leave(u128),
     /// Of an object's home: store these pages (bytes, as `sync`).
     Sync {
         /// Which object.

@@ -49,8 +49,9 @@ impl Host {
         self.vault
             .put(&object_key(object.id, "frames"), &[], Some(frames))
             .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        object.set_cache(cache.clone());
+        // First: whoever finds the cache may rely on its being scheduled.
         self.take_part(&record, &cache);
+        object.set_cache(cache.clone());
         Ok(cache)
     }
 

@@ -96,6 +96,7 @@ impl Host {
             object.opens.load(Ordering::Relaxed) > 0
                 || object.cache().is_some_and(|c| c.is_mapped())
                 || self.returning.expects(id)
+                || self.is_used_elsewhere(&object)
         };
         if !object.end_unless(used) {
             return;
@@ -183,6 +184,12 @@ impl Host {
                     format!(
                         "{name} is anonymous and would be lost: copy it out and remove it, or stop with --force"
                     ),
+                ));
+            }
+            if self.is_used_elsewhere(&object) {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!("processes of other hosts use {name}: end them, or stop with --force"),
                 ));
             }
             if object.cache().is_some_and(|c| c.numbers().dirty_pages > 0) {

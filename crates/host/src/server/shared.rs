@@ -82,6 +82,20 @@ impl Host {
         }
     }
 
+    /// Whether processes of other hosts have an object of this one open.
+    pub(super) fn is_used_elsewhere(&self, object: &Object) -> bool {
+        let record = object.record().clone();
+        let home = record.options.is_shared() && !record.is_elsewhere;
+        home && self.with_cluster().is_some_and(|cluster| cluster.is_used_elsewhere(record.uuid))
+    }
+
+    /// Other hosts have let go of objects: those whose names were removed may end now.
+    pub fn settle_removed(&self) {
+        for object in self.all_objects().iter().filter(|object| object.record().options.is_shared()) {
+            self.settle_object(object.id);
+        }
+    }
+
     /// Nobody else in the cluster may have the name of a new shared object.
     pub(super) fn claim_name(&self, record: &ObjectRecord) -> Result<()> {
         match (self.with_cluster(), &record.name) {
