@@ -30,12 +30,21 @@ fn verdict(row: &dyn Row, line: &Value) -> String {
 pub fn write(directory: &Path, lines: &[(&'static dyn Row, Value)]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for (row, line) in lines {
-        std::fs::write(directory.join(format!("{}.md", row.id())), page(*row, line))?;
+        std::fs::write(directory.join(format!("{}.md", row.id())), without_place(&page(*row, line)))?;
     }
     if lines.len() == crate::rows::all().len() {
         std::fs::write(directory.join("README.md"), table_of_all(lines))?;
     }
     Ok(())
+}
+
+/// Where the checkout lies is nobody's business, and no figure.
+fn without_place(text: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    match here.to_str() {
+        Some(here) if here.len() > 1 => text.replace(&format!("{here}/"), ""),
+        _ => text.to_owned(),
+    }
 }
 
 fn table_of_all(lines: &[(&'static dyn Row, Value)]) -> String {
