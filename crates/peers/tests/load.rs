@@ -28,12 +28,15 @@ fn content(who: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
 
 /// Checks that every sender's messages come whole and in order; reads some payloads in parts, and some not at all.
 struct Checker {
+    connected: Mutex<Sender<()>>,
     next: Mutex<[u64; SENDERS as usize]>,
     done: Mutex<Sender<()>>,
 }
 
 impl Handler for Checker {
-    fn connected(&self, _peer: &Hello, _rights: PeerRights) {}
+    fn connected(&self, _peer: &Hello, _rights: PeerRights) {
+        self.connected.lock().unwrap().send(()).unwrap();
+    }
 
     fn received(&self, _from: HostId, message: &[u8], payload: &mut Payload<'_>) {
         let word = |at: usize| u64::from_le_bytes(message[at..at + 8].try_into().unwrap());
@@ -69,14 +72,21 @@ impl Handler for Checker {
 #[test]
 fn everything_arrives_whole_and_in_order_both_ways() {
     for net in [Net::plain(), Net::tls()] {
-        let (sender, done) = channel();
+        let ((sender, done), (knows, connected)) = (channel(), channel());
         let start = |id, name: &str| {
-            let handler = Arc::new(Checker { next: Mutex::default(), done: Mutex::new(sender.clone()) });
+            let handler = Arc::new(Checker {
+                connected: Mutex::new(knows.clone()),
+                next: Mutex::default(),
+                done: Mutex::new(sender.clone()),
+            });
             let listen = "127.0.0.1:0".parse().unwrap();
             Peers::start(listen, net.hello(id, name), net.security(name), handler).unwrap()
         };
         let (a, b) = (start(1, "a"), start(2, "b"));
         a.connect(HostId(2), b.local_addr()).unwrap();
+        for _ in 0..2 {
+            connected.recv_timeout(PATIENCE).expect("the one who was called knows it a little later");
+        }
         std::thread::scope(|scope| {
             for who in 0..SENDERS {
                 for (from, to) in [(&a, HostId(2)), (&b, HostId(1))] {
