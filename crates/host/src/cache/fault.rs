@@ -110,7 +110,7 @@ impl Cache {
 
     /// A write to a protected page of a mapping under synchronous protection.
     fn protected_write(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) {
-        if inner.frozen || inner.in_flight.contains(page as u32) {
+        if inner.holds_writers() || inner.in_flight.contains(page as u32) {
             inner.wait(mapping, page, true);
             return;
         }
@@ -170,7 +170,7 @@ impl Cache {
             return;
         }
         let mut protect = mapping.writes_object();
-        if protect && write && !inner.frozen && inner.may(page, true) {
+        if protect && write && !inner.holds_writers() && inner.may(page, true) {
             if mapping.kind == Kind::Synchronous {
                 self.note_write(inner, page);
             }

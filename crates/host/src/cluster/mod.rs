@@ -8,9 +8,11 @@
 //! | `members` | joining, and losses |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
+//! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
+mod carry;
 pub mod link;
 mod members;
 mod names;
@@ -24,7 +26,7 @@ pub use objects::options_here;
 use crate::server::Host;
 use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
-use commonhold_coherence::{HostId, central};
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, Result};
 use names::Names;
 use std::collections::{HashMap, HashSet};
@@ -66,6 +68,8 @@ pub struct Cluster {
     /// For what other hosts have opened this host's objects.
     admitted: RwLock<HashMap<(u128, HostId), Access>>,
     calls: Calls,
+    /// What is to be sent to hosts as soon as there is a connection.
+    waiting: carry::Waiting,
     holds: Arc<Holds>,
 }
 
@@ -90,6 +94,7 @@ impl Cluster {
             readers: RwLock::default(),
             admitted: RwLock::default(),
             calls: Calls::default(),
+            waiting: carry::Waiting::default(),
             holds: Holds::start()?,
         };
         Ok(Arc::new(cluster))
@@ -229,15 +234,5 @@ impl Cluster {
     /// The driver of an object, if it is in use here.
     pub fn driver(&self, object: u128) -> Option<Arc<Driver>> {
         self.shared.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned()
-    }
-}
-
-impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, message: &central::Message, pages: &[u8]) {
-        let message = Message::Coherence { object, message: message.clone() };
-        if let Err(error) = self.send(to, &message, &Payload(pages)) {
-            // Whoever cannot be reached is lost, or will be: that is said apart.
-            self.report(format_args!("to {}: {error}", self.called(to)));
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
-use commonhold_coherence::{HostId, central};
+use crate::shared::Said;
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -46,7 +47,7 @@ pub enum Message {
         /// Which object.
         object: u128,
         /// What.
-        message: central::Message,
+        message: Said,
     },
     /// To be answered.
     Call {
