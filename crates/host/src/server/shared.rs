@@ -99,8 +99,11 @@ impl Host {
     pub(super) fn is_used_elsewhere(&self, object: &Object) -> bool {
         let record = object.record().clone();
         let home = record.options.is_shared() && !record.is_elsewhere;
-        home && self.object_of(record.uuid, true).is_some()
-            || home && self.with_cluster().is_some_and(|cluster| cluster.is_used_elsewhere(record.uuid))
+        let used = || {
+            self.object_of(record.uuid, true).is_some()
+                || self.with_cluster().is_some_and(|cluster| cluster.is_used_elsewhere(record.uuid))
+        };
+        home && used()
     }
 
     /// Other hosts have let go of objects: those whose names were removed may end now.
@@ -246,7 +249,7 @@ impl Host {
             return Ok(object);
         }
         let options = options_here(&found.options);
-        let record = registry.import(found.object, &found.name, found.ownership.clone(), options)?;
+        let record = registry.import(found.object, &found.name, found.ownership, options)?;
         let object = Object::new(record, None, String::new());
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
         Ok(object)
