@@ -16,6 +16,8 @@ use std::os::fd::{AsFd, OwnedFd};
 pub const FENCE_KEY: &str = "fence";
 /// Blob of kept frames that are to be fenced.
 pub const FENCED: &[u8] = b"fenced";
+/// The same, after all others.
+pub const FENCED_LAST: &[u8] = b"fenced last";
 /// How soon to try again what failed.
 const AGAIN: u64 = 100_000_000;
 
@@ -91,15 +93,15 @@ impl Fence {
     pub fn act(&mut self, store: &Store, log: &StateLog) {
         self.killing = false;
         let (mut done, mut failed) = (0, None);
-        let mut at: Option<Key> = None;
-        while let Some((key, thing)) = store.after(at.as_ref()) {
-            if let Some(fd) = thing.fd.as_ref().filter(|_| thing.blob == FENCED) {
-                match frames::take_from_page_tables(fd) {
-                    Ok(()) => done += 1,
-                    Err(error) => failed = Some(format!("{key}: {error}")),
+        for mark in [FENCED, FENCED_LAST] {
+            for key in store.keys() {
+                let fd = store.get(key).filter(|thing| thing.blob == mark).and_then(|thing| thing.fd.as_ref());
+                match fd.map(frames::take_from_page_tables) {
+                    Some(Ok(())) => done += 1,
+                    Some(Err(error)) => failed = Some(format!("{key}: {error}")),
+                    None => {}
                 }
             }
-            at = Some(key.clone());
         }
         if let Some(what) = failed {
             self.not_before = clock::now() + AGAIN;
@@ -153,7 +155,7 @@ mod tests {
         assert!(!fence.is_due(&store), "without a word");
         let word = Arc::new(new_fence_word().unwrap());
         store.put(Key::new(FENCE_KEY), Thing { blob: Vec::new(), fd: Some(word.clone()) });
-        for (name, blob) in [("a", &b""[..]), ("b", FENCED)] {
+        for (name, blob) in [("a", &b""[..]), ("b", FENCED), ("c", FENCED_LAST)] {
             let fd = frames::create("fence test", 8192).unwrap();
             rustix::io::pwrite(&fd, &[7; 8192], 0).unwrap();
             store.put(Key::new(name), Thing { blob: blob.to_vec(), fd: Some(Arc::new(fd)) });
@@ -166,6 +168,6 @@ mod tests {
         fence.act(&store, &log);
         assert!(!fence.is_due(&store), "twice");
         let said = std::fs::read_to_string(directory.path().join("log")).unwrap();
-        assert!(said.contains("fenced 1 shared objects"), "{said}");
+        assert!(said.contains("fenced 2 shared objects"), "{said}");
     }
 }

@@ -8,6 +8,7 @@ use commonhold_coherence::central::{self, Message, Node};
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, pages_of};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct Driver {
     holds: Arc<Holds>,
     state: Mutex<State>,
     cache: Weak<Cache>,
+    /// This host must do nothing with the object any more.
+    fenced: AtomicBool,
 }
 
 /// Who schedules, and this host's part of it.
@@ -64,16 +67,16 @@ fn range(span: Span) -> PageRange {
 }
 
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said, unless it is this host.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
-        let home = plan.is_home.then_some(plan.me);
-        let state = State { home, node: node(&plan, plan.me) };
-        let driver = Driver { plan, carrier, holds, state: state.into(), cache: Arc::downgrade(cache) };
+        let state = State { home: None, node: node(&plan, plan.me) };
+        let (cache_of, fenced) = (Arc::downgrade(cache), AtomicBool::new(false));
+        let driver = Driver { plan, carrier, holds, state: state.into(), cache: cache_of, fenced };
         let driver = Arc::new(driver);
         cache.share(&driver);
         driver
@@ -137,9 +140,37 @@ impl Driver {
         self.state().home
     }
 
+    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
+        state.home = Some(self.plan.me);
+        drop(state);
+        if let Some(cache) = self.cache.upgrade() {
+            cache.ask_again();
+        }
+    }
+
+    /// This host's lease is about to end: no process of it uses the object any more, and nothing is scheduled. For ever.
+    pub fn fence(&self) -> Result<()> {
+        let mut state = self.state();
+        self.fenced.store(true, Ordering::SeqCst);
+        state.home = None;
+        match self.cache.upgrade() {
+            Some(cache) if self.is_home() => cache.fence(),
+            Some(cache) => cache.forget_all(),
+            None => Ok(()),
+        }
+    }
+
     /// The home is known (again). Whoever waited asks it.
     pub fn found_home(&self, home: HostId) {
         let mut state = self.state();
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
         *state = State { home: Some(home), node: node(&self.plan, home) };
         drop(state);
         if let Some(cache) = self.cache.upgrade() {
