@@ -95,7 +95,8 @@ impl Fence {
         let (mut done, mut failed) = (0, None);
         for mark in [FENCED, FENCED_LAST] {
             for key in store.keys() {
-                let fd = store.get(key).filter(|thing| thing.blob == mark).and_then(|thing| thing.fd.as_ref());
+                let fd =
+                    store.get(key).filter(|thing| thing.blob == mark).and_then(|thing| thing.fd.as_ref());
                 match fd.map(frames::take_from_page_tables) {
                     Some(Ok(())) => done += 1,
                     Some(Err(error)) => failed = Some(format!("{key}: {error}")),

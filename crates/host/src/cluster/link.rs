@@ -30,12 +30,7 @@ struct Link {
 }
 
 /// Listens for the other hosts, and joins them.
-pub fn start(
-    cluster: &Arc<Cluster>,
-    state: &Path,
-    proof: &Proof,
-    registry: Arc<dyn Registry>,
-) -> Result<()> {
+pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<dyn Registry>) -> Result<()> {
     let security = match proof {
         Proof::Certificate(directory) => Security::Tls(Identity::load(directory)?),
         Proof::None { even_beyond_loopback } => {

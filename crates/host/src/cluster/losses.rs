@@ -181,7 +181,8 @@ impl Cluster {
     /// No process of this host uses anything shared from now on.
     fn drop_everything(&self) -> Result<()> {
         // One after the other, all of them: an error with one is no reason to leave the next.
-        let (homes, others): (Vec<_>, Vec<_>) = self.drivers().into_iter().partition(|driver| driver.is_home());
+        let (homes, others): (Vec<_>, Vec<_>) =
+            self.drivers().into_iter().partition(|driver| driver.is_home());
         // What grows old first.
         let outcomes: Vec<Result<()>> = others.iter().chain(&homes).map(|driver| driver.fence()).collect();
         outcomes.into_iter().collect::<Result<()>>()?;

@@ -142,11 +142,7 @@ impl Cluster {
     }
 
     /// From now on messages are moved by this, and that registry decides.
-    pub fn begin(
-        self: &Arc<Self>,
-        transport: Arc<dyn Transport>,
-        registry: Arc<dyn Registry>,
-    ) -> Result<()> {
+    pub fn begin(self: &Arc<Self>, transport: Arc<dyn Transport>, registry: Arc<dyn Registry>) -> Result<()> {
         let _ = self.transport.set(transport);
         let _ = self.registry.set(registry);
         self.stay_a_member();

@@ -67,14 +67,20 @@ impl Host {
         let shared = |object: &Arc<Object>| object.record().options.is_shared();
         for object in self.all_objects().into_iter().filter(shared) {
             let Some(cache) = object.cache() else { continue };
-            let record = object.record().clone();
-            let lent = cache.begin_anew(!record.is_elsewhere)?;
-            self.take_part(&record, &cache);
-            if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
-                driver.were_lent(&lent);
-            }
+            self.take_part_anew(&object, &cache)?;
         }
         self.with_cluster().map_or(Ok(()), |cluster| cluster.nothing_to_fence())
+    }
+
+    /// The same for one object.
+    pub(super) fn take_part_anew(&self, object: &Object, cache: &Arc<Cache>) -> Result<()> {
+        let record = object.record().clone();
+        let lent = cache.begin_anew(!record.is_elsewhere)?;
+        self.take_part(&record, cache);
+        if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
+            driver.were_lent(&lent);
+        }
+        Ok(())
     }
 
     /// While clients may still have what a host that died with its keeper gave them, this one does not say that nothing is

@@ -104,9 +104,7 @@ impl Registry for Embedded {
         let anew = self.connect()?;
         let call = match joining.before {
             Some(before) if !anew => Call::Renew(before),
-            before => {
-                Call::Join { member: joining.member.clone(), claims: joining.claims.clone(), before }
-            }
+            before => Call::Join { member: joining.member.clone(), claims: joining.claims.clone(), before },
         };
         match self.ask(call, within) {
             Ok(Answer::Joined(joined)) => Ok(*joined),

@@ -26,7 +26,10 @@ impl Kept {
                 let saved: Saved = postcard::from_bytes(&bytes).map_err(|_| {
                     Error::new(
                         ErrorKind::Corrupt,
-                        format!("{} holds no list of members: stop all hosts of the cluster and remove it", path.display()),
+                        format!(
+                            "{} holds no list of members: stop all hosts of the cluster and remove it",
+                            path.display()
+                        ),
                     )
                 })?;
                 List::restored(saved, lease_ns, now)
