@@ -323,6 +323,18 @@ impl Cache {
         Ok(())
     }
 
+    /// At the home: no process here uses the object any more. What is in the frames stays: they are the saved copies.
+    pub fn fence(&self) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some(rights) = &mut inner.rights {
+            *rights = Rights::default();
+        }
+        frames::take_from_page_tables(&*self.frames).doing("taking frames from page tables")?;
+        let all = inner.resident.clone();
+        inner.views.iter_mut().for_each(|view| view.forget(&all));
+        Ok(())
+    }
+
     /// Frames of pages that another host keeps: given up by way of the scheduler, which sends away what is newest here.
     pub(super) fn evict_shared(self: &Arc<Self>, want: usize) -> Result<usize> {
         let Some(driver) = self.driver() else { return Ok(0) };

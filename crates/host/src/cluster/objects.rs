@@ -40,8 +40,13 @@ impl Cluster {
             how,
             hold: Duration::from_micros(hold_us.into()),
         };
+        let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
+        if *begun && driver.is_home() {
+            driver.begin();
+        }
+        drop(begun);
         if record.is_elsewhere {
             self.find_home(&driver);
         }
@@ -94,7 +99,7 @@ impl Cluster {
 
     /// Claims the name of a new shared object for this host.
     pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
-        self.ask(self.list()?, Call::Claim(Claim { name: name.clone(), object }), PATIENCE).map(drop)
+        self.registry()?.claim(Claim { name: name.clone(), object })
     }
 
     /// Opens an object of another host: what must be known of it here.
@@ -104,7 +109,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Shared> {
-        let home = self.look_up(name)?;
+        let home = self.registry()?.look_up(name)?;
         self.reach(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
@@ -120,6 +125,7 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !this.lease.is_fenced()
             {
                 if this.try_home(&driver).is_err() && begun.elapsed() > HOME_AWAY {
                     driver.home_is_away();
@@ -133,16 +139,16 @@ impl Cluster {
 
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
-        let Answer::Home(home) = self.ask(self.list()?, Call::WhereIs(object), PATIENCE)? else {
-            return Err(unexpected());
-        };
+        let home = self.registry()?.where_is(object)?;
+        self.say_given_up(home, object)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
         }
         driver.found_home(home);
-        // Lost again before the driver knew it for its home: nobody else would say so.
+        // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
+            lock(&self.given_up).insert(object);
             let _ = driver.lost(home);
         })
     }
@@ -182,6 +188,7 @@ impl Cluster {
                 ),
             ));
         }
+        self.wait_begun(PATIENCE / 2)?;
         self.serve(record.uuid)?;
         self.admit(record.uuid, from, access);
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
@@ -204,6 +211,7 @@ impl Cluster {
         if let Some(name) = name {
             lock(&self.host()?.registry).lookup(&name, who, access)?;
         }
+        self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
         self.admit(object, from, access);
         Ok(Answer::Done)

@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 impl Cluster {
     /// A host is connected.
     pub fn connected(&self, host: HostId, may_write: bool) {
+        super::lock(&self.unreachable).remove(&host);
         let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
         if may_write {
             readers.remove(&host)
@@ -73,7 +74,8 @@ impl Cluster {
             return if writes { self.check_may_change(from) } else { Ok(()) };
         }
         if !driver.is_home() {
-            let is_home = driver.home() == Some(from);
+            // Of a home that is to be found (again): said before it heard that this host gave everything up.
+            let is_home = driver.home().is_none_or(|home| home == from);
             let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
             return if is_home { Ok(()) } else { Err(not_home()) };
         }

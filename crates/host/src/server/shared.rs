@@ -11,6 +11,7 @@ use commonhold_object::{
 use commonhold_registry::ObjectRecord;
 use roaring::RoaringBitmap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 impl Host {
     fn with_cluster(&self) -> Option<&Arc<Cluster>> {
@@ -20,15 +21,21 @@ impl Host {
     /// The hosts of this one's cluster.
     pub(super) fn cluster_hosts(&self) -> Vec<ClusterHost> {
         let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Vec::new() };
-        let list = cluster.list().ok();
+        let list = cluster.list_kept_by();
         let view = |member: Member| ClusterHost {
             number: member.host.0,
             is_this: member.host == cluster.me.host,
             keeps_list: Some(member.host) == list,
+            is_unreachable: cluster.is_unreachable(member.host),
+            waits: member.host == cluster.me.host && !cluster.has_joined_a_cluster(),
             name: member.name,
             address: member.address,
         };
-        cluster.members().into_iter().map(view).collect()
+        let mut members = cluster.members();
+        if !members.iter().any(|member| member.host == cluster.me.host) {
+            members.push(cluster.me.clone());
+        }
+        members.into_iter().map(view).collect()
     }
 
     /// The object of that identity whose home is this host, or (`elsewhere`) another.
@@ -66,21 +73,53 @@ impl Host {
         objects.sort_by_key(|object| object.record().is_elsewhere);
         for object in objects {
             let Some(cache) = object.cache() else { continue };
-            let record = object.record().clone();
-            let lent = match record.options.coherence {
-                // What was written here and not synced stays; the home says what else there is.
-                Coherence::Explicit if record.is_elsewhere => {
-                    cache.keep_written().map(|_| RoaringBitmap::new())
-                }
-                Coherence::Explicit => Ok(RoaringBitmap::new()),
-                _ => cache.begin_anew(!record.is_elsewhere),
-            }?;
-            self.take_part(&record, &cache);
-            if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
-                driver.were_lent(&lent);
-            }
+            self.take_part_anew(&object, &cache)?;
+        }
+        self.with_cluster().map_or(Ok(()), |cluster| cluster.nothing_to_fence())
+    }
+
+    /// The same for one object.
+    pub(super) fn take_part_anew(&self, object: &Object, cache: &Arc<Cache>) -> Result<()> {
+        let record = object.record().clone();
+        let lent = match record.options.coherence {
+            // What was written here and not synced stays; the home says what else there is.
+            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| RoaringBitmap::new()),
+            Coherence::Explicit => Ok(RoaringBitmap::new()),
+            _ => cache.begin_anew(!record.is_elsewhere),
+        }?;
+        self.take_part(&record, cache);
+        if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
+            driver.were_lent(&lent);
         }
         Ok(())
+    }
+
+    /// While clients may still have what a host that died with its keeper gave them, this one does not say that nothing is
+    /// left of it.
+    pub fn check_all_returned(&self, wait: bool) -> Result<()> {
+        if wait && !self.returning.nobody_is_missing() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "clients of the host before are not back yet, and may have old pages",
+            ));
+        }
+        Ok(())
+    }
+
+    /// This host is fenced: its process ends, and the next joins under another number.
+    pub fn begin_anew(&self) {
+        while let Err(error) = self.vault.restart_me(None) {
+            self.machine.log(format_args!("the next host process cannot be started yet: {error}"));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        std::process::exit(0);
+    }
+
+    /// The others need not wait for the end of this host's lease.
+    pub(super) fn leave_cluster(&self) {
+        if let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) {
+            cluster.leave();
+        }
     }
 
     /// A shared object is not in use here any more. What is newest here goes home, which may take long.

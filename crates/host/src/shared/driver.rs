@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, pages_of};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct Driver {
     saved: Weak<Cache>,
     /// At the home: whose syncs are being stored.
     pub(super) storing: Mutex<VecDeque<HostId>>,
+    /// This host must do nothing with the object any more.
+    fenced: AtomicBool,
 }
 
 /// Who schedules, and this host's part of it.
@@ -77,16 +80,15 @@ impl Plan {
 }
 
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said, unless it is this host.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
-        let home = plan.is_home.then_some(plan.me);
         let part = plan.part(plan.me);
-        let state = State { home, part, kept: VecDeque::new(), syncs: VecDeque::new() };
+        let state = State { home: None, part, kept: VecDeque::new(), syncs: VecDeque::new() };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -96,6 +98,7 @@ impl Driver {
             holds,
             state: state.into(),
             storing: Mutex::default(),
+            fenced: AtomicBool::new(false),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -193,9 +196,38 @@ impl Driver {
         self.state().home
     }
 
+    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
+        state.home = Some(self.plan.me);
+        drop(state);
+        if let Some(cache) = self.cache() {
+            cache.ask_again();
+        }
+    }
+
+    /// This host's lease is about to end: no process of it uses the object any more, and nothing is scheduled. For ever.
+    pub fn fence(&self) -> Result<()> {
+        let mut state = self.state();
+        self.fenced.store(true, Ordering::SeqCst);
+        state.home = None;
+        match (self.cache(), self.plan.role()) {
+            (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
+            (Some(cache), Role::Copies) => cache.forget_all(),
+            (Some(cache), Role::Own) => cache.keep_written().map(drop),
+            (None, _) => Ok(()),
+        }
+    }
+
     /// The home is known (again). Whoever waited asks it.
     pub fn found_home(&self, home: HostId) {
         let mut state = self.state();
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
