@@ -20,6 +20,10 @@ mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
 mod mach_fig8;
 mod model_violations;
+mod remote_fault_ratio;
+mod remote_handoff_per_s;
+mod remote_idle_cost;
+mod remote_seq_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
 mod sim_violations;
@@ -49,6 +53,11 @@ pub fn all() -> Vec<&'static dyn Row> {
         &govindan_table2::GovindanTable2,
         &audit_prediction_error::AuditPredictionError,
         &audit_seconds::AuditSeconds,
+        &remote_fault_ratio::ReadFaultRatio,
+        &remote_fault_ratio::WriteFaultRatio,
+        &remote_handoff_per_s::HandoffPerSecond,
+        &remote_seq_ratio::SeqRatio,
+        &remote_idle_cost::RemoteIdleCost,
         &model_violations::ModelViolations,
         &sim_violations::SimViolations,
         &explicit_messages::ExplicitMessages,
@@ -74,7 +83,9 @@ mod tests {
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
                         sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
-                        audit.prediction_error audit.seconds model.violations sim.violations explicit.messages \
+                        audit.prediction_error audit.seconds remote.read_fault_ratio \
+                        remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
+                        model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle scale.hosts_1000 scale.bytes_per_page scale.untouched_bytes \
                         mach.fig8";

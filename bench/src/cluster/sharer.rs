@@ -1,0 +1,121 @@
+//! A process that uses an object by way of one host, as the row that started it sees it.
+
+use crate::failure::{Result, failed};
+use crate::faults::Touch;
+use crate::worker::Worker;
+use std::path::Path;
+use std::time::Duration;
+
+/// The process. It has one object mapped at a time.
+#[derive(Debug)]
+pub struct Sharer(Worker);
+
+/// What a process that added to a word saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Added {
+    /// How often it added one.
+    pub times: u64,
+    /// How often somebody else had added since its last time: so often the page came to it.
+    pub came: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Sharer {
+    /// Starts one that is a client of the host of that state directory.
+    pub fn start(state: &Path) -> Result<Sharer> {
+        Ok(Sharer(Worker::start("sharer", &[state])?))
+    }
+
+    /// Creates a strict object and maps it. No hold: the scheduler's own.
+    pub fn create(&mut self, name: &str, size_bytes: usize, hold: Option<Duration>) -> Result<()> {
+        let hold = hold.map_or("-".into(), |hold| hold.as_micros().to_string());
+        self.done(&format!("create {name} {size_bytes} {hold}"))
+    }
+
+    /// Creates a strict object on a file and maps it.
+    pub fn create_on_file(&mut self, name: &str, file: &Path) -> Result<()> {
+        self.done(&format!("create-on-file {name} {}", file.display()))
+    }
+
+    /// Opens an object, as soon as it is found, and maps it.
+    pub fn open(&mut self, name: &str) -> Result<()> {
+        self.done(&format!("open {name}"))
+    }
+
+    /// Unmaps and closes it.
+    pub fn close(&mut self) -> Result<()> {
+        self.done("close")
+    }
+
+    /// Removes an object.
+    pub fn remove(&mut self, name: &str) -> Result<()> {
+        self.done(&format!("remove {name}"))
+    }
+
+    /// Writes a word of every page, in order.
+    pub fn write_all(&mut self) -> Result<()> {
+        self.done("write-all")
+    }
+
+    /// Touches those pages in that order, after a sleep each where there is a gap; nanoseconds of each.
+    pub fn touch(&mut self, touch: Touch, gap: Option<Duration>, pages: &[u32]) -> Result<Vec<f64>> {
+        let what = if touch == Touch::Read { "read" } else { "write" };
+        let mut line = format!("touch {what} {}", gap.map_or(0, |gap| gap.as_micros()));
+        pages.iter().for_each(|page| line.push_str(&format!(" {page}")));
+        numbers(&self.0.ask(&line)?)
+    }
+
+    /// Adds up every word, in order; seconds.
+    pub fn sum(&mut self) -> Result<f64> {
+        self.seconds("sum")
+    }
+
+    /// Reads one byte of every page, in order; seconds.
+    pub fn touch_pages(&mut self) -> Result<f64> {
+        self.seconds("touch-pages")
+    }
+
+    /// Reads single bytes at those offsets; seconds.
+    pub fn probe(&mut self, offsets: &[usize]) -> Result<f64> {
+        let offsets: Vec<String> = offsets.iter().map(usize::to_string).collect();
+        self.seconds(&format!("probe {}", offsets.join(" ")))
+    }
+
+    /// Begins to add one to the first word, as fast as it can, for so long.
+    pub fn begin_adding(&mut self, time: Duration) -> Result<()> {
+        self.0.tell(&format!("add {}", time.as_micros()))
+    }
+
+    /// What came of it.
+    pub fn added(&mut self) -> Result<Added> {
+        let line = self.0.line()?;
+        match numbers(&line)?[..] {
+            [times, came, seconds] => Ok(Added { times: times as u64, came: came as u64, seconds }),
+            _ => failed(format!("a sharer said `{line}`")),
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    fn done(&mut self, line: &str) -> Result<()> {
+        self.0.tell(line)?;
+        self.0.expect("done")
+    }
+
+    fn seconds(&mut self, line: &str) -> Result<f64> {
+        let answer = self.0.ask(line)?;
+        match numbers(&answer)?[..] {
+            [seconds] => Ok(seconds),
+            _ => failed(format!("a sharer said `{answer}`")),
+        }
+    }
+}
+
+fn numbers(line: &str) -> Result<Vec<f64>> {
+    let parsed: std::result::Result<Vec<f64>, _> = line.split_ascii_whitespace().map(str::parse).collect();
+    parsed.or_else(|_| failed(format!("a sharer said `{line}`")))
+}
