@@ -73,6 +73,11 @@ impl Floor {
         Ok(median(&faults[WARM_UP..]))
     }
 
+    /// Seconds that `pages` round trips take, one after the other.
+    pub fn transfer(&mut self, pages: usize) -> Result<f64> {
+        Ok(self.round_trips(pages, None)?.iter().sum::<f64>() * 1e-9)
+    }
+
     fn refresh(&mut self, count: usize) -> Result<()> {
         if self.fresh.left() < count {
             self.memory = self.bare.memory(PAGES)?;

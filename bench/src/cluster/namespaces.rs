@@ -36,7 +36,8 @@ impl Namespace {
         let back = Return(current()?);
         // SAFETY: the network namespace alone is left; memory, descriptors and directories stay shared with the other
         // threads of this process.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.doing("making a network namespace")?;
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+            .doing("making a network namespace")?;
         let own = current()?;
         drop(back);
         own.ip(&["link", "set", "lo", "up"])?;

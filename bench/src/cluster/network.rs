@@ -2,7 +2,7 @@
 //! loopback device, which the row's detail then says.
 
 use super::namespaces::Namespace;
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// Where a host listens in its own namespace.
@@ -49,6 +49,17 @@ impl Network {
     pub fn free_address(&self, place: usize) -> Result<SocketAddr> {
         let own = if self.places.is_empty() { Ipv4Addr::LOCALHOST } else { address(place) };
         self.at(place, || Ok(TcpListener::bind((own, 0))?.local_addr()?))
+    }
+
+    /// Bytes that came in at a place so far, with all headers. On the loopback device: at any place.
+    pub fn received_bytes(&self, place: usize) -> Result<u64> {
+        let device = if self.places.is_empty() { "lo:" } else { "eth0:" };
+        let text = self.at(place, || Ok(std::fs::read_to_string("/proc/thread-self/net/dev")?))?;
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(device));
+        match line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok()) {
+            Some(bytes) => Ok(bytes),
+            None => failed(format!("/proc/thread-self/net/dev has no {device}")),
+        }
     }
 
     /// What it is, in words.

@@ -43,6 +43,11 @@ impl Sharer {
         self.done(&format!("open {name}"))
     }
 
+    /// Maps what is open so that nobody else sees its writes.
+    pub fn map_private(&mut self) -> Result<()> {
+        self.done("map-private")
+    }
+
     /// Unmaps and closes it.
     pub fn close(&mut self) -> Result<()> {
         self.done("close")
@@ -76,10 +81,29 @@ impl Sharer {
         self.seconds("touch-pages")
     }
 
-    /// Reads single bytes at those offsets; seconds.
+    /// Writes a word of every page, in order; seconds.
+    pub fn write_pages(&mut self) -> Result<f64> {
+        self.seconds("write-pages")
+    }
+
+    /// Reads all of the object byte by byte, by way of a buffer of a page that is copied into; seconds.
+    pub fn getc(&mut self) -> Result<f64> {
+        self.seconds("getc")
+    }
+
+    /// Copies all of the object out, a page at a time; seconds.
+    pub fn read_blocks(&mut self) -> Result<f64> {
+        self.seconds("read-blocks")
+    }
+
+    /// Touches single bytes at those offsets; seconds.
     pub fn probe(&mut self, offsets: &[usize]) -> Result<f64> {
-        let offsets: Vec<String> = offsets.iter().map(usize::to_string).collect();
-        self.seconds(&format!("probe {}", offsets.join(" ")))
+        self.seconds(&format!("probe {}", words(offsets)))
+    }
+
+    /// Copies single bytes out from those offsets; seconds.
+    pub fn read_bytes(&mut self, offsets: &[usize]) -> Result<f64> {
+        self.seconds(&format!("read-bytes {}", words(offsets)))
     }
 
     /// Begins to add one to the first word, as fast as it can, for so long.
@@ -96,11 +120,6 @@ impl Sharer {
         }
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
     fn done(&mut self, line: &str) -> Result<()> {
         self.0.tell(line)?;
         self.0.expect("done")
@@ -113,6 +132,10 @@ impl Sharer {
             _ => failed(format!("a sharer said `{answer}`")),
         }
     }
+}
+
+fn words(offsets: &[usize]) -> String {
+    offsets.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn numbers(line: &str) -> Result<Vec<f64>> {

@@ -19,6 +19,7 @@ mod local_sparse_kib;
 mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
 mod mach_fig8;
+mod mach_table1;
 mod model_violations;
 mod remote_fault_ratio;
 mod remote_handoff_per_s;
@@ -27,7 +28,9 @@ mod remote_seq_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
 mod sim_violations;
+mod sprite_remote;
 mod sprite_table4;
+mod sprite_table5;
 mod sprite_table6;
 
 use crate::row::Row;
@@ -69,6 +72,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &scale_memory::BytesPerPage,
         &scale_memory::UntouchedBytes,
         &mach_fig8::MachFig8,
+        &mach_table1::MachTable1,
+        &sprite_remote::SpriteTable4Remote,
+        &sprite_table5::SpriteTable5,
+        &sprite_remote::SpriteTable6Remote,
     ]
 }
 
@@ -88,7 +95,7 @@ mod tests {
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle scale.hosts_1000 scale.bytes_per_page scale.untouched_bytes \
-                        mach.fig8";
+                        mach.fig8 mach.table1 sprite.table4_remote sprite.table5 sprite.table6_remote";
         assert_eq!(ids.join(" "), promised);
     }
 }

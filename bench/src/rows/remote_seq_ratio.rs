@@ -52,7 +52,10 @@ impl Row for SeqRatio {
                 let mut stream = bare.connect(&cluster)?;
                 let (all, received) = read_stream(&mut stream)?;
                 without_sum.push(received);
-                cipher = stream.conn.negotiated_cipher_suite().map_or("none".into(), |s| format!("{:?}", s.suite()));
+                cipher = stream
+                    .conn
+                    .negotiated_cipher_suite()
+                    .map_or("none".into(), |s| format!("{:?}", s.suite()));
                 Ok(all)
             },
         )?;
@@ -91,11 +94,8 @@ struct Bare {
 impl Bare {
     fn start(cluster: &Cluster) -> Result<Bare> {
         let address = cluster.network().free_address(0)?;
-        let words: [OsString; 3] = [
-            address.to_string().into(),
-            cluster.identity_directory(0).into(),
-            BYTES.to_string().into(),
-        ];
+        let words: [OsString; 3] =
+            [address.to_string().into(), cluster.identity_directory(0).into(), BYTES.to_string().into()];
         let server = cluster.network().at(0, || Worker::start("stream-server", &words))?;
         Ok(Bare { address, _server: server })
     }
@@ -124,7 +124,8 @@ fn read_stream(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<
             stream.write_all(&[1]).and_then(|()| stream.flush())?;
             memory.chunks_mut(PIECE).try_for_each(|piece| Ok(stream.read_exact(piece)?))
         })?;
-        let words = memory.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        let words =
+            memory.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
         Ok(black_box(words.fold(0u64, u64::wrapping_add)))
     })?;
     if memory.contains(&0) { failed("the stream server sent something else") } else { Ok((all, received)) }

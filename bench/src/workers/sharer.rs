@@ -6,7 +6,8 @@ use crate::objects;
 use crate::view::{PAGE, View};
 use crate::worker;
 use commonhold::{
-    Access, Coherence, CreateOptions, ErrorKind, Host, Mapping, OnLoss, PagerKind, SyncMode,
+    Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PagerKind,
+    Sharing, SyncMode,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -19,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Serves until its input ends.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state] = arguments else { return failed("sharer takes a state directory") };
-    let mut sharer = Sharer { host: Host::connect_to(Path::new(state))?, mapping: None };
+    let mut sharer = Sharer { host: Host::connect_to(Path::new(state))?, object: None, mapping: None };
     worker::say("ready")?;
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -31,6 +32,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 struct Sharer {
     host: Host,
+    object: Option<Object>,
     mapping: Option<Mapping>,
 }
 
@@ -49,8 +51,14 @@ impl Sharer {
                 self.create(name, &options, Some(&file)).and_then(|()| done())
             }
             ["open", name] => self.open(name).and_then(|()| done()),
+            ["map-private"] => {
+                let options = MapOptions { sharing: Sharing::Private, ..objects::everything() };
+                self.mapping = Some(self.object()?.map(&options)?);
+                done()
+            }
             ["close"] => {
                 self.mapping = None;
+                self.object = None;
                 done()
             }
             ["remove", name] => {
@@ -64,6 +72,10 @@ impl Sharer {
             ["touch", what, gap, pages @ ..] => touch(self.view()?, *what == "write", gap.parse()?, pages),
             ["sum"] => in_seconds(|| self.view().map(View::sum_words)),
             ["touch-pages"] => in_seconds(|| self.view().map(View::touch_pages)),
+            ["write-pages"] => in_seconds(|| self.view().map(View::write_pages)),
+            ["getc"] => in_seconds(|| getc(self.object()?)),
+            ["read-blocks"] => in_seconds(|| read_blocks(self.object()?)),
+            ["read-bytes", offsets @ ..] => read_bytes(self.object()?, offsets),
             ["probe", offsets @ ..] => probe(self.view()?, offsets),
             ["add", time] => Ok(add(self.view()?, Duration::from_micros(time.parse()?))),
             _ => failed(format!("sharer does not know `{}`", words.join(" "))),
@@ -74,9 +86,14 @@ impl Sharer {
         self.mapping.as_ref().map(View::of).ok_or_else(|| Failure::Failed("nothing is mapped".into()))
     }
 
+    fn object(&self) -> Result<&Object> {
+        self.object.as_ref().ok_or_else(|| Failure::Failed("nothing is open".into()))
+    }
+
     fn create(&mut self, name: &str, options: &CreateOptions, file: Option<&std::fs::File>) -> Result<()> {
         let object = self.host.create(name, options, file.map(AsFd::as_fd))?;
         self.mapping = Some(object.map(&objects::everything())?);
+        self.object = Some(object);
         Ok(())
     }
 
@@ -92,6 +109,7 @@ impl Sharer {
             }
         };
         self.mapping = Some(object.map(&objects::everything())?);
+        self.object = Some(object);
         Ok(())
     }
 }
@@ -125,6 +143,42 @@ fn touch(view: View<'_>, write: bool, gap_us: u64, pages: &[&str]) -> Result<Str
         times.push_str(&format!("{} ", before.elapsed().as_nanos()));
     }
     Ok(times)
+}
+
+/// Blocks of a page, copied out one by one.
+fn read_blocks(object: &Object) -> Result<u64> {
+    let (mut block, mut at, end) = ([0; PAGE], 0, object.size_bytes());
+    while at < end {
+        let part = (end - at).min(PAGE as u64) as usize;
+        object.read_at(&mut block[..part], at)?;
+        black_box(&block);
+        at += part as u64;
+    }
+    Ok(at)
+}
+
+/// Byte by byte, by way of a buffer of a page, as stdio does it.
+fn getc(object: &Object) -> Result<u64> {
+    let (mut block, mut sum, end) = ([0; PAGE], 0u64, object.size_bytes());
+    for at in 0..end {
+        let within = (at % PAGE as u64) as usize;
+        if within == 0 {
+            let part = (end - at).min(PAGE as u64) as usize;
+            object.read_at(&mut block[..part], at)?;
+        }
+        sum += u64::from(black_box(&block)[within]);
+    }
+    Ok(sum)
+}
+
+fn read_bytes(object: &Object, offsets: &[&str]) -> Result<String> {
+    let offsets: std::result::Result<Vec<u64>, _> = offsets.iter().map(|offset| offset.parse()).collect();
+    let offsets = offsets?;
+    in_seconds(|| {
+        let mut byte = [0];
+        offsets.iter().try_for_each(|offset| object.read_at(black_box(&mut byte), *offset))?;
+        Ok(())
+    })
 }
 
 fn probe(view: View<'_>, offsets: &[&str]) -> Result<String> {
