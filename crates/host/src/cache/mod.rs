@@ -36,7 +36,7 @@ mod track;
 pub mod view;
 
 pub use evict::{Evictor, frames_survive_in_pipe};
-pub use fault::Ahead;
+pub use fault::{Ahead, Answer};
 
 use crate::budget::Budget;
 use crate::machine::Machine;
