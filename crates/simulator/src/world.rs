@@ -39,6 +39,10 @@ pub enum Step {
     Lose(usize),
     /// A host learns of the next loss that it does not know of: from then on nothing comes from that one.
     Learn(usize),
+    /// No process of a host uses the object for now (forwarding).
+    Leave(usize),
+    /// Somebody at a host wants lost pages back (forwarding).
+    Revert(usize),
 }
 
 /// How a run is bounded.
@@ -52,12 +56,33 @@ pub struct Limits {
     pub evictions: u8,
     /// How many hosts may die.
     pub losses: u8,
+    /// How often a host may stop using the object.
+    pub leaves: u8,
+    /// How often somebody may want lost pages back.
+    pub reverts: u8,
     /// Whether the home may be among them.
     pub home_may_die: bool,
     /// What a loss means; it is the schedulers' too.
     pub on_loss: OnLoss,
     /// What kind of scheduler it is.
     pub shape: Shape,
+}
+
+impl Limits {
+    /// Hosts that do this to pages of an object; nothing happens to them.
+    pub fn new(shape: Shape, scripts: Vec<Vec<Op>>, pages: u32) -> Limits {
+        Limits {
+            scripts,
+            pages,
+            evictions: 0,
+            losses: 0,
+            leaves: 0,
+            reverts: 0,
+            home_may_die: false,
+            on_loss: OnLoss::Error,
+            shape,
+        }
+    }
 }
 
 /// A message under way, with the versions of the pages that it carries.
@@ -70,8 +95,14 @@ pub struct World<N: Scheduler> {
     pub nodes: Vec<N>,
     /// Version in each host's frame of each page.
     frames: Vec<Vec<u32>>,
+    /// What each host keeps of what it handed over.
+    kept: Vec<Vec<u32>>,
     /// The newest version of each page: the sequential memory beside the cluster.
     latest: Vec<u32>,
+    /// How many versions of each page there were.
+    written: Vec<u32>,
+    /// The version of each page when it last came to somebody who may write.
+    handed: Vec<u32>,
     /// Users of each page, and writers among them.
     users: Vec<(u32, u32)>,
     rights: Vec<Vec<Access>>,
@@ -86,6 +117,12 @@ pub struct World<N: Scheduler> {
     known: Vec<usize>,
     evictions: u8,
     losses: u8,
+    leaves: u8,
+    reverts: u8,
+    /// Somebody wanted lost pages back.
+    was_reverted: bool,
+    /// Hosts that do not use the object for now.
+    left: Vec<bool>,
     home_may_die: bool,
     on_loss: OnLoss,
     shape: Shape,
@@ -109,7 +146,10 @@ where
         let mut world = World {
             nodes,
             frames: (0..hosts).map(|host| vec![if host == HOME { 0 } else { GONE }; pages]).collect(),
+            kept: vec![vec![GONE; pages]; hosts],
             latest: vec![0; pages],
+            written: vec![0; pages],
+            handed: vec![0; pages],
             users: vec![(0, 0); pages],
             rights: vec![vec![Access::None; pages]; hosts],
             channels: BTreeMap::new(),
@@ -120,6 +160,10 @@ where
             known: vec![0; hosts],
             evictions: limits.evictions,
             losses: limits.losses,
+            leaves: limits.leaves,
+            reverts: limits.reverts,
+            was_reverted: false,
+            left: vec![false; hosts],
             home_may_die: limits.home_may_die,
             on_loss: limits.on_loss,
             shape: limits.shape,
@@ -132,16 +176,18 @@ where
         world
     }
 
-    /// A host that comes later, or comes back under a new number. It is told of no loss before its time.
+    /// A host that comes later, or comes back under a new number. Under forwarding it is told of the losses before its time.
     pub fn join(&mut self, node: N, script: Vec<Op>) -> usize {
         let pages = self.latest.len();
         self.nodes.push(node);
         self.frames.push(vec![GONE; pages]);
+        self.kept.push(vec![GONE; pages]);
+        self.left.push(false);
         self.rights.push(vec![Access::None; pages]);
         self.scripts.push(script.into());
         self.awake.push(true);
         self.holds.push(vec![0; pages]);
-        self.known.push(self.dead.len());
+        self.known.push(if self.shape == Shape::Central { self.dead.len() } else { 0 });
         self.nodes.len() - 1
     }
 
@@ -177,6 +223,16 @@ where
         !self.is_dead(host) && self.known[host] < self.dead.len() && concerned
     }
 
+    /// Losses that a host does not know of.
+    pub fn unknown_losses(&self, host: usize) -> usize {
+        self.dead.len() - self.known[host]
+    }
+
+    /// Whether no process of a host uses the object for now.
+    pub fn has_left(&self, host: usize) -> bool {
+        self.left[host]
+    }
+
     fn may(&self, host: usize, (span, access): Op) -> bool {
         span.pages().all(|page| self.nodes[host].access(page) >= access)
     }
@@ -208,6 +264,12 @@ where
             if self.has_to_learn(host) {
                 steps.push(Step::Learn(host));
             }
+            if self.leaves > 0 && self.awake[host] && !self.left[host] {
+                steps.push(Step::Leave(host));
+            }
+            if self.reverts > 0 && !self.dead.is_empty() {
+                steps.push(Step::Revert(host));
+            }
         }
         steps
     }
@@ -223,7 +285,12 @@ where
         match *step {
             Step::Deliver(from, to) => self.deliver(from, to),
             Step::Lose(host) => self.lose(host),
-            Step::Run(host) | Step::HoldOver(host, _) | Step::Evict(host, _) | Step::Learn(host)
+            Step::Run(host)
+            | Step::HoldOver(host, _)
+            | Step::Evict(host, _)
+            | Step::Learn(host)
+            | Step::Leave(host)
+            | Step::Revert(host)
                 if self.is_dead(host) => {}
             Step::Run(host) => self.run(host),
             Step::HoldOver(host, page) => {
@@ -235,6 +302,18 @@ where
                 self.happens(host, Event::Evict { page });
             }
             Step::Learn(host) => self.learn(host),
+            Step::Leave(host) => {
+                self.leaves = self.leaves.saturating_sub(1);
+                if self.awake[host] {
+                    self.left[host] = true;
+                    self.happens(host, Event::Leave);
+                }
+            }
+            Step::Revert(host) => {
+                self.reverts = self.reverts.saturating_sub(1);
+                self.was_reverted = true;
+                self.happens(host, Event::Revert);
+            }
         }
     }
 
@@ -245,7 +324,14 @@ where
             self.channels.remove(&(from, to));
         }
         let mut actions = Vec::new();
+        let pages = N::carries(&message).pages();
         self.nodes[to].handle(Event::Message { from: HostId(from as u32), message }, &mut actions);
+        let is_owner = |action: &Action<N::Message>| {
+            matches!(action, Action::Install { access: Access::Write, with_data: true, .. })
+        };
+        if actions.iter().any(is_owner) {
+            pages.iter().zip(&data).for_each(|(page, version)| self.handed[*page as usize] = *version);
+        }
         self.perform(to, actions, &data);
     }
 
@@ -277,6 +363,11 @@ where
                     }
                 }
                 Action::Save { page } => self.frames[host][page as usize] = data[0],
+                Action::KeepSent { page } => {
+                    self.kept[host][page as usize] = self.frames[host][page as usize];
+                }
+                Action::DropKept { page } => self.kept[host][page as usize] = GONE,
+                Action::Restore { page } => self.restore(host, page as usize),
                 Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {
                     self.expect(false, "an action of explicit coherence");
                 }
@@ -304,6 +395,36 @@ where
         N::carries(message).pages().into_iter().map(|page| self.frames[host][page as usize]).collect()
     }
 
+    fn living(&self) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(|host| !self.is_dead(*host))
+    }
+
+    /// Whether a living host may use a page, or another has sent it to one.
+    fn is_anywhere(&self, page: usize) -> bool {
+        let carries =
+            |(message, _): &Letter<N::Message>| N::carries(message).pages().contains(&(page as u32));
+        let is_sent = |((from, _), letters): (&(usize, usize), &VecDeque<Letter<N::Message>>)| {
+            !self.is_dead(*from) && letters.iter().any(carries)
+        };
+        self.living().any(|host| self.rights[host][page] != Access::None) || self.channels.iter().any(is_sent)
+    }
+
+    /// A lost page is what a host kept of it from now on: of what living hosts keep the newest, and not older than what
+    /// the only host that died was given.
+    fn restore(&mut self, host: usize, page: usize) {
+        let version = self.kept[host][page];
+        let newest = self.living().map(|host| self.kept[host][page]).filter(|kept| *kept != GONE).max();
+        self.expect(newest == Some(version), "not the newest version that is kept was restored");
+        self.expect(!self.is_anywhere(page), "a page was restored that somebody has");
+        let is_wanted = !self.dead.is_empty() && (self.on_loss == OnLoss::Revert || self.was_reverted);
+        self.expect(is_wanted, "a page was restored that was not lost");
+        let is_old = self.dead.len() == 1 && self.on_loss == OnLoss::Revert && version < self.handed[page];
+        self.expect(!is_old, "what was restored is more than one hand-over old");
+        self.kept[host][page] = GONE;
+        self.frames[host][page] = version;
+        self.latest[page] = version;
+    }
+
     fn wake(&mut self, host: usize) {
         if !std::mem::replace(&mut self.awake[host], true) {
             self.notes.news.woken.push(host);
@@ -320,6 +441,11 @@ where
             Why::NewestLost => !self.dead.is_empty(),
         };
         self.expect(dead, "an error where nobody died");
+        if why == Why::NewestLost && self.shape == Shape::Forwarding {
+            self.expect(!self.is_anywhere(page as usize), "an error where somebody has the page");
+            let is_kept = self.living().any(|host| self.kept[host][page as usize] != GONE);
+            self.expect(self.on_loss == OnLoss::Error || !is_kept, "an error where a version is kept");
+        }
         self.wake(host);
     }
 
@@ -330,6 +456,7 @@ where
         if !self.may(host, op) {
             self.awake[host] = false;
             self.faults += 1;
+            self.left[host] = false;
             self.notes.traffic.faults += 1;
             self.happens(host, Event::Fault { span, access });
             return;
@@ -338,7 +465,8 @@ where
             let fresh = self.frames[host][page] == self.latest[page];
             self.expect(fresh, "an access found an old version");
             if access == Access::Write {
-                self.latest[page] += 1;
+                self.written[page] += 1;
+                self.latest[page] = self.written[page];
                 self.frames[host][page] = self.latest[page];
             }
         }
@@ -457,6 +585,18 @@ where
     fn join(&mut self) -> Option<usize> {
         let (node, script) = (self.newcomer)(&self.world)?;
         Some(self.world.join(node, script))
+    }
+
+    fn leave(&mut self, host: usize) {
+        self.world.step(&Step::Leave(host));
+    }
+
+    fn revert(&mut self, host: usize) {
+        self.world.step(&Step::Revert(host));
+    }
+
+    fn lessons(&self, host: usize) -> usize {
+        self.world.unknown_losses(host)
     }
 
     fn hosts(&self) -> usize {

@@ -75,7 +75,10 @@ impl Cache {
             | Event::Written { .. }
             | Event::Sync { .. }
             | Event::Lock { .. }
-            | Event::Unlock { .. } => {}
+            | Event::Unlock { .. }
+            | Event::Join
+            | Event::Leave
+            | Event::Revert => {}
         }
         self.pages.retain(|_, page| *page != NOTHING);
     }

@@ -257,7 +257,9 @@ impl Driver {
             Action::Fail { page, why } => {
                 cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
             }
-            Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {} // of other schedulers
+            // Of other schedulers.
+            Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {}
+            Action::KeepSent { .. } | Action::DropKept { .. } | Action::Restore { .. } => {}
         }
         Ok(())
     }
