@@ -5,7 +5,7 @@ use crate::clock::Cluster;
 use crate::news::{News, Notes};
 use commonhold_coherence::central::OnLoss;
 use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The host that is the home, or where the object begins.
 pub const HOME: usize = 0;
@@ -113,8 +113,8 @@ pub struct World<N: Scheduler> {
     holds: Vec<Vec<u8>>,
     /// In the order in which they died.
     dead: Vec<usize>,
-    /// How many of them each host knows of.
-    known: Vec<usize>,
+    /// Which of them each host knows of.
+    known: Vec<BTreeSet<usize>>,
     evictions: u8,
     losses: u8,
     leaves: u8,
@@ -157,7 +157,7 @@ where
             awake: vec![true; hosts],
             holds: vec![vec![0; pages]; hosts],
             dead: Vec::new(),
-            known: vec![0; hosts],
+            known: vec![BTreeSet::new(); hosts],
             evictions: limits.evictions,
             losses: limits.losses,
             leaves: limits.leaves,
@@ -187,7 +187,9 @@ where
         self.scripts.push(script.into());
         self.awake.push(true);
         self.holds.push(vec![0; pages]);
-        self.known.push(if self.shape == Shape::Central { self.dead.len() } else { 0 });
+        let known =
+            if self.shape == Shape::Central { self.dead.iter().copied().collect() } else { BTreeSet::new() };
+        self.known.push(known);
         self.nodes.len() - 1
     }
 
@@ -219,13 +221,17 @@ where
     /// Whether a host is concerned by a loss that it does not know of.
     pub fn has_to_learn(&self, host: usize) -> bool {
         let concerned =
-            self.shape == Shape::Forwarding || host == HOME || self.dead[self.known[host]..].contains(&HOME);
-        !self.is_dead(host) && self.known[host] < self.dead.len() && concerned
+            self.shape == Shape::Forwarding || host == HOME || self.unknown(host).any(|lost| lost == HOME);
+        !self.is_dead(host) && self.unknown_losses(host) > 0 && concerned
     }
 
     /// Losses that a host does not know of.
     pub fn unknown_losses(&self, host: usize) -> usize {
-        self.dead.len() - self.known[host]
+        self.unknown(host).count()
+    }
+
+    fn unknown(&self, host: usize) -> impl DoubleEndedIterator<Item = usize> {
+        self.dead.iter().copied().filter(move |lost| !self.known[host].contains(lost))
     }
 
     /// Whether no process of a host uses the object for now.
@@ -487,8 +493,11 @@ where
 
     /// A host learns of the next loss.
     fn learn(&mut self, host: usize) {
-        let Some(lost) = self.dead.get(self.known[host]).copied() else { return };
-        self.known[host] += 1;
+        // Under forwarding hosts may learn of losses in different orders.
+        let is_backwards = self.shape == Shape::Forwarding && host % 2 == 1;
+        let next = if is_backwards { self.unknown(host).next_back() } else { self.unknown(host).next() };
+        let Some(lost) = next else { return };
+        self.known[host].insert(lost);
         if self.shape == Shape::Central && host == HOME {
             self.revert(lost);
         }
