@@ -1,11 +1,15 @@
 //! A cluster under strict coherence as one value: the real state machines, the channels between them, memory, and programs
 //! that use it. The model checker and the virtual clock both step it.
 
-use crate::clock::Cluster;
-use crate::news::{News, Notes};
+use crate::news::Notes;
 use commonhold_coherence::central::OnLoss;
-use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
+use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+mod joined;
+mod losses;
+
+pub use joined::Joined;
 
 /// The host that is the home, or where the object begins.
 pub const HOME: usize = 0;
@@ -401,58 +405,10 @@ where
         N::carries(message).pages().into_iter().map(|page| self.frames[host][page as usize]).collect()
     }
 
-    fn living(&self) -> impl Iterator<Item = usize> {
-        (0..self.nodes.len()).filter(|host| !self.is_dead(*host))
-    }
-
-    /// Whether a living host may use a page, or another has sent it to one.
-    fn is_anywhere(&self, page: usize) -> bool {
-        let carries =
-            |(message, _): &Letter<N::Message>| N::carries(message).pages().contains(&(page as u32));
-        let is_sent = |((from, _), letters): (&(usize, usize), &VecDeque<Letter<N::Message>>)| {
-            !self.is_dead(*from) && letters.iter().any(carries)
-        };
-        self.living().any(|host| self.rights[host][page] != Access::None) || self.channels.iter().any(is_sent)
-    }
-
-    /// A lost page is what a host kept of it from now on: of what living hosts keep the newest, and not older than what
-    /// the only host that died was given.
-    fn restore(&mut self, host: usize, page: usize) {
-        let version = self.kept[host][page];
-        let newest = self.living().map(|host| self.kept[host][page]).filter(|kept| *kept != GONE).max();
-        self.expect(newest == Some(version), "not the newest version that is kept was restored");
-        self.expect(!self.is_anywhere(page), "a page was restored that somebody has");
-        let is_wanted = !self.dead.is_empty() && (self.on_loss == OnLoss::Revert || self.was_reverted);
-        self.expect(is_wanted, "a page was restored that was not lost");
-        let is_old = self.dead.len() == 1 && self.on_loss == OnLoss::Revert && version < self.handed[page];
-        self.expect(!is_old, "what was restored is more than one hand-over old");
-        self.kept[host][page] = GONE;
-        self.frames[host][page] = version;
-        self.latest[page] = version;
-    }
-
     fn wake(&mut self, host: usize) {
         if !std::mem::replace(&mut self.awake[host], true) {
             self.notes.news.woken.push(host);
         }
-    }
-
-    fn fail(&mut self, host: usize, page: u32, why: Why) {
-        if self.scripts[host].front().is_some_and(|op| op.0.contains(page)) {
-            self.scripts[host].pop_front();
-            self.failed += 1;
-        }
-        let dead = match why {
-            Why::HomeLost => self.is_dead(HOME),
-            Why::NewestLost => !self.dead.is_empty(),
-        };
-        self.expect(dead, "an error where nobody died");
-        if why == Why::NewestLost && self.shape == Shape::Forwarding {
-            self.expect(!self.is_anywhere(page as usize), "an error where somebody has the page");
-            let is_kept = self.living().any(|host| self.kept[host][page as usize] != GONE);
-            self.expect(self.on_loss == OnLoss::Error || !is_kept, "an error where a version is kept");
-        }
-        self.wake(host);
     }
 
     /// The next access of a program.
@@ -480,49 +436,6 @@ where
         self.scripts[host].pop_front();
     }
 
-    fn lose(&mut self, host: usize) {
-        if self.is_dead(host) {
-            return;
-        }
-        self.losses = self.losses.saturating_sub(1);
-        self.dead.push(host);
-        self.scripts[host].clear();
-        self.channels.retain(|(_, to), _| *to != host);
-        self.count_rights(host, |_| Access::None);
-    }
-
-    /// A host learns of the next loss.
-    fn learn(&mut self, host: usize) {
-        // Under forwarding hosts may learn of losses in different orders.
-        let is_backwards = self.shape == Shape::Forwarding && host % 2 == 1;
-        let next = if is_backwards { self.unknown(host).next_back() } else { self.unknown(host).next() };
-        let Some(lost) = next else { return };
-        self.known[host].insert(lost);
-        if self.shape == Shape::Central && host == HOME {
-            self.revert(lost);
-        }
-        self.channels.remove(&(lost, host));
-        self.happens(host, Event::Lost { host: HostId(lost as u32) });
-    }
-
-    /// What a host had written and nobody else had yet is gone: the newest version is what the home has then.
-    fn revert(&mut self, lost: usize) {
-        for page in 0..self.pages() {
-            let beside = (0..self.nodes.len())
-                .any(|host| !self.is_dead(host) && self.nodes[host].access(page) == Access::Write);
-            if self.on_loss == OnLoss::Revert && !beside && self.is_under_way(lost, page) {
-                self.latest[page as usize] = self.frames[HOME][page as usize];
-            }
-        }
-    }
-
-    /// Whether a host could write a page when it died, or has sent it: then its newest version goes with the host.
-    fn is_under_way(&self, host: usize, page: u32) -> bool {
-        let letters = self.channels.get(&(host, HOME)).into_iter().flatten();
-        let mut carried = letters.flat_map(|(message, _)| N::carries(message).pages());
-        self.nodes[host].access(page) == Access::Write || carried.any(|carried| carried == page)
-    }
-
     fn note_rights(&mut self, host: usize) {
         let rights: Vec<Access> = (0..self.pages()).map(|page| self.nodes[host].access(page)).collect();
         self.count_rights(host, |page| rights[page]);
@@ -545,78 +458,5 @@ where
         if !holds && self.violation.is_none() {
             self.violation = Some(what.to_owned());
         }
-    }
-}
-
-/// A cluster under strict coherence that hosts can join, as the clock drives it.
-pub struct Joined<N: Scheduler, F> {
-    /// The cluster.
-    pub world: World<N>,
-    /// Makes the host of a number, and its program.
-    pub newcomer: F,
-}
-
-impl<N, F> Cluster for Joined<N, F>
-where
-    N: Scheduler,
-    N::Message: Clone,
-    F: FnMut(&World<N>) -> Option<(N, Vec<Op>)>,
-{
-    fn deliver(&mut self, from: usize, to: usize) {
-        self.world.step(&Step::Deliver(from, to));
-    }
-
-    fn act(&mut self, host: usize) -> bool {
-        self.world.step(&Step::Run(host));
-        self.world.is_awake(host) && self.world.left(host) > 0
-    }
-
-    fn hold_over(&mut self, host: usize, page: u32) {
-        // The hold is long enough for an instruction that can go on.
-        if self.world.retires(host, page) {
-            self.world.step(&Step::Run(host));
-        }
-        self.world.step(&Step::HoldOver(host, page));
-    }
-
-    fn evict(&mut self, host: usize, page: u32) {
-        self.world.step(&Step::Evict(host, page));
-    }
-
-    fn lose(&mut self, host: usize) {
-        self.world.step(&Step::Lose(host));
-    }
-
-    fn learn(&mut self, host: usize) {
-        self.world.step(&Step::Learn(host));
-    }
-
-    fn join(&mut self) -> Option<usize> {
-        let (node, script) = (self.newcomer)(&self.world)?;
-        Some(self.world.join(node, script))
-    }
-
-    fn leave(&mut self, host: usize) {
-        self.world.step(&Step::Leave(host));
-    }
-
-    fn revert(&mut self, host: usize) {
-        self.world.step(&Step::Revert(host));
-    }
-
-    fn lessons(&self, host: usize) -> usize {
-        self.world.unknown_losses(host)
-    }
-
-    fn hosts(&self) -> usize {
-        self.world.nodes.len()
-    }
-
-    fn news(&mut self) -> News {
-        std::mem::take(&mut self.world.notes.news)
-    }
-
-    fn violation(&self) -> Option<String> {
-        self.world.violation.clone()
     }
 }
