@@ -21,7 +21,8 @@ struct Etcd {
 /// Whether the program can be had.
 fn etcd_is_there() -> bool {
     let runs = || {
-        let version = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let version =
+            Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
     };
     if runs() {

@@ -132,6 +132,7 @@ pub(super) fn keeps_no_list(name: &str) -> Error {
 pub(super) fn out_of_reach() -> Error {
     Error::new(
         ErrorKind::Disconnected,
-        "the cluster's registry cannot be reached: what is mapped goes on until this host's lease ends; try again later",
+        "this host has not joined its cluster's registry, or cannot reach it: what is mapped goes on until its lease ends; \
+         try again later",
     )
 }

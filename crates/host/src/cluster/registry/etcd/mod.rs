@@ -14,7 +14,7 @@ mod mirror;
 mod watch;
 
 use super::place::{EtcdPlace, TlsFiles};
-use super::{Joined, Joining, News, Registry, keeps_no_list};
+use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member};
 use crate::cluster::{Cluster, PATIENCE, lock};
 use client::Client;
@@ -164,7 +164,7 @@ impl Etcd {
 
     /// Takes a name that nobody has. What else it is, if it is not this host's now.
     fn take(&self, me: HostId, name: &Name, object: u128) -> Result<Option<SavedName>> {
-        let lease = lock(&self.mine).lease;
+        let lease = self.own_lease()?;
         let (name_key, object_key) = (self.keys.name(name), self.keys.object(object));
         let value = SavedName { number: me.0, object: format!("{object:032x}") };
         let options = || Some(PutOptions::new().with_lease(lease));
@@ -189,6 +189,12 @@ impl Etcd {
         }
         lock(&self.mine).names.insert(name.clone(), object);
         Ok(None)
+    }
+
+    /// What hangs on no lease would stay for ever.
+    fn own_lease(&self) -> Result<i64> {
+        let lease = lock(&self.mine).lease;
+        if lease == 0 { Err(out_of_reach()) } else { Ok(lease) }
     }
 
     fn cluster(&self) -> Result<Arc<Cluster>> {
@@ -270,8 +276,7 @@ impl Registry for Etcd {
     }
 
     fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
-        let (key, lease) =
-            (self.keys.given_up(home, object, self.cluster()?.me.host), lock(&self.mine).lease);
+        let (key, lease) = (self.keys.given_up(home, object, self.cluster()?.me.host), self.own_lease()?);
         let options = PutOptions::new().with_lease(lease);
         self.client
             .ask(PATIENCE, async |mut etcd| etcd.put(key.as_str(), "", Some(options.clone())).await.map(drop))
