@@ -24,7 +24,7 @@ mod start;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags,
     MappingId, MappingInfo, Name, ObjectId, ObjectInfo, OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES,
-    PageState, PagerKind, Protection, Result, Sharing, SyncMode,
+    PageState, PagerKind, Protection, Result, Scheduler, Sharing, SyncMode,
 };
 pub use host::Host;
 pub use locate::default_state_directory;

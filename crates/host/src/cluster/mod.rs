@@ -10,9 +10,11 @@
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
+//! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
+mod carry;
 pub mod lease;
 pub mod link;
 mod losses;
@@ -28,7 +30,7 @@ pub use objects::options_here;
 use crate::server::Host;
 use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
-use commonhold_coherence::{HostId, central};
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, Result};
 use lease::Lease;
 use members::Heard;
@@ -95,6 +97,8 @@ pub struct Cluster {
     /// Objects of which everything here was given up, and whose homes do not know it yet.
     given_up: Mutex<HashSet<u128>>,
     calls: Calls,
+    /// What is to be sent to hosts as soon as there is a connection.
+    waiting: carry::Waiting,
     holds: Arc<Holds>,
 }
 
@@ -137,6 +141,7 @@ impl Cluster {
             gone: RwLock::default(),
             given_up: Mutex::default(),
             calls: Calls::default(),
+            waiting: carry::Waiting::default(),
             holds: Holds::start()?,
         };
         Ok(Arc::new(cluster))
@@ -264,15 +269,5 @@ impl Cluster {
     /// The driver of an object, if it is in use here.
     pub fn driver(&self, object: u128) -> Option<Arc<Driver>> {
         self.shared.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned()
-    }
-}
-
-impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, message: &central::Message, pages: &[u8]) {
-        let message = Message::Coherence { object, message: message.clone() };
-        if let Err(error) = self.send(to, &message, &Payload(pages)) {
-            // Whoever cannot be reached is lost, or will be: that is said apart.
-            self.report(format_args!("to {}: {error}", self.called(to)));
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
 use super::registry::{Before, Joined, News};
-use commonhold_coherence::{HostId, central};
+use crate::shared::Said;
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -47,7 +48,7 @@ pub enum Message {
         /// Which object.
         object: u128,
         /// What.
-        message: central::Message,
+        message: Said,
     },
     /// To be answered.
     Call {

@@ -10,8 +10,8 @@ use crate::live::Live;
 use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, Pager};
 use crate::spill::Spill;
 use commonhold_keeper::fence::{FENCED, FENCED_LAST};
-use commonhold_object::SyncMode;
 use commonhold_object::error::Doing;
+use commonhold_object::{Coherence, SyncMode};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
@@ -104,7 +104,8 @@ impl Host {
             book,
             spill,
         );
-        if options.is_shared() {
+        // Under explicit coherence the home's saved copies are apart from what its processes map.
+        if options.is_shared() && (record.is_elsewhere || options.coherence != Coherence::Explicit) {
             cache.belongs_to_all();
         }
         self.machine.add(&cache);
