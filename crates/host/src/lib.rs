@@ -13,4 +13,5 @@ pub mod spill;
 pub mod workers;
 
 pub use cluster::link::Proof;
+pub use cluster::registry::place::{EtcdPlace, Place as RegistryPlace, TlsFiles};
 pub use server::start::{ClusterOptions, ServeOptions, serve};
