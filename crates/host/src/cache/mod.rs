@@ -102,6 +102,8 @@ pub struct Cache {
     evicting: AtomicBool,
     flushes: flushes::Flushes,
     syncs: AtomicU64,
+    /// What was counted of it.
+    pub seen: crate::seeing::Seen,
     /// Of an object that hosts share: who speaks with its scheduler.
     driver: OnceLock<Weak<Driver>>,
 }
@@ -245,6 +247,7 @@ impl Cache {
             evicting: AtomicBool::new(false),
             flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
+            seen: crate::seeing::Seen::default(),
             driver: OnceLock::new(),
             machine,
             traits,

@@ -10,6 +10,7 @@ use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
@@ -43,6 +44,8 @@ pub struct ServeOptions {
     pub program: PathBuf,
     /// Its place in a cluster, if it has one.
     pub cluster: Option<ClusterOptions>,
+    /// Where Prometheus may ask for its numbers.
+    pub metrics: Option<MetricsOptions>,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
 }
@@ -114,6 +117,9 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     host.vault.ready();
     if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
         link::start(cluster, &host.machine.directory.clone(), &options.proof)?;
+    }
+    if let Some(metrics) = options.metrics {
+        metrics.serve(&host)?;
     }
     Control::new(host, listener)?.run()
 }

@@ -202,9 +202,11 @@ impl Driver {
         let mut to_do = VecDeque::from([(event, bytes)]);
         let mut actions = Vec::new();
         while let Some((event, bytes)) = to_do.pop_front() {
+            cache.seen.event(self.plan.me, &event);
             state.node.handle(event, &mut actions);
             let mut hand = Hand { came: bytes.into(), ..Hand::default() };
             for action in actions.drain(..) {
+                cache.seen.action(self.plan.me, &action);
                 if let Err(error) = self.act(&cache, action, &mut hand, &mut to_do) {
                     cache.report(&error);
                 }
