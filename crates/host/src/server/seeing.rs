@@ -5,7 +5,7 @@ use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::limits::{COUNTED_OBJECTS, HOTTEST_PAGES, HOTTEST_PAGES_OF_MANY};
 use commonhold_object::wire::Reply;
-use commonhold_object::{Access, Name, ObjectCounts, ObjectId, Result, Seen, TracePlace};
+use commonhold_object::{Access, Error, ErrorKind, Name, ObjectCounts, ObjectId, Result, Seen, TracePlace};
 use std::sync::Arc;
 
 impl Host {
@@ -19,7 +19,7 @@ impl Host {
         let hottest = hottest as usize;
         let (objects, more) = match name {
             Some(name) => {
-                let object = self.lookup(session, name, Access::Read)?;
+                let object = self.find_counted(session, name)?;
                 (vec![counts_of(&object, hottest.min(HOTTEST_PAGES))], false)
             }
             None => {
@@ -49,9 +49,46 @@ impl Host {
     /// Its readers see an object; root and who runs the host see all, nameless ones too.
     fn may_see(&self, session: &Session, object: &Object) -> bool {
         let who = &session.credentials;
-        let name = object.record().name.clone();
-        !self.machine.is_ordinary(who.uid)
-            || name.is_some_and(|name| lock(&self.registry).lookup(&name, who, Access::Read).is_ok())
+        let (name, is_elsewhere) = {
+            let record = object.record();
+            (record.name.clone(), record.is_elsewhere)
+        };
+        if !self.machine.is_ordinary(who.uid) {
+            return true;
+        }
+        if is_elsewhere {
+            // Who may read it is for its home to say, which said so to whoever has it open.
+            return self.has_open(who.uid, object.id);
+        }
+        name.is_some_and(|name| lock(&self.registry).lookup(&name, who, Access::Read).is_ok())
+    }
+
+    fn has_open(&self, uid: u32, object: ObjectId) -> bool {
+        let opened = |other: &Arc<Session>| lock(&other.opened).contains_key(&object);
+        self.sessions().iter().any(|other| other.credentials.uid == uid && opened(other))
+    }
+
+    /// The object of that name, if the session may see it: of this host, or of another and in use here.
+    fn find_counted(&self, session: &Session, name: &Name) -> Result<Arc<Object>> {
+        let error = match self.lookup(session, name, Access::Read) {
+            Err(error) if error.kind == ErrorKind::NotFound => error,
+            other => return other,
+        };
+        let is_it = |object: &Arc<Object>| {
+            let record = object.record();
+            record.is_elsewhere && record.first_name == *name
+        };
+        let found =
+            self.all_objects().into_iter().find(|object| is_it(object) && self.may_see(session, object));
+        found.ok_or_else(|| {
+            if self.may_be_elsewhere() {
+                return Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no {name} on this host, nor in use here: ask on its home"),
+                );
+            }
+            error
+        })
     }
 
     fn seen(&self, objects: Vec<ObjectCounts>, more: bool) -> Seen {
@@ -89,7 +126,7 @@ impl Host {
         name: &Name,
         place: Option<TracePlace>,
     ) -> Result<Reply> {
-        let object = self.lookup(session, name, Access::Read)?;
+        let object = self.find_counted(session, name)?;
         let mut traced = self.cache_to_trace(&object)?.seen.traced(place);
         let me = self.number();
         for line in traced.lines.iter_mut().filter(|line| line.kind.is_none()) {
@@ -103,8 +140,8 @@ impl Host {
         if object.is_controlled() {
             return self.cache_of(object);
         }
-        Err(commonhold_object::Error::new(
-            commonhold_object::ErrorKind::Unsupported,
+        Err(Error::new(
+            ErrorKind::Unsupported,
             "the kernel itself serves the faults of this object, so there is nothing to trace: only controlled and shared \
              objects are traced",
         ))
@@ -123,7 +160,8 @@ fn counts_of(object: &Object, hottest: usize) -> ObjectCounts {
     let record = object.record();
     ObjectCounts {
         id: object.id,
-        name: record.name.clone(),
+        // Here an object of another host has no place among the names: it is called as it was when it was opened.
+        name: record.name.clone().or_else(|| record.is_elsewhere.then(|| record.first_name.clone())),
         size_bytes: record.options.size_bytes,
         shared: record.options.is_shared(),
         elsewhere: record.is_elsewhere,

@@ -68,6 +68,8 @@ pub struct View {
     rows: Vec<Row>,
     pages: Vec<HotPage>,
     selected: Option<u64>,
+    /// The user chose it; else it is whichever is the first.
+    is_chosen: bool,
     column: usize,
     turned: bool,
     paused: bool,
@@ -84,6 +86,7 @@ impl View {
             rows: Vec::new(),
             pages: Vec::new(),
             selected: None,
+            is_chosen: false,
             column: 1,
             turned: false,
             paused: false,
@@ -129,7 +132,7 @@ impl View {
     fn arrange(&mut self) {
         self.rows = model::rows(&self.before, &self.now);
         model::sort(&mut self.rows, self.column, self.turned);
-        if !self.rows.iter().any(|row| Some(row.id) == self.selected) {
+        if !self.is_chosen || !self.rows.iter().any(|row| Some(row.id) == self.selected) {
             self.selected = self.rows.first().map(|row| row.id);
         }
         self.pages = self.selected.map_or_else(Vec::new, |id| model::hot_pages(&self.before, &self.now, id));
@@ -141,6 +144,7 @@ impl View {
             Choice::Up | Choice::Down => {
                 let at = self.at();
                 let next = if choice == Choice::Up { at.saturating_sub(1) } else { at + 1 };
+                self.is_chosen = true;
                 self.selected = self.rows.get(next).or(self.rows.get(at)).map(|row| row.id);
             }
             Choice::Sort => self.column = (self.column + 1) % COLUMNS.len(),
