@@ -419,6 +419,62 @@ fn top_draws_objects_and_who_owns_their_hot_pages() {
     assert!(picture(&view).0.contains("[stopped]"));
 }
 
+/// `top` on a terminal of its own, which has begun to draw; and what it draws.
+fn top_on_a_terminal(host: &TestHost) -> (Child, std::fs::File, std::fs::File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&screen).and_then(|()| unlockpt(&screen)).unwrap();
+    let name = ptsname(&screen, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+    let mut command = Command::new(host.program());
+    command.args(["top", "--interval", "100ms"]).env("COMMONHOLD_HOST", host.state()).env("TERM", "xterm");
+    let fd = || Stdio::from(terminal.try_clone().unwrap());
+    let child = command.stdin(fd()).stdout(fd()).stderr(fd()).spawn().unwrap();
+    let mut screen = std::fs::File::from(screen);
+    let drawn = until_seen(&mut screen, "q quit");
+    assert!(drawn.contains("\x1b[?1049h") && !is_cooked(&terminal), "it takes the terminal: {drawn:?}");
+    (child, screen, terminal)
+}
+
+/// What comes until those words do.
+fn until_seen(screen: &mut std::fs::File, words: &str) -> String {
+    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains(words) {
+        let count = screen.read(&mut part).unwrap();
+        assert!(count > 0, "the terminal ended");
+        seen.extend_from_slice(&part[..count]);
+    }
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+/// Whether who types there sees what he types.
+fn is_cooked(terminal: &std::fs::File) -> bool {
+    let modes = rustix::termios::tcgetattr(terminal).unwrap().local_modes;
+    modes.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_told_to_and_when_it_is_ended() {
+    use std::os::unix::process::ExitStatusExt;
+    let host = TestHost::start();
+    let (mut child, mut screen, terminal) = top_on_a_terminal(&host);
+    screen.write_all(b"q").unwrap();
+    until_seen(&mut screen, "\x1b[?1049l");
+    assert!(child.wait().unwrap().success() && is_cooked(&terminal));
+
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let (mut child, mut screen, terminal) = top_on_a_terminal(&host);
+        let pid = rustix::process::Pid::from_child(&child);
+        let signal_to_send = rustix::process::Signal::from_named_raw(signal).unwrap();
+        rustix::process::kill_process(pid, signal_to_send).unwrap();
+        until_seen(&mut screen, "\x1b[?1049l");
+        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        assert!(is_cooked(&terminal));
+    }
+}
+
 #[test]
 fn many_objects_are_told_in_parts() {
     let host = TestHost::start();

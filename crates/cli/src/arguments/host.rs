@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
     /// Start a host: for everybody when root does it, else for this user
-    Start(Start),
+    Start(Box<Start>),
     /// End host and keeper; refused while there are clients or anonymous objects
     Stop(Stop),
     /// Replace the host process; clients keep all they have

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the command.
 pub fn run(place: &HostPlace, command: HostCommand) -> Done {
     match command {
-        HostCommand::Start(arguments) => start(place, arguments),
+        HostCommand::Start(arguments) => start(place, *arguments),
         HostCommand::Stop(arguments) => stop(place, &arguments),
         HostCommand::Restart(arguments) => restart(place, &arguments),
         HostCommand::Upgrade(arguments) => upgrade(place, &arguments),

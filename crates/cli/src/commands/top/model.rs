@@ -110,7 +110,8 @@ pub struct Cell {
     pub known: bool,
     /// Who owns the hottest.
     pub owner: Option<u32>,
-    hottest: f64,
+    /// The rate of that one.
+    pub hottest: f64,
 }
 
 /// The object's pages in so many cells, in order.
