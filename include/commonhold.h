@@ -93,6 +93,9 @@ ch_object *ch_open(const char *name, int access);
 #define CH_LOCAL 0         /* the processes of this host, at once; other hosts cannot map it */
 #define CH_STRICT 1        /* everybody, at once: a page has one writer or many readers, on whatever host */
 #define CH_STRICT_REVERT 2 /* the same; a page whose newest version was lost with a host is the one before */
+#define CH_EXPLICIT 3      /* the processes of this host, at once; those of other hosts after a sync */
+#define CH_FORWARDING 4    /* as CH_STRICT, scheduled by all hosts that have the object */
+#define CH_FORWARDING_REVERT 5
 
 /* Whether memory (or spill space on disk) is taken at creation. */
 #define CH_RESERVE_DEFAULT 0 /* yes for anonymous objects, no for others */
@@ -115,7 +118,7 @@ typedef struct ch_options {
     uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: wait as long as the keeper lives */
     uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
     uint32_t mode;              /* mode bits, 0600 at first */
-    int coherence;              /* CH_LOCAL, CH_STRICT, CH_STRICT_REVERT */
+    int coherence;              /* CH_LOCAL, CH_STRICT, ... */
 } ch_options;
 
 #define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0}

@@ -47,6 +47,11 @@ impl FreshPages {
         self.order.len()
     }
 
+    /// Takes the next `count` pages.
+    pub fn take(&mut self, count: usize) -> Vec<u32> {
+        self.order.split_off(self.order.len() - count.min(self.order.len()))
+    }
+
     /// Touches the next `count` pages; nanoseconds of each touch. With a `gap`, this thread sleeps that long
     /// before each touch, and so does everybody who waits for its faults.
     pub fn touch(&mut self, view: View<'_>, count: usize, touch: Touch, gap: Option<Duration>) -> Vec<f64> {

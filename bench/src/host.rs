@@ -3,6 +3,7 @@
 use crate::failure::{Doing, Result, failed, skipped};
 use crate::processes;
 use commonhold::Host;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,12 +17,19 @@ const DEADLINE: Duration = Duration::from_secs(15);
 pub struct BenchHost {
     program: PathBuf,
     state: PathBuf,
+    /// More words of its command line.
+    words: Vec<OsString>,
 }
 
 impl BenchHost {
     /// Starts one in `state`.
     pub fn start(state: &Path) -> Result<BenchHost> {
-        let this = BenchHost { program: program()?, state: state.to_owned() };
+        Self::start_with(state, Vec::new())
+    }
+
+    /// Starts one in `state`, with more words on its command line.
+    pub fn start_with(state: &Path, words: Vec<OsString>) -> Result<BenchHost> {
+        let this = BenchHost { program: program()?, state: state.to_owned(), words };
         std::fs::create_dir_all(state)?;
         this.start_again()?;
         Ok(this)
@@ -32,6 +40,7 @@ impl BenchHost {
         let output = Command::new(&self.program)
             .args(["host", "start", "--quiet", "--budget", "4GiB", "--quota", "16TiB", "--state"])
             .arg(&self.state)
+            .args(&self.words)
             .stdin(Stdio::null())
             .process_group(0)
             .output()
@@ -56,7 +65,11 @@ impl BenchHost {
 
     /// The host of a state directory that somebody else started and will stop.
     pub fn borrowed(state: &Path) -> Result<std::mem::ManuallyDrop<BenchHost>> {
-        Ok(std::mem::ManuallyDrop::new(BenchHost { program: program()?, state: state.to_owned() }))
+        Ok(std::mem::ManuallyDrop::new(BenchHost {
+            program: program()?,
+            state: state.to_owned(),
+            words: Vec::new(),
+        }))
     }
 
     /// Its state directory.

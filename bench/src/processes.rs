@@ -56,13 +56,31 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
 
 /// Processor time from /proc/PID/stat (utime and stime): in ticks of 10 ms, but also of threads that ended.
 pub fn processor_ticks(pid: u32) -> Result<Duration> {
+    user_and_system(pid).map(|(user, system)| user + system)
+}
+
+/// Processor time of a process outside of the kernel, and within it.
+pub fn user_and_system(pid: u32) -> Result<(Duration, Duration)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> =
         stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
     let field = |n: usize| fields.get(n).and_then(|text| text.parse::<u64>().ok());
     match (field(11), field(12)) {
-        (Some(user), Some(system)) => Ok(Duration::from_millis((user + system) * 10)),
+        (Some(user), Some(system)) => {
+            Ok((Duration::from_millis(user * 10), Duration::from_millis(system * 10)))
+        }
         _ => failed(format!("/proc/{pid}/stat has another form")),
+    }
+}
+
+/// Bytes that a process had read from a disk.
+pub fn read_from_disk(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let text = fs::read_to_string(&path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    match line.and_then(|rest| rest.trim().parse().ok()) {
+        Some(bytes) => Ok(bytes),
+        None => failed(format!("{path} has no read_bytes")),
     }
 }
 

@@ -34,6 +34,8 @@ pub trait Row: Sync {
 pub enum Bar {
     /// No more than that.
     AtMost(f64),
+    /// No less than that.
+    AtLeast(f64),
     /// Just that.
     Exactly(f64),
 }
@@ -43,6 +45,7 @@ impl Bar {
     pub fn is_met(self, value: f64) -> bool {
         match self {
             Bar::AtMost(limit) => value <= limit,
+            Bar::AtLeast(limit) => value >= limit,
             Bar::Exactly(wanted) => value == wanted,
         }
     }
@@ -52,6 +55,7 @@ impl fmt::Display for Bar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Bar::AtMost(limit) => write!(f, "≤ {limit}"),
+            Bar::AtLeast(limit) => write!(f, "≥ {limit}"),
             Bar::Exactly(wanted) => write!(f, "= {wanted}"),
         }
     }
@@ -130,6 +134,7 @@ mod tests {
                 && !Bar::AtMost(1.3).is_met(1.31)
                 && !Bar::AtMost(1.3).is_met(f64::NAN)
         );
+        assert!(Bar::AtLeast(0.6).is_met(0.6) && !Bar::AtLeast(0.6).is_met(0.59));
         assert!(Bar::Exactly(0.0).is_met(0.0) && !Bar::Exactly(0.0).is_met(1.0));
         assert_eq!(Bar::AtMost(1.02).to_string(), "≤ 1.02");
     }

@@ -86,9 +86,9 @@ impl<'a> View<'a> {
         self.atomic(offset).store(value, Ordering::SeqCst);
     }
 
-    /// Adds one to a word that other processes change at the same time.
-    pub fn increment(self, offset: usize) {
-        self.atomic(offset).fetch_add(1, Ordering::SeqCst);
+    /// Adds one to a word that other processes change at the same time; what it was before.
+    pub fn increment(self, offset: usize) -> u64 {
+        self.atomic(offset).fetch_add(1, Ordering::SeqCst)
     }
 
     /// Copies `bytes` in.

@@ -76,8 +76,9 @@ class Host:
         budget: int | None = None,
         fault_deadline_ms: int | None = None,
         pager_deadline_ms: int | None = None,
-        coherence: Literal["local", "strict"] = "local",
+        coherence: Literal["local", "strict", "explicit"] = "local",
         on_loss: Literal["error", "revert"] = "error",
+        scheduler: Literal["central", "forwarding"] = "central",
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -99,6 +100,7 @@ class Host:
                 pager_deadline_ms=pager_deadline_ms,
                 coherence=coherence,
                 on_loss=on_loss,
+                scheduler=scheduler,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -188,8 +190,9 @@ def create(
     budget: int | None = None,
     fault_deadline_ms: int | None = None,
     pager_deadline_ms: int | None = None,
-    coherence: Literal["local", "strict"] = "local",
+    coherence: Literal["local", "strict", "explicit"] = "local",
     on_loss: Literal["error", "revert"] = "error",
+    scheduler: Literal["central", "forwarding"] = "central",
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -207,7 +210,9 @@ def create(
     * `reserve`: take its memory now; yes unless it has a file or a pager.
     * `on_last_death`: unsynced pages of a killed last process `keep`, or `revert`.
     * `coherence`: `strict` objects are mapped by processes of all hosts of the cluster, and a page has one writer or
-      many readers among them; those of a `local` one are of this host.
+      many readers among them; of `explicit` ones other hosts see what was written after a `sync`; those of a `local`
+      one are of this host.
+    * `scheduler`: who schedules a strict object's pages: its home (`central`), or all hosts that have it (`forwarding`).
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
@@ -220,6 +225,7 @@ def create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
+        scheduler=scheduler,
     )  # fmt: skip
 
 

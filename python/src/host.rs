@@ -62,7 +62,8 @@ impl Host {
 
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
-        on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss))]
+        on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
+        scheduler))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -83,6 +84,7 @@ impl Host {
         #[pyo3(from_py_with = natural_or_none)] pager_deadline_ms: Option<u32>,
         coherence: &str,
         on_loss: &str,
+        scheduler: &str,
     ) -> PyResult<Object> {
         let options = CreateOptions {
             size_bytes,
@@ -101,7 +103,7 @@ impl Host {
             pager_deadline_ms,
             mode: permissions,
             tag,
-            coherence: self::coherence(coherence, on_loss).or_raise(py)?,
+            coherence: self::coherence(coherence, on_loss, scheduler).or_raise(py)?,
         };
         // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
         let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });

@@ -103,16 +103,23 @@ pub(crate) fn on_last_death(word: &str) -> Result<OnLastDeath> {
 }
 
 /// Reads who sees a write, and what serves a page that was lost with a host.
-pub(crate) fn coherence(word: &str, on_loss: &str) -> Result<Coherence> {
+pub(crate) fn coherence(word: &str, on_loss: &str, scheduler: &str) -> Result<Coherence> {
     let on_loss = match on_loss {
         "error" => OnLoss::Error,
         "revert" => OnLoss::Revert,
         _ => return Err(Error::invalid(format!("on_loss {on_loss:?} is neither \"error\" nor \"revert\""))),
     };
-    match word {
-        "local" => Ok(Coherence::Local),
-        "strict" => Ok(Coherence::strict(on_loss)),
-        _ => Err(Error::invalid(format!("coherence {word:?} is neither \"local\" nor \"strict\""))),
+    match (word, scheduler) {
+        ("local", _) => Ok(Coherence::Local),
+        ("explicit", _) => Ok(Coherence::Explicit),
+        ("strict", "central") => Ok(Coherence::strict(on_loss)),
+        ("strict", "forwarding") => Ok(Coherence::forwarding(on_loss)),
+        ("strict", _) => {
+            Err(Error::invalid(format!("scheduler {scheduler:?} is neither \"central\" nor \"forwarding\"")))
+        }
+        _ => {
+            Err(Error::invalid(format!("coherence {word:?} is none of \"local\", \"strict\", \"explicit\"")))
+        }
     }
 }
 

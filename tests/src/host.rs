@@ -3,6 +3,7 @@
 use crate::wait;
 use crate::{Scratch, Worker};
 use commonhold::{Host, HostStatus};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,6 +14,8 @@ pub struct TestHost {
     options: Vec<String>,
     program: PathBuf,
     environment: Vec<(String, String)>,
+    /// Words before the program: of another that starts it.
+    before: Vec<String>,
     scratch: Scratch,
 }
 
@@ -58,7 +61,17 @@ impl TestHost {
     ) -> TestHost {
         let options = options.iter().map(|o| (*o).to_owned()).collect();
         let environment = more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        TestHost { state, options, program: host_program(), environment, scratch }
+        TestHost { state, options, program: host_program(), environment, before: Vec::new(), scratch }
+    }
+
+    /// One that another program starts, such as `ip netns exec NAME`.
+    pub fn by(before: &[&str], options: &[&str]) -> TestHost {
+        let scratch = Scratch::new();
+        let state = scratch.join("state");
+        let mut host = TestHost::not_started(scratch, state, options, &[]);
+        host.before = before.iter().map(|word| (*word).to_owned()).collect();
+        host.start_again().expect("the host starts");
+        host
     }
 
     /// Starts one from a copy of the program, `program` in the scratch directory: what its keeper starts is up to the test.
@@ -84,8 +97,9 @@ impl TestHost {
 
     /// Runs the program with some words and what `more` adds; gives what it printed.
     pub fn command(&self, words: &[&str], more: impl FnOnce(&mut Command)) -> Result<String, String> {
-        let mut command = Command::new(&self.program);
-        command.args(words).env("COMMONHOLD_HOST", &self.state).stdin(Stdio::null());
+        let mut line = self.before.iter().map(OsStr::new).chain([self.program.as_os_str()]);
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).args(words).env("COMMONHOLD_HOST", &self.state).stdin(Stdio::null());
         command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         more(&mut command);
         let output = command.output().expect("the program runs");

@@ -19,11 +19,18 @@ mod local_sparse_kib;
 mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
 mod mach_fig8;
+mod mach_table1;
 mod model_violations;
+mod remote_fault_ratio;
+mod remote_handoff_per_s;
+mod remote_idle_cost;
+mod remote_seq_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
 mod sim_violations;
+mod sprite_remote;
 mod sprite_table4;
+mod sprite_table5;
 mod sprite_table6;
 
 use crate::row::Row;
@@ -49,6 +56,11 @@ pub fn all() -> Vec<&'static dyn Row> {
         &govindan_table2::GovindanTable2,
         &audit_prediction_error::AuditPredictionError,
         &audit_seconds::AuditSeconds,
+        &remote_fault_ratio::ReadFaultRatio,
+        &remote_fault_ratio::WriteFaultRatio,
+        &remote_handoff_per_s::HandoffPerSecond,
+        &remote_seq_ratio::SeqRatio,
+        &remote_idle_cost::RemoteIdleCost,
         &model_violations::ModelViolations,
         &sim_violations::SimViolations,
         &explicit_messages::ExplicitMessages,
@@ -60,6 +72,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &scale_memory::BytesPerPage,
         &scale_memory::UntouchedBytes,
         &mach_fig8::MachFig8,
+        &mach_table1::MachTable1,
+        &sprite_remote::SpriteTable4Remote,
+        &sprite_table5::SpriteTable5,
+        &sprite_remote::SpriteTable6Remote,
     ]
 }
 
@@ -74,10 +90,12 @@ mod tests {
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
                         sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
-                        audit.prediction_error audit.seconds model.violations sim.violations explicit.messages \
+                        audit.prediction_error audit.seconds remote.read_fault_ratio \
+                        remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
+                        model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle scale.hosts_1000 scale.bytes_per_page scale.untouched_bytes \
-                        mach.fig8";
+                        mach.fig8 mach.table1 sprite.table4_remote sprite.table5 sprite.table6_remote";
         assert_eq!(ids.join(" "), promised);
     }
 }

@@ -3,7 +3,10 @@
 pub mod attach_server;
 pub mod fault_server;
 mod idle_client;
+pub mod page_server;
 mod row;
+mod sharer;
+mod stream_server;
 
 use crate::failure::{Result, failed};
 
@@ -14,6 +17,9 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "attach-server" => attach_server::run(arguments),
         "fault-server" => fault_server::run(),
         "idle-client" => idle_client::run(arguments),
+        "page-server" => page_server::run(arguments),
+        "sharer" => sharer::run(arguments),
+        "stream-server" => stream_server::run(arguments),
         "crash-trials" => crate::crash::trials::run(arguments),
         "crash-lanes" => crate::crash::lane_writer::run(arguments),
         "crash-pages" => crate::crash::page_writer::run(arguments),

@@ -4,6 +4,7 @@
 use crate::people::People;
 use commonhold::{
     Coherence, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PagerKind, Protection,
+    Scheduler,
 };
 use commonhold::{Sharing, SyncMode};
 use serde::Serialize;
@@ -109,7 +110,9 @@ pub fn pager_word(pager: &PagerKind) -> &'static str {
 pub fn coherence_word(coherence: Coherence) -> &'static str {
     match coherence {
         Coherence::Local => "local",
-        Coherence::Strict { .. } => "strict",
+        Coherence::Strict { scheduler: Scheduler::Central { .. }, .. } => "strict, central",
+        Coherence::Strict { scheduler: Scheduler::Forwarding, .. } => "strict, forwarding",
+        Coherence::Explicit => "explicit",
     }
 }
 

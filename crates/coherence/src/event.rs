@@ -32,8 +32,8 @@ pub enum Event<M> {
     },
     /// A process of this host wants these pages to be what everybody sees.
     Sync {
-        /// The pages.
-        span: Span,
+        /// The pages, in order.
+        pages: Vec<u32>,
     },
     /// These pages stay as they are here until they are unlocked.
     Lock {
@@ -67,6 +67,23 @@ pub enum Event<M> {
         /// Which.
         host: HostId,
     },
+}
+
+impl<M> Event<M> {
+    /// The same about another kind of message. None if the message is not of that kind.
+    pub fn map<N>(self, other: impl FnOnce(M) -> Option<N>) -> Option<Event<N>> {
+        Some(match self {
+            Event::Fault { span, access } => Event::Fault { span, access },
+            Event::Written { span } => Event::Written { span },
+            Event::Sync { pages } => Event::Sync { pages },
+            Event::Lock { span } => Event::Lock { span },
+            Event::Unlock { span } => Event::Unlock { span },
+            Event::Evict { page } => Event::Evict { page },
+            Event::Message { from, message } => Event::Message { from, message: other(message)? },
+            Event::HoldOver { page } => Event::HoldOver { page },
+            Event::Lost { host } => Event::Lost { host },
+        })
+    }
 }
 
 /// Something to be done, in the order given.
@@ -132,6 +149,24 @@ pub enum Action<M> {
     },
 }
 
+impl<M> Action<M> {
+    /// The same about another kind of message.
+    pub fn map<N>(self, other: impl FnOnce(M) -> N) -> Action<N> {
+        match self {
+            Action::Send { to, message } => Action::Send { to, message: other(message) },
+            Action::Install { span, access, with_data } => Action::Install { span, access, with_data },
+            Action::Restrict { page, access } => Action::Restrict { page, access },
+            Action::Save { page } => Action::Save { page },
+            Action::Keep => Action::Keep,
+            Action::TakeKept => Action::TakeKept,
+            Action::Hold { page } => Action::Hold { page },
+            Action::Synced { pages, conflicts } => Action::Synced { pages, conflicts },
+            Action::SyncFailed { why } => Action::SyncFailed { why },
+            Action::Fail { page, why } => Action::Fail { page, why },
+        }
+    }
+}
+
 /// The bytes that go along with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carried {
@@ -161,6 +196,8 @@ pub enum Why {
     NewestLost,
     /// The home is lost.
     HomeLost,
+    /// The home could not store it: what was sent is what everybody sees, and not durable.
+    NotStored,
 }
 
 /// How messages are counted: the paper's figures are of requests and pages alone.

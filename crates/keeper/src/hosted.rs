@@ -120,6 +120,13 @@ impl Hosted {
         }
     }
 
+    /// Ends it, whatever it is doing. One that is stopped does not run again before.
+    pub fn kill(&self) {
+        if let Some(pidfd) = &self.pidfd {
+            let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+        }
+    }
+
     pub fn tell_to_stop(&mut self) -> io::Result<()> {
         self.told_to_stop = true;
         match &self.pidfd {

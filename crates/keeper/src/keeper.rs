@@ -8,6 +8,7 @@ mod conversation;
 
 use crate::backoff::{Backoff, Ending, Next, decide};
 use crate::config::KeeperConfig;
+use crate::fence::Fence;
 use crate::hosted::{Hosted, Sending};
 use crate::kept::{Generation, Key, LOCK_KEY};
 use crate::log::StateLog;
@@ -73,6 +74,8 @@ struct Keeper {
     serving: bool,
     /// Whoever waits too long while none does.
     waits: Waits,
+    /// What is shared with other machines, and for how long.
+    fence: Fence,
     /// Program of the next host.
     program: PathBuf,
     /// Program to return to if `program`, asked for by the last host, dies young and not ready.
@@ -121,6 +124,7 @@ impl Keeper {
             served,
             serving: served,
             waits: Waits::new(log.clone()),
+            fence: Fence::new()?,
             start_at: Instant::now(),
             buffer: vec![0; MESSAGE_BYTES],
             over: false,
@@ -135,6 +139,7 @@ impl Keeper {
 
     fn run(&mut self) -> io::Result<()> {
         while !self.over {
+            self.fence_if_due();
             if self.host.is_none() && Instant::now() >= self.start_at {
                 self.start_host();
                 continue;
@@ -175,6 +180,7 @@ impl Keeper {
         if let Some(pidfd) = &pidfd {
             polled.push(PollFd::new(pidfd, PollFlags::IN));
         }
+        polled.push(self.fence.wait_for(&self.store)?);
         let others = polled.len();
         if self.serving || self.host.is_none() {
             polled.extend(self.waits.leaving().map(|life| PollFd::from_borrowed_fd(life, PollFlags::IN)));
@@ -198,6 +204,21 @@ impl Keeper {
             writable: paused || events.contains(PollFlags::OUT),
             waits_ended: polled[others..].iter().any(|life| !life.revents().is_empty()),
         })
+    }
+
+    /// The host's lease is about to end, and it did not say that it did what then must be done: it is dead, stopped or hung.
+    fn fence_if_due(&mut self) {
+        if self.fence.killing || !self.fence.is_due(&self.store) {
+            return;
+        }
+        match &self.host {
+            None => self.fence.act(&self.store, &self.log),
+            Some(host) => {
+                self.fence.killing = true; // and when it is gone, the same
+                self.log.say(&format!("host {} lets its lease run out: killing it", host.pid));
+                host.kill();
+            }
+        }
     }
 
     /// What the keeper's own thread did to late faults is known now: a host that serves is told.
@@ -247,6 +268,9 @@ impl Keeper {
             return; // its last word was that another keeper takes our place
         }
         self.serving = false;
+        if self.fence.killing {
+            self.fence.act(&self.store, &self.log);
+        }
         let (ending, lived) = (host.ending(), host.lived());
         let how = match ending {
             Ending::Code(code) => format!("exit code {code}"),
@@ -257,6 +281,7 @@ impl Keeper {
         let what_next = match decide(&host.asked, host.told_to_stop, ending, lived, &mut self.backoff) {
             Next::End => {
                 self.over = true;
+                self.fence.end(&self.store, &self.log);
                 "as asked, and so do I".to_owned()
             }
             Next::StartAfter(_) if !self.served && matches!(ending, Ending::Code(code) if code != 0) => {
@@ -304,6 +329,7 @@ impl Keeper {
             }
             None => {
                 self.log.say("asked to stop (SIGTERM) while no host lives");
+                self.fence.end(&self.store, &self.log);
                 self.over = true;
             }
         }

@@ -1,8 +1,9 @@
 //! The keeper: a small process that holds what must outlive the host, and starts the host again when it dies; and
 //! the [`Vault`], the host's side of it.
 //!
-//! The keeper knows nothing of objects, but for one promise that it must keep itself while no host serves: that a fault
-//! waits no longer than its object allows ([`FaultDeadline`]). It holds *kept things*: a [`Key`], a small blob, and
+//! The keeper knows nothing of objects, but for two promises that it must keep itself while no host serves: that a fault
+//! waits no longer than its object allows ([`FaultDeadline`]), and that nobody uses what is shared with other machines
+//! when this host's lease is over ([`fence`]). It holds *kept things*: a [`Key`], a small blob, and
 //! perhaps a descriptor.
 //! The host puts them there; when the host dies the keeper starts another and hands it all of them. The host holds a
 //! mirror of the same things; when the keeper dies the host starts another and fills it. So either may be killed at
@@ -15,6 +16,7 @@ mod backoff;
 mod config;
 pub mod deadline;
 mod descriptor;
+pub mod fence;
 mod hosted;
 mod keeper;
 mod kept;

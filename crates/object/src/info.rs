@@ -190,4 +190,8 @@ pub struct ClusterHost {
     pub is_this: bool,
     /// It keeps the cluster's list of hosts and names.
     pub keeps_list: bool,
+    /// There is no connection with it at the moment; it is not lost.
+    pub is_unreachable: bool,
+    /// It does not belong to the cluster yet, or not any more: objects that hosts share wait.
+    pub waits: bool,
 }

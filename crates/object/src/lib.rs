@@ -21,7 +21,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use info::{ClusterHost, EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
 pub use name::Name;
 pub use options::{
-    Coherence, CreateOptions, MapFlags, OnLastDeath, OnLoss, PagerKind, Protection, Sharing, SyncMode,
+    Coherence, CreateOptions, MapFlags, OnLastDeath, OnLoss, PagerKind, Protection, Scheduler, Sharing,
+    SyncMode,
 };
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use permission::{Access, Credentials, Ownership};

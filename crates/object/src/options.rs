@@ -53,21 +53,40 @@ pub enum Coherence {
     /// The processes of this host, at once. Other hosts cannot map it.
     #[default]
     Local,
-    /// Everybody, at once: a page has one writer or many readers, wherever they are (Forin et al., sections 2 and 3).
+    /// Everybody, at once: a page has one writer or many readers, wherever they are (Forin et al., sections 2 to 4).
     Strict {
+        /// Who schedules it.
+        scheduler: Scheduler,
         /// What serves pages that were lost.
         on_loss: OnLoss,
-        /// How many writers may overtake readers that wait; 0: any number.
-        reader_bound: u32,
         /// How long a page stays where it was granted, microseconds, so that the instruction that faulted retires.
         hold_us: u32,
     },
+    /// The processes of this host, at once; those of others after a sync (Shirriff, Sprite's limited consistency).
+    Explicit,
+}
+
+/// Who schedules the pages of a strict object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scheduler {
+    /// Its home (Forin et al., section 3).
+    Central {
+        /// How many writers may overtake readers that wait; 0: any number.
+        reader_bound: u32,
+    },
+    /// All hosts that have it: requests go from host to host (section 4).
+    Forwarding,
 }
 
 impl Coherence {
     /// Strict, with what suits most: readers wait for 16 writers at most, and a page stays for 200 µs.
     pub fn strict(on_loss: OnLoss) -> Coherence {
-        Coherence::Strict { on_loss, reader_bound: 16, hold_us: 200 }
+        Coherence::Strict { scheduler: Scheduler::Central { reader_bound: 16 }, on_loss, hold_us: 200 }
+    }
+
+    /// Strict, scheduled by all hosts that have the object.
+    pub fn forwarding(on_loss: OnLoss) -> Coherence {
+        Coherence::Strict { scheduler: Scheduler::Forwarding, on_loss, hold_us: 200 }
     }
 }
 

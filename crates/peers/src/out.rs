@@ -34,6 +34,8 @@ struct State {
     offset: usize,
     bytes: usize,
     closed: bool,
+    /// Room for encrypted bytes on their way to the socket.
+    encrypted: Vec<u8>,
 }
 
 impl State {
@@ -169,42 +171,30 @@ fn send_tls(
 ) -> io::Result<()> {
     let mut pieces = Pieces::new(slices);
     loop {
+        let mut encrypted = std::mem::take(&mut state.encrypted);
+        encrypted.clear();
         let mut tls = lock(tls);
         if !pieces.is_empty() {
             let written = tls.writer().write_vectored(&pieces.next(PART_BYTES, MAX_SLICES))?;
             pieces.advance(written);
         }
-        while tls.wants_write() && state.queue.is_empty() {
-            match tls.write_tls(&mut Direct(socket)) {
-                Ok(_) => {}
+        while tls.wants_write() {
+            tls.write_tls(&mut encrypted)?;
+        }
+        // The answer may be here before the call below returns: its reader must not wait for this lock.
+        drop(tls);
+        let mut sent = 0;
+        while sent < encrypted.len() && state.queue.is_empty() {
+            match socket::send_some(socket, &[IoSlice::new(&encrypted[sent..])]) {
+                Ok(written) => sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
-        let mut left = Vec::new();
-        while tls.wants_write() {
-            tls.write_tls(&mut left)?;
-        }
-        state.push(left);
+        state.push(encrypted[sent..].to_vec());
+        state.encrypted = encrypted;
         if pieces.is_empty() {
             return Ok(());
         }
-    }
-}
-
-/// A socket that takes what it can.
-struct Direct<'a>(&'a TcpStream);
-
-impl Write for Direct<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        socket::send_some(self.0, &[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        socket::send_some(self.0, slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -247,8 +247,8 @@ impl Cluster for World {
             Op::Read(page) => self.touch(host, page, false),
             Op::Write(page) => self.touch(host, page, true),
             Op::Sync => {
-                let span = Span::new(0, self.saved.len() as u32);
-                self.happens(host, Event::Sync { span }, Vec::new());
+                let pages = (0..self.saved.len() as u32).collect();
+                self.happens(host, Event::Sync { pages }, Vec::new());
                 true
             }
             Op::Lock(page) => {

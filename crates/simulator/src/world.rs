@@ -318,6 +318,7 @@ where
         let dead = match why {
             Why::HomeLost => self.is_dead(HOME),
             Why::NewestLost => !self.dead.is_empty(),
+            Why::NotStored => false, // nothing is stored here
         };
         self.expect(dead, "an error where nobody died");
         self.wake(host);

@@ -95,6 +95,39 @@ pub fn reference_into_pipe(
     Ok(length - left)
 }
 
+/// Takes every frame of the file out of every page table; what is in it stays, in other frames. What is written until the
+/// last page table entry goes is not lost: the pipe holds those very frames meanwhile.
+pub fn take_from_page_tables(frames: impl AsFd) -> io::Result<()> {
+    /// Frames at a time: what a pipe may hold without privilege.
+    const PART: usize = 256;
+    let frames = frames.as_fd();
+    let (read, write) = frame_pipe(PART)?;
+    let mut buffer = vec![0; PART * 4096];
+    let mut runs = Vec::new();
+    resident_runs(frames, |offset, length| runs.push((offset, length)))?;
+    for (mut at, length) in runs {
+        let end = at + length;
+        while at < end {
+            let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let held = reference_into_pipe(frames, at, want, &write)?;
+            if held == 0 {
+                return Err(io::Error::new(io::ErrorKind::WriteZero, "a pipe takes no frames"));
+            }
+            punch(frames, at, held as u64)?;
+            let mut taken = 0;
+            while taken < held {
+                taken += rustix::io::read(&read, &mut buffer[taken..held])?;
+            }
+            let mut put = 0;
+            while put < held {
+                put += rustix::io::pwrite(frames, &buffer[put..held], at + put as u64)?;
+            }
+            at += held as u64;
+        }
+    }
+    Ok(())
+}
+
 /// Puts references to all that is in one pipe into another too; the first keeps them.
 pub fn duplicate_pipe(from: impl AsFd, to: impl AsFd, length: usize) -> io::Result<usize> {
     Ok(rustix::pipe::tee(from, to, length, SpliceFlags::NONBLOCK)?)
@@ -127,4 +160,29 @@ pub fn cache_state(fd: impl AsFd, offset: u64, length: u64) -> io::Result<CacheS
         libc::syscall(SYS_CACHESTAT, fd.as_fd().as_raw_fd(), range.as_ptr(), &mut state as *mut CacheState, 0)
     };
     if result == 0 { Ok(state) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_page_tables_with_what_is_in_them() {
+        const PAGES: usize = 700;
+        let fd = create("frames test", (PAGES * 4096) as u64).unwrap();
+        let page = |number: usize| [number as u8 ^ (number >> 8) as u8; 4096];
+        // With a hole in the middle.
+        let there = || (0..PAGES).filter(|number| !(300..320).contains(number));
+        for number in there() {
+            assert_eq!(rustix::io::pwrite(&fd, &page(number), (number * 4096) as u64).unwrap(), 4096);
+        }
+        let before = resident_bytes(&fd).unwrap();
+        take_from_page_tables(&fd).unwrap();
+        assert_eq!(resident_bytes(&fd).unwrap(), before);
+        let mut bytes = [0; 4096];
+        for number in there() {
+            rustix::io::pread(&fd, &mut bytes, (number * 4096) as u64).unwrap();
+            assert_eq!(bytes, page(number), "{number}");
+        }
+    }
 }

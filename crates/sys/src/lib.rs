@@ -3,6 +3,7 @@
 
 pub mod bits;
 pub mod claims;
+pub mod clock;
 pub mod frames;
 pub mod maps;
 pub mod memory;

@@ -159,8 +159,13 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "freezable" => options.freezable = true,
             "strict" => {
                 let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
-                options.coherence = Coherence::Strict { on_loss, reader_bound: 16, hold_us: 200 };
+                options.coherence = Coherence::strict(on_loss);
             }
+            "forwarding" => {
+                let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
+                options.coherence = Coherence::forwarding(on_loss);
+            }
+            "explicit" => options.coherence = Coherence::Explicit,
             "reserve" => options.reserve = Some(value == "yes"),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,
             "death" => options.on_last_death = OnLastDeath::Keep,

@@ -46,6 +46,10 @@ pub struct Place {
     /// Join the cluster of the host that listens there; unless given, this host begins one
     #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
     pub join: Option<SocketAddr>,
+    /// A host that is not heard of for so long is lost; of the host that others join, 10 unless given
+    #[arg(long, value_name = "SECONDS", requires = "listen", conflicts_with = "join",
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub lease: Option<u64>,
     /// What the other hosts call this one; the machine's name unless given
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub name: Option<String>,
@@ -66,6 +70,7 @@ impl Place {
         let pairs = [
             ("--listen", self.listen.map(|address| address.to_string())),
             ("--join", self.join.map(|address| address.to_string())),
+            ("--lease", self.lease.map(|seconds| seconds.to_string())),
             ("--name", self.name.clone()),
         ];
         let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));

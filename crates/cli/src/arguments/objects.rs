@@ -42,13 +42,17 @@ pub struct Create {
     /// What becomes of unsynced pages when the last process that mapped it was killed
     #[arg(long, value_enum, default_value_t = OnLastDeath::Keep)]
     pub on_last_death: OnLastDeath,
-    /// Who sees a write, and when: local (the processes of this host) or strict (those of all hosts, at once)
+    /// Who sees a write, and when: local (the processes of this host), strict (those of all hosts, at once) or explicit
+    /// (those of other hosts after a sync)
     #[arg(long, value_enum, default_value_t = Coherence::Local)]
     pub coherence: Coherence,
     /// Of a strict object, what serves pages whose newest version was lost with a host
     #[arg(long, value_enum, default_value_t = OnLoss::Error)]
     pub on_loss: OnLoss,
-    /// Of a strict object, how many writers may overtake readers that wait; 0: any number
+    /// Of a strict object, who schedules its pages
+    #[arg(long, value_enum, default_value_t = Scheduler::Central)]
+    pub scheduler: Scheduler,
+    /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub reader_bound: u32,
     /// Of a strict object, how long a page stays where it was granted, microseconds
@@ -92,6 +96,17 @@ pub enum Coherence {
     Local,
     /// Everybody does, at once: a page has one writer or many readers, on whatever host
     Strict,
+    /// The processes of this host at once, those of others after a sync
+    Explicit,
+}
+
+/// `--scheduler`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheduler {
+    /// The host on which the object was created
+    Central,
+    /// All hosts that use it: requests go from host to host, to whoever had the page last
+    Forwarding,
 }
 
 /// `--on-loss`.

@@ -1,6 +1,6 @@
 //! `create`.
 
-use crate::arguments::objects::{Coherence, Create, OnLastDeath, OnLoss, SyncMode};
+use crate::arguments::objects::{Coherence, Create, OnLastDeath, OnLoss, Scheduler, SyncMode};
 use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
@@ -61,12 +61,18 @@ fn options(arguments: &Create) -> CreateOptions {
         tag: arguments.tag.clone(),
         coherence: match arguments.coherence {
             Coherence::Local => commonhold::Coherence::Local,
+            Coherence::Explicit => commonhold::Coherence::Explicit,
             Coherence::Strict => commonhold::Coherence::Strict {
+                scheduler: match arguments.scheduler {
+                    Scheduler::Central => {
+                        commonhold::Scheduler::Central { reader_bound: arguments.reader_bound }
+                    }
+                    Scheduler::Forwarding => commonhold::Scheduler::Forwarding,
+                },
                 on_loss: match arguments.on_loss {
                     OnLoss::Error => commonhold::OnLoss::Error,
                     OnLoss::Revert => commonhold::OnLoss::Revert,
                 },
-                reader_bound: arguments.reader_bound,
                 hold_us: arguments.hold_us,
             },
         },

@@ -12,6 +12,8 @@ struct View {
     address: String,
     this: bool,
     keeps_list: bool,
+    unreachable: bool,
+    waits: bool,
 }
 
 impl View {
@@ -22,6 +24,8 @@ impl View {
             address: host.address.to_string(),
             this: host.is_this,
             keeps_list: host.keeps_list,
+            unreachable: host.is_unreachable,
+            waits: host.waits,
         }
     }
 }
@@ -35,7 +39,12 @@ pub fn hosts(host: &Host, json: bool) -> Done {
                 .to_owned();
         }
         let words = |view: &View| {
-            let roles = [(view.this, "this host"), (view.keeps_list, "keeps the list")];
+            let roles = [
+                (view.this, "this host"),
+                (view.keeps_list, "keeps the list"),
+                (view.unreachable, "cannot be reached"),
+                (view.waits, "waits for the cluster's registry"),
+            ];
             roles.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
         };
         let row = |view: &View| vec![view.name.clone(), view.address.clone(), words(view)];

@@ -7,6 +7,10 @@ use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor}
 use commonhold_object::error::Doing;
 use rustix::fs::Mode;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a host that says nothing belongs to its cluster, unless it was told.
+const LEASE_SECONDS: u64 = 10;
 
 /// Runs a host until it is told to end.
 pub fn serve(arguments: Serve) -> Result<()> {
@@ -33,6 +37,7 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
     Some(ClusterOptions {
         listen: place.listen?,
         join: place.join,
+        lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
         proof: if place.plain {
             Proof::None { even_beyond_loopback: place.even_beyond_loopback }

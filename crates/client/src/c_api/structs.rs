@@ -132,9 +132,12 @@ impl ch_options {
             0 => Coherence::Local,
             1 => Coherence::strict(OnLoss::Error),
             2 => Coherence::strict(OnLoss::Revert),
+            3 => Coherence::Explicit,
+            4 => Coherence::forwarding(OnLoss::Error),
+            5 => Coherence::forwarding(OnLoss::Revert),
             other => {
                 return Err(Error::invalid(format!(
-                    "coherence {other} is none of CH_LOCAL, CH_STRICT and CH_STRICT_REVERT"
+                    "coherence {other} is none of CH_LOCAL, CH_STRICT, CH_EXPLICIT and the others of their kind"
                 )));
             }
         };

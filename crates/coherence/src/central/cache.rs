@@ -61,6 +61,12 @@ impl Cache {
 
     /// Something happened.
     pub fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
+        let touched = match &event {
+            Event::Fault { span, .. } => *span,
+            Event::Evict { page } | Event::HoldOver { page } => Span::one(*page),
+            Event::Message { message, .. } => message.span(),
+            _ => Span::new(0, u32::MAX), // rare: a loss
+        };
         match event {
             Event::Fault { span, access } => self.fault(span, access, actions),
             Event::Evict { page } => self.evict(page, actions),
@@ -77,7 +83,18 @@ impl Cache {
             | Event::Lock { .. }
             | Event::Unlock { .. } => {}
         }
-        self.pages.retain(|_, page| *page != NOTHING);
+        self.forget_nothing(touched);
+    }
+
+    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that the host
+    /// has would take longer than the event.
+    fn forget_nothing(&mut self, touched: Span) {
+        let end = touched.first.saturating_add(touched.count);
+        let nothing = |(number, page): (&u32, &Page)| (*page == NOTHING).then_some(*number);
+        let nothing: Vec<u32> = self.pages.range(touched.first..end).filter_map(nothing).collect();
+        for number in nothing {
+            self.pages.remove(&number);
+        }
     }
 
     fn page(&mut self, page: u32) -> &mut Page {

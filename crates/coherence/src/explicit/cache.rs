@@ -66,7 +66,7 @@ impl Cache {
                     page.dirty |= page.present;
                 }
             }
-            Event::Sync { span } => self.sync(span, actions),
+            Event::Sync { pages } => self.sync(&pages, actions),
             Event::Lock { span } => span.pages().for_each(|page| self.page(page).locked = true),
             Event::Unlock { span } => {
                 for page in span.pages() {
@@ -107,14 +107,14 @@ impl Cache {
     }
 
     /// Sends what was written, all in one message. A sync of nothing is done at once.
-    fn sync(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
+    fn sync(&mut self, wanted: &[u32], actions: &mut Vec<Action<Message>>) {
         if self.home_lost {
             actions.push(Action::SyncFailed { why: Why::HomeLost });
             return;
         }
         let mut sync = Sync { pages: Vec::new(), conflicts: 0 };
-        for (number, page) in self.pages.range_mut(span.first..span.first + span.count) {
-            if page.dirty {
+        for number in wanted {
+            if let Some(page) = self.pages.get_mut(number).filter(|page| page.dirty) {
                 page.dirty = false;
                 page.syncing += 1;
                 sync.conflicts += u32::from(page.stale);
@@ -148,6 +148,7 @@ impl Cache {
                 actions.push(Action::Send { to: self.home, message: Message::Known });
             }
             Message::Synced => self.synced(actions),
+            Message::NotSynced => self.not_synced(actions),
             Message::Fetch { .. } | Message::Sync { .. } | Message::Known | Message::Leave => {}
         }
     }
@@ -181,6 +182,23 @@ impl Cache {
             self.page(*page).syncing -= 1;
         }
         actions.push(Action::Synced { pages: sync.pages.len() as u32, conflicts: sync.conflicts });
+    }
+
+    /// The oldest sync is what everybody sees, and yet failed: it is to be tried again.
+    fn not_synced(&mut self, actions: &mut Vec<Action<Message>>) {
+        let Some(sync) = self.syncs.pop_front() else { return };
+        for page in &sync.pages {
+            let page = self.page(*page);
+            page.syncing -= 1;
+            page.dirty = true;
+        }
+        actions.push(Action::SyncFailed { why: Why::NotStored });
+    }
+
+    /// A host that begins anew, or finds its home again: all that it has is what was written here and not sent.
+    pub fn anew(&self, written: impl IntoIterator<Item = u32>) -> Cache {
+        let page = |number| (number, Page { present: true, dirty: true, ..Page::default() });
+        Cache { pages: written.into_iter().map(page).collect(), ..Cache::new(self.home) }
     }
 
     /// Memory is short: what was not written goes.

@@ -49,7 +49,7 @@ impl Home {
                 self.sharing.remove(&from);
                 self.knows(from, actions);
             }
-            Message::Pages { .. } | Message::Changed { .. } | Message::Synced => {}
+            Message::Pages { .. } | Message::Changed { .. } | Message::Synced | Message::NotSynced => {}
         }
     }
 

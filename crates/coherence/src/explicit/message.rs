@@ -31,6 +31,8 @@ pub enum Message {
     Known,
     /// From the home: your sync is done.
     Synced,
+    /// From the home: others see your sync, but it could not be stored.
+    NotSynced,
     /// To the home: this host shares the object no longer.
     Leave,
 }
@@ -41,8 +43,22 @@ impl Message {
         match self {
             Message::Fetch { .. } | Message::Sync { .. } | Message::Changed { .. } => Kind::Request,
             Message::Pages { .. } => Kind::Page,
-            Message::Known | Message::Synced | Message::Leave => Kind::Acknowledgement,
+            Message::Known | Message::Synced | Message::NotSynced | Message::Leave => Kind::Acknowledgement,
         }
+    }
+
+    /// The pages that it is about, in order.
+    pub fn pages(&self) -> Vec<u32> {
+        match self {
+            Message::Fetch { span } | Message::Pages { span } => span.pages().collect(),
+            Message::Sync { pages } | Message::Changed { pages } => pages.clone(),
+            Message::Known | Message::Synced | Message::NotSynced | Message::Leave => Vec::new(),
+        }
+    }
+
+    /// What a host answers that has nothing of the object (any more).
+    pub fn answer_of_nobody(&self) -> Option<Message> {
+        matches!(self, Message::Changed { .. }).then_some(Message::Known)
     }
 
     /// Whether it is for the home; else it is for a host that shares.

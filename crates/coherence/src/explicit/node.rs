@@ -20,6 +20,12 @@ impl Node {
         Node { home: (me == home).then(Home::default), cache: Cache::new(home) }
     }
 
+    /// This host's own part begins anew (it was restarted, or finds its home again) with what was written here and not
+    /// sent.
+    pub fn begin_anew(&mut self, written: impl IntoIterator<Item = u32>) {
+        self.cache = self.cache.anew(written);
+    }
+
     /// Whether the page here differs from the home's and is known to: written, being synced, or kept though another host
     /// synced it.
     pub fn is_own(&self, page: u32) -> bool {

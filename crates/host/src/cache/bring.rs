@@ -338,7 +338,7 @@ impl Cache {
     /// Brings in all absent pages of `range` and waits for those that others bring. For locks, prefetch and
     /// copies; runs on a worker.
     pub fn bring_all(self: &Arc<Self>, range: PageRange) -> Result<()> {
-        if !self.keeps_copies() {
+        if !self.has_pages() {
             return self.ask_ahead(range);
         }
         let mut at = range.first;

@@ -12,7 +12,7 @@
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
 use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
-use crate::shared::Driver;
+use crate::shared::{Driver, Role};
 use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -43,7 +43,7 @@ impl Rights {
         (if write { &self.write } else { &self.read }).contains(page as u32)
     }
 
-    fn set(&mut self, pages: PageRange, access: Access) {
+    pub(super) fn set(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
             if access >= least { book::insert(set, pages) } else { book::remove(set, pages) }
         }
@@ -54,6 +54,11 @@ impl Inner {
     /// Whether processes of this host may use the page so. Of an object that is this host's alone, always.
     pub(super) fn may(&self, page: u64, write: bool) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.allow(page, write))
+    }
+
+    /// Whether whoever writes a page for the first time waits.
+    pub(super) fn holds_writers(&self) -> bool {
+        self.frozen || self.writers_stopped
     }
 }
 
@@ -100,8 +105,8 @@ impl Cache {
     }
 
     /// Who speaks with the scheduler from now on.
-    pub fn share(&self, driver: &Arc<Driver>) {
-        let _ = self.driver.set(Arc::downgrade(driver));
+    pub fn share(&self, driver: &Arc<Driver>, role: Role) {
+        let _ = self.driver.set((Arc::downgrade(driver), role));
         self.ask_again();
     }
 
@@ -114,12 +119,22 @@ impl Cache {
     }
 
     fn driver(&self) -> Option<Arc<Driver>> {
-        self.driver.get()?.upgrade()
+        self.driver.get()?.0.upgrade()
     }
 
-    /// Whether saved copies of all pages are kept here, or the object is this host's alone.
-    pub(super) fn keeps_copies(&self) -> bool {
-        self.driver().is_none_or(|driver| driver.is_home())
+    fn role(&self) -> Option<Role> {
+        self.driver.get().map(|(_, role)| *role)
+    }
+
+    /// Whether pages that are not in memory come from the pager or the spill file here; else they come by way of the
+    /// scheduler.
+    pub(super) fn has_pages(&self) -> bool {
+        self.role().is_none_or(|role| matches!(role, Role::Saved | Role::Origin))
+    }
+
+    /// Under explicit coherence a sync goes by way of the scheduler.
+    pub(super) fn syncs_elsewhere(&self) -> Option<Arc<Driver>> {
+        self.driver().filter(|_| self.role() == Some(Role::Own))
     }
 
     /// A touch of pages that this host has not the right to use so: the scheduler is asked. Whoever touched them is among
@@ -165,8 +180,11 @@ impl Cache {
         if let Some(rights) = &mut inner.rights {
             rights.set(pages, access);
         }
-        if access == Access::Write && !self.keeps_copies() {
-            inner.book.add_dirty(&book::set_of(pages))?; // the newest version is here: the next host must know
+        // Where this may be the newest version, the next host must know; the origin has it stored some time.
+        if self.role() == Some(Role::Copies) && access == Access::Write
+            || self.role() == Some(Role::Origin) && bytes.is_some()
+        {
+            self.record(&mut inner, &book::set_of(pages));
         }
         self.settle(&mut inner, pages);
         drop(inner);
@@ -207,7 +225,8 @@ impl Cache {
         frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
         let set = book::set_of(one);
         inner.views.iter_mut().for_each(|view| view.forget(&set));
-        if self.keeps_copies() {
+        // A host that begins anew has no part in the scheduling yet: what is here stays here.
+        if matches!(self.role(), None | Some(Role::Saved)) {
             write_frames(&self.frames, page, &bytes[..]).doing("keeping a copy")?;
         } else {
             inner.resident.remove(page as u32);
@@ -304,14 +323,32 @@ impl Cache {
         Ok(())
     }
 
+    /// At the home: no process here uses the object any more. What is in the frames stays: they are the saved copies.
+    pub fn fence(&self) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some(rights) = &mut inner.rights {
+            *rights = Rights::default();
+        }
+        frames::take_from_page_tables(&*self.frames).doing("taking frames from page tables")?;
+        let all = inner.resident.clone();
+        inner.views.iter_mut().for_each(|view| view.forget(&all));
+        Ok(())
+    }
+
     /// Frames of pages that another host keeps: given up by way of the scheduler, which sends away what is newest here.
     pub(super) fn evict_shared(self: &Arc<Self>, want: usize) -> Result<usize> {
         let Some(driver) = self.driver() else { return Ok(0) };
-        let victims = {
+        let victims: RoaringBitmap = {
             let _one_at_a_time = lock(&self.evict_turn);
             let mut inner = self.lock();
             self.choose(&mut inner, want)
         };
+        if self.role() == Some(Role::Own) {
+            // What was written goes home first, and with that is what everybody sees (Shirriff, page-out).
+            let written = |inner: &mut Inner| &victims & inner.book.dirty();
+            let any = !written(&mut self.lock()).is_empty();
+            any.then(|| self.store(false, written)).transpose()?;
+        }
         victims.iter().for_each(|page| driver.evict(page));
         let mut inner = self.lock();
         let stayed = &victims & &inner.resident;

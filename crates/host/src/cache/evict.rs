@@ -86,7 +86,7 @@ impl Cache {
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<usize> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
         for victim in victims {
-            let gone = if victim.keeps_copies() {
+            let gone = if victim.has_pages() {
                 victim.evict(INTENT_PAGES)
             } else {
                 victim.evict_shared(INTENT_PAGES)

@@ -17,6 +17,16 @@ use std::time::Instant;
 
 static ZERO_PAGE: [u8; PAGE_SIZE_BYTES as usize] = [0; PAGE_SIZE_BYTES as usize];
 
+/// What came of a fault.
+pub enum Answer {
+    /// It was answered, or somebody here will.
+    Done,
+    /// It was, and more of the same stream is wanted.
+    Ahead(Ahead),
+    /// Another host was asked: it takes its time.
+    Elsewhere,
+}
+
 /// More pages of the same stream, to be brought in after the thread was woken.
 pub struct Ahead {
     pub(super) cache: Arc<Cache>,
@@ -34,7 +44,7 @@ impl Ahead {
 
 impl Cache {
     /// Answers a fault of `mapping`.
-    pub fn fault(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Option<Ahead> {
+    pub fn fault(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Answer {
         let page = mapping.page_at(fault.address);
         mapping.faults.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
@@ -43,34 +53,35 @@ impl Cache {
         let Some(view) = inner.view_of(mapping, page) else {
             // Taken out since it was looked up: what is there now is looked up anew.
             wake(mapping, page);
-            return None;
+            return Answer::Done;
         };
         let within = inner.views[view].pages.intersect(inner.whole());
         if !within.contains(page) {
             inner.refuse(mapping, page); // the object was shrunk after the touch
-            return None;
+            return Answer::Done;
         }
         let writes = fault.write || fault.protected;
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
-            return None;
+            return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };
         }
         if fault.protected {
             self.protected_write(&mut inner, mapping, page);
-            return None;
+            return Answer::Done;
         }
         if inner.in_flight.contains(page as u32) {
             inner.wait(mapping, page, fault.write);
-            return None;
+            return Answer::Done;
         }
         if !fault.missing && !inner.resident.contains(page as u32) && self.has_frame(page) {
             self.adopt_frame(&mut inner, page);
         }
         if inner.resident.contains(page as u32) {
             self.show_resident(&mut inner, mapping, PageRange::new(page, within.end() - page), fault.write);
-            return None;
+            return Answer::Done;
         }
-        self.bring_missing(inner, mapping, PageRange::new(page, within.end() - page), fault.write)
+        let range = PageRange::new(page, within.end() - page);
+        self.bring_missing(inner, mapping, range, fault.write).map_or(Answer::Done, Answer::Ahead)
     }
 
     /// Another host may have the page, or this one may not use it so: whoever waits is answered when it may. Reads that
@@ -112,7 +123,7 @@ impl Cache {
 
     /// A write to a protected page of a mapping under synchronous protection.
     fn protected_write(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) {
-        if inner.frozen || inner.in_flight.contains(page as u32) {
+        if inner.holds_writers() || inner.in_flight.contains(page as u32) {
             inner.wait(mapping, page, true);
             return;
         }
@@ -172,7 +183,7 @@ impl Cache {
             return;
         }
         let mut protect = mapping.writes_object();
-        if protect && write && !inner.frozen && inner.may(page, true) {
+        if protect && write && !inner.holds_writers() && inner.may(page, true) {
             if mapping.kind == Kind::Synchronous {
                 self.note_write(inner, page);
             }

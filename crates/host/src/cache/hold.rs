@@ -7,6 +7,10 @@ use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionI
 use commonhold_sys::memory::Pin;
 use commonhold_sys::process;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long pages of another host may take to come.
+const PAGES_HERE: Duration = Duration::from_secs(30);
 
 /// One held run.
 pub struct Hold {
@@ -65,6 +69,10 @@ impl Cache {
 
     /// Pins only what is there: pinning a hole would make a page of zeros.
     fn bring_and_pin(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<bool> {
+        if self.syncs_elsewhere().is_some() {
+            self.note_holds(pages, true);
+            self.fetch_lent(pages, PAGES_HERE)?;
+        }
         for _ in 0..8 {
             self.bring_all(pages)?;
             let mut inner = self.lock();
@@ -94,7 +102,18 @@ impl Cache {
 
     /// The session holds nothing of this object any more.
     pub fn remove_holds(&self, session: SessionId) {
-        self.lock().holds.retain(|hold| hold.session != session);
+        let mut gone = Vec::new();
+        self.lock().holds.retain(|hold| {
+            let stays = hold.session != session;
+            gone.extend((!stays).then_some(hold.pages));
+            stays
+        });
+        gone.into_iter().for_each(|pages| self.note_holds(pages, false));
+    }
+
+    /// All held runs.
+    pub fn held(&self) -> Vec<PageRange> {
+        self.lock().holds.iter().map(|hold| hold.pages).collect()
     }
 
     /// Lets the session's holds on the pages go. Refused when it holds none of them.
@@ -105,6 +124,9 @@ impl Cache {
                 pages.first,
                 pages.end()
             )));
+        }
+        if self.syncs_elsewhere().is_some() {
+            return Ok(()); // explicit coherence: by sync alone
         }
         // What was held back may be stored now, and of an ordered object it is (Shirriff: "or released by
         // munlock"). An atomic object changes only by sync.
@@ -133,6 +155,8 @@ impl Cache {
             false
         });
         inner.holds.extend(left);
+        drop(inner);
+        self.note_holds(pages, false);
         released
     }
 

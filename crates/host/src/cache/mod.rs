@@ -15,6 +15,7 @@
 //! | `sync`, `stored`, `flushes` | stores; the journal under it; when a flush can be believed |
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
+//! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
 //! | `resize`, `recover` | what the names say |
 
@@ -22,6 +23,7 @@ pub mod book;
 mod bring;
 pub mod coherent;
 mod evict;
+mod explicit;
 mod fault;
 mod flushes;
 mod hold;
@@ -34,12 +36,12 @@ mod track;
 pub mod view;
 
 pub use evict::{Evictor, frames_survive_in_pipe};
-pub use fault::Ahead;
+pub use fault::{Ahead, Answer};
 
 use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::Pager;
-use crate::shared::Driver;
+use crate::shared::{Driver, Role};
 use crate::spill::Spill;
 use crate::workers::Workers;
 use book::Book;
@@ -102,10 +104,10 @@ pub struct Cache {
     evicting: AtomicBool,
     flushes: flushes::Flushes,
     syncs: AtomicU64,
-    /// What was counted of it.
-    pub seen: crate::seeing::Seen,
-    /// Of an object that hosts share: who speaks with its scheduler.
-    driver: OnceLock<Weak<Driver>>,
+    /// What was counted of it; of an object that hosts share, by all its caches here.
+    pub seen: Arc<crate::seeing::Seen>,
+    /// Of an object that hosts share: who speaks with its scheduler, and what the frames are.
+    driver: OnceLock<(Weak<Driver>, Role)>,
 }
 
 /// The bookkeeping.
@@ -132,6 +134,10 @@ struct Inner {
     /// Frames in the order in which they came: what is evicted first.
     order: VecDeque<PageRange>,
     frozen: bool,
+    /// Of explicit coherence: another host's sync is being looked at, first writes wait.
+    writers_stopped: bool,
+    /// Syncs that replaced another host's version which nobody here had seen.
+    conflicts: u64,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
     refused: Vec<Refused>,
     /// State of the stored object when nobody mapped it any more; none if it cannot be known.
@@ -231,6 +237,8 @@ impl Cache {
                 waiting: Vec::new(),
                 order: VecDeque::new(),
                 frozen: false,
+                writers_stopped: false,
+                conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,
                 warning: String::new(),
@@ -247,7 +255,7 @@ impl Cache {
             evicting: AtomicBool::new(false),
             flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
-            seen: crate::seeing::Seen::default(),
+            seen: machine.seen_of(uuid),
             driver: OnceLock::new(),
             machine,
             traits,

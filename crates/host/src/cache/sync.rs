@@ -92,7 +92,7 @@ impl Cache {
         self.store(false, |inner| alone(inner))
     }
 
-    fn store(
+    pub(super) fn store(
         self: &Arc<Self>,
         freeze: bool,
         choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
@@ -100,6 +100,9 @@ impl Cache {
         let mut turn = lock(&self.turn);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        if let Some(driver) = self.syncs_elsewhere() {
+            return self.store_elsewhere(&driver, choose);
+        }
         if self.pager.is_anonymous() {
             return Ok(0); // succeeds, and promises nothing past the host
         }
@@ -132,7 +135,7 @@ impl Cache {
         Ok(pages.len())
     }
 
-    fn end_writing(&self, pages: &RoaringBitmap, result: Result<()>) -> Result<()> {
+    pub(super) fn end_writing(&self, pages: &RoaringBitmap, result: Result<()>) -> Result<()> {
         let mut inner = self.lock();
         if let Err(error) = result {
             if let Err(worse) = inner.book.not_written(pages) {

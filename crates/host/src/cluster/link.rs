@@ -1,5 +1,6 @@
 //! Between the cluster and the connections (crate `peers`) that carry its messages.
 
+use super::registry::Registry;
 use super::{Cluster, Transport};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
@@ -29,7 +30,7 @@ struct Link {
 }
 
 /// Listens for the other hosts, and joins them.
-pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof) -> Result<()> {
+pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<dyn Registry>) -> Result<()> {
     let security = match proof {
         Proof::Certificate(directory) => Security::Tls(Identity::load(directory)?),
         Proof::None { even_beyond_loopback } => {
@@ -44,8 +45,7 @@ pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof) -> Result<()> 
     let link = Arc::new(Link { cluster: Arc::downgrade(cluster), peers: OnceLock::new() });
     let peers = Peers::start(cluster.me.address, hello, security, link.clone())?;
     let _ = link.peers.set(peers);
-    cluster.begin(link);
-    Ok(())
+    cluster.begin(link, registry)
 }
 
 /// Grows with each process that is this host, whatever the clock does.
@@ -84,6 +84,12 @@ impl Transport for Link {
         self.peers()?.connect(host, address)
     }
 
+    fn disconnect(&self, host: HostId, why: &str) {
+        if let Ok(peers) = self.peers() {
+            peers.disconnect(host, why);
+        }
+    }
+
     fn who(&self, address: SocketAddr) -> Result<HostId> {
         self.peers()?.who(address).map(|hello| hello.host)
     }
@@ -111,7 +117,7 @@ impl Handler for Link {
 
     fn lost(&self, host: HostId, _incarnation: u64, why: &Error) {
         if let Some(cluster) = self.cluster.upgrade() {
-            cluster.lost(host, why);
+            cluster.unreachable(host, why);
         }
     }
 

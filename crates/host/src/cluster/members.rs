@@ -1,53 +1,113 @@
-//! Joining the cluster, staying in it, and learning of losses.
+//! Joining the cluster, staying in it, and hearing what happens in it.
 
-use super::wire::{Answer, Call, Claim, Member, Message};
-use super::{Cluster, PATIENCE, Payload, lock};
+use super::lease::Times;
+use super::registry::{Before, Joining, News, Registry, out_of_reach};
+use super::wire::{Claim, Member};
+use super::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::clock;
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Between two attempts to join.
+/// Between two attempts to join, or to renew a lease.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long whoever touches a page of an object whose home is this host waits for the registry.
+const REGISTRY_AWAY: Duration = Duration::from_secs(30);
+
+/// What this host has heard.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// None until it has joined.
+    joined: Option<u128>,
+    number: u64,
+    /// What came before the answer to joining.
+    early: Option<News>,
+    /// What must be settled before the homes here begin.
+    begin_at: u64,
+}
 
 impl Cluster {
-    /// Joins, and joins again whenever the list's host is another one. Ends with the host.
+    /// Joins, and renews the lease for as long as the host lives.
     pub(super) fn stay_a_member(self: &Arc<Self>) {
-        let Some(address) = self.join else {
-            let me = self.me.clone();
-            if lock(&self.names).join(me, self.claims()).is_ok() {
-                self.tell_members();
-            }
-            return;
-        };
         let this = Arc::downgrade(self);
-        let joining = move || {
-            let mut said = false;
+        let staying = move || {
+            let (began, mut said) = (Instant::now(), false);
             while let Some(this) = this.upgrade() {
-                if lock(&this.list).is_none()
-                    && let Err(error) = this.join_at(address)
-                    && !std::mem::replace(&mut said, true)
-                {
-                    this.report(format_args!("joining the cluster at {address}: {error}; trying again"));
+                let next = match this.renew() {
+                    _ if this.lease.is_fenced() => return,
+                    Ok(next) => {
+                        said = false;
+                        next
+                    }
+                    Err(error) if error.kind == ErrorKind::NotFound => {
+                        this.fence(&format!("{error}"));
+                        return;
+                    }
+                    Err(error) => {
+                        if !std::mem::replace(&mut said, true) {
+                            this.report(format_args!("{}: {error}; trying again", this.what_is_tried()));
+                        }
+                        clock::now() + PAUSE.as_nanos() as u64
+                    }
+                };
+                if !this.has_begun() && began.elapsed() > REGISTRY_AWAY {
+                    this.homes_wait_in_vain();
                 }
-                said &= lock(&this.list).is_none();
-                drop(this);
-                std::thread::sleep(PAUSE);
+                this.wait_to_renew(next);
             }
         };
-        let _ = std::thread::Builder::new().name("joining".into()).spawn(joining);
+        let _ = std::thread::Builder::new().name("staying a member".into()).spawn(staying);
+        let this = Arc::downgrade(self);
+        let lease = self.lease.clone();
+        let fencing = move || {
+            if lease.wait_for_its_end()
+                && let Some(this) = this.upgrade()
+            {
+                this.fence_now("the registry could not be reached for most of the lease");
+            }
+        };
+        let _ = std::thread::Builder::new().name("fencing".into()).spawn(fencing);
     }
 
-    fn join_at(self: &Arc<Self>, address: std::net::SocketAddr) -> Result<()> {
-        let list = self.transport()?.who(address)?;
-        self.transport()?.connect(list, address)?;
-        // Before the answer: the list of members may come first.
-        *lock(&self.list) = Some(list);
-        let call = Call::Join { member: self.me.clone(), claims: self.claims() };
-        self.ask(list, call, PATIENCE).map(drop).inspect_err(|_| *lock(&self.list) = None)
+    fn what_is_tried(&self) -> String {
+        match (lock(&self.heard).joined, self.join) {
+            (Some(_), _) => "renewing this host's lease".to_owned(),
+            (None, Some(address)) => {
+                format!("joining the cluster at {address} (until then objects that hosts share wait)")
+            }
+            (None, None) => "joining the cluster (until then objects that hosts share wait)".to_owned(),
+        }
     }
 
-    /// The names of this host's shared objects.
+    /// Joins or renews. Gives when to do so again.
+    fn renew(self: &Arc<Self>) -> Result<u64> {
+        let before = {
+            let heard = lock(&self.heard);
+            heard.joined.map(|epoch| Before { epoch, seen: heard.number })
+        };
+        if before.is_none() {
+            self.host()?.check_all_returned(self.wait_for_returning())?;
+        }
+        let within = before.map_or(PATIENCE, |_| lock(&self.patience).unwrap_or(PATIENCE));
+        let joining = Joining { member: self.me.clone(), claims: self.claims(), before };
+        let sent = clock::now();
+        let joined = self.registry()?.join(&joining, within)?;
+        let times = Times::of(sent, joined.lease);
+        *lock(&self.patience) = Some(times.patience);
+        if !self.lease.renewed(times)? {
+            return Ok(times.renew);
+        }
+        if before.is_none() {
+            self.has_joined(joined.news);
+        } else {
+            self.heard(joined.news);
+        }
+        Ok(times.renew)
+    }
+
+    /// The claims of this host's shared objects.
     fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
         let records = host.shared_records();
@@ -55,31 +115,87 @@ impl Cluster {
         records.into_iter().map(claim).collect()
     }
 
+    fn wait_to_renew(&self, until: u64) {
+        let left = Duration::from_nanos(until.saturating_sub(clock::now()));
+        let mut nudged = lock(&self.nudged);
+        if !*nudged {
+            nudged = self.nudge.wait_timeout(nudged, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *nudged = false;
+    }
+
+    /// The lease is to be renewed at once: to say what was heard, or because the registry has to be found again.
+    pub(super) fn renew_now(&self) {
+        *lock(&self.nudged) = true;
+        self.nudge.notify_all();
+    }
+
+    fn has_joined(self: &Arc<Self>, news: News) {
+        let early = {
+            let mut heard = lock(&self.heard);
+            heard.joined = Some(news.epoch);
+            heard.number = news.number;
+            heard.begin_at = news.lost.last().map_or(0, |(number, _)| *number);
+            heard.early.take()
+        };
+        self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
+        self.now_members(news.members.clone());
+        self.heard(news);
+        if let Some(early) = early {
+            self.heard(early);
+        }
+    }
+
+    /// The registry told what happened.
+    pub fn heard(self: &Arc<Self>, news: News) {
+        let mut heard = lock(&self.heard);
+        if heard.joined.is_none() {
+            heard.early = Some(news);
+            return;
+        }
+        if heard.joined != Some(news.epoch) || news.number < heard.number {
+            return;
+        }
+        let mut lost: Vec<HostId> =
+            news.lost.iter().filter(|(number, _)| *number > heard.number).map(|(_, host)| *host).collect();
+        // So many were lost that not all are told.
+        let now: HashSet<HostId> = news.members.iter().map(|member| member.host).collect();
+        for member in self.members() {
+            if !now.contains(&member.host) && !lost.contains(&member.host) {
+                lost.push(member.host);
+            }
+        }
+        for host in &lost {
+            self.lost(*host);
+        }
+        heard.number = news.number;
+        let begins = news.settled >= heard.begin_at;
+        self.now_members(news.members);
+        drop(heard);
+        if !lost.is_empty() {
+            self.renew_now(); // others may wait for all to have heard of it
+        }
+        if begins {
+            self.begin_homes();
+        }
+    }
+
     /// The names of this host's shared objects are others now.
     pub fn tell_names(self: &Arc<Self>) {
-        // Without the list's host nobody knows them; it is told when it is joined again.
-        if let Ok(list) = self.list() {
-            let _ = self.ask(list, Call::Names(self.claims()), PATIENCE);
+        // A registry that cannot be reached learns them when it can.
+        if let Ok(registry) = self.registry() {
+            let _ = registry.replace(self.claims());
         }
     }
 
-    /// The host that keeps the list.
-    pub fn list(&self) -> Result<HostId> {
-        (*lock(&self.list)).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Disconnected,
-                "the host that keeps the cluster's list cannot be reached: what is mapped goes on; try again later",
-            )
-        })
+    /// The registry.
+    pub(super) fn registry(&self) -> Result<&Arc<dyn Registry>> {
+        self.registry.get().ok_or_else(out_of_reach)
     }
 
-    /// From the host that keeps the list: tells everybody who belongs.
-    pub(super) fn tell_members(&self) {
-        let members = lock(&self.names).members();
-        self.now_members(members.clone());
-        for member in members.iter().filter(|member| member.host != self.me.host) {
-            let _ = self.send(member.host, &Message::Members(members.clone()), &Payload::default());
-        }
+    /// The host that keeps the list, if one does and it is known.
+    pub fn list_kept_by(&self) -> Option<HostId> {
+        self.registry().ok()?.kept_by()
     }
 
     /// Who belongs now.
@@ -96,46 +212,23 @@ impl Cluster {
         members
     }
 
+    /// A host that belongs.
+    pub(super) fn member(&self, host: HostId) -> Option<Member> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(&host).cloned()
+    }
+
+    /// Whether this host has a lease.
+    pub fn has_joined_a_cluster(&self) -> bool {
+        lock(&self.heard).joined.is_some() && !self.lease.is_fenced()
+    }
+
     /// Makes sure that there is a connection to a host.
     pub(super) fn reach(&self, host: HostId) -> Result<()> {
         if host == self.me.host {
             return Ok(());
         }
-        let address =
-            self.members.read().unwrap_or_else(PoisonError::into_inner).get(&host).map(|m| m.address);
         let unknown =
             || Error::new(ErrorKind::Disconnected, format!("{host} does not belong to the cluster any more"));
-        self.transport()?.connect(host, address.ok_or_else(unknown)?)
-    }
-
-    /// Nothing comes from that host any more.
-    pub fn lost(self: &Arc<Self>, host: HostId, why: &Error) {
-        self.report(format_args!("{} is lost: {why}", self.called(host)));
-        self.forget_rights(host);
-        self.not_answered_by(host);
-        if *lock(&self.list) == Some(host) {
-            *lock(&self.list) = None; // joined again, at the same address, as soon as one is there
-        }
-        if lock(&self.names).leave(host) {
-            self.tell_members();
-        }
-        let drivers: Vec<_> =
-            self.shared.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for driver in drivers {
-            if driver.lost(host) {
-                self.find_home(&driver);
-            }
-        }
-        if let Ok(this) = self.host() {
-            this.settle_removed();
-        }
-    }
-
-    /// Asks the list for a name.
-    pub(super) fn look_up(self: &Arc<Self>, name: &commonhold_object::Name) -> Result<HostId> {
-        match self.ask(self.list()?, Call::Lookup(name.clone()), PATIENCE)? {
-            Answer::Home(home) => Ok(home),
-            _ => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
-        }
+        self.transport()?.connect(host, self.member(host).ok_or_else(unknown)?.address)
     }
 }

@@ -4,17 +4,23 @@
 //! |---|---|
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
-//! | `names` | the list of hosts and names that one host keeps for all |
-//! | `members` | joining, and losses |
+//! | `registry` | who belongs, whose a name is, and who is lost |
+//! | `lease` | until when this host may go on |
+//! | `members` | joining, staying, and hearing what happens |
+//! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
+//! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
+mod carry;
+pub mod lease;
 pub mod link;
+mod losses;
 mod members;
-mod names;
 mod objects;
+pub mod registry;
 mod rights;
 pub mod wire;
 
@@ -24,12 +30,15 @@ pub use objects::options_here;
 use crate::server::Host;
 use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
-use commonhold_coherence::{HostId, central};
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, Result};
-use names::Names;
+use lease::Lease;
+use members::Heard;
+use registry::Registry;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 use wire::{Answer, Call, Member, Message};
 
 /// Bytes behind a message.
@@ -42,6 +51,8 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
     /// Makes sure that there is a connection with a host, which listens at that address.
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
+    /// Ends the connection with a host.
+    fn disconnect(&self, host: HostId, why: &str);
     /// Who listens at an address.
     fn who(&self, address: SocketAddr) -> Result<HostId>;
 }
@@ -54,9 +65,20 @@ pub struct Cluster {
     join: Option<SocketAddr>,
     host: Weak<Host>,
     transport: OnceLock<Arc<dyn Transport>>,
-    /// Who keeps the list, if it is known.
-    list: Mutex<Option<HostId>>,
-    names: Mutex<Names>,
+    registry: OnceLock<Arc<dyn Registry>>,
+    lease: Arc<Lease>,
+    heard: Mutex<Heard>,
+    /// How long a renewal may take.
+    patience: Mutex<Option<Duration>>,
+    /// A renewal is due before its time.
+    nudged: Mutex<bool>,
+    nudge: Condvar,
+    /// How long clients that are expected back are waited for before this host joins.
+    returning: Duration,
+    made: Instant,
+    /// The homes here schedule.
+    begun: Mutex<bool>,
+    begins: Condvar,
     members: RwLock<HashMap<HostId, Member>>,
     shared: RwLock<HashMap<u128, Arc<Driver>>>,
     /// Objects whose last user here has just gone: what is newest here is on its way home.
@@ -65,7 +87,17 @@ pub struct Cluster {
     readers: RwLock<HashSet<HostId>>,
     /// For what other hosts have opened this host's objects.
     admitted: RwLock<HashMap<(u128, HostId), Access>>,
+    /// Hosts whose connection broke, and that are not lost.
+    unreachable: Mutex<HashSet<HostId>>,
+    /// Those of them that are being connected to.
+    reaching: Mutex<HashSet<HostId>>,
+    /// Numbers of hosts that are lost.
+    gone: RwLock<HashSet<HostId>>,
+    /// Objects of which everything here was given up, and whose homes do not know it yet.
+    given_up: Mutex<HashSet<u128>>,
     calls: Calls,
+    /// What is to be sent to hosts as soon as there is a connection.
+    waiting: carry::Waiting,
     holds: Arc<Holds>,
 }
 
@@ -74,31 +106,67 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cluster {
-    /// This host's part. Without `join` it keeps the list.
-    pub fn new(host: &Arc<Host>, me: Member, join: Option<SocketAddr>) -> std::io::Result<Arc<Cluster>> {
-        let list = join.is_none().then_some(me.host);
+    /// This host's part. `join`: where the list is kept, if not here. `returning`: how long clients of a host that died
+    /// with its keeper are waited for before it joins; none if it is in no cluster.
+    pub fn new(
+        host: &Arc<Host>,
+        me: Member,
+        join: Option<SocketAddr>,
+        lease: Lease,
+        returning: Option<Duration>,
+    ) -> std::io::Result<Arc<Cluster>> {
         let cluster = Cluster {
             me,
             join,
             host: Arc::downgrade(host),
             transport: OnceLock::new(),
-            list: list.into(),
-            names: Mutex::default(),
+            registry: OnceLock::new(),
+            lease: Arc::new(lease),
+            heard: Mutex::default(),
+            patience: Mutex::default(),
+            nudged: Mutex::default(),
+            nudge: Condvar::new(),
+            returning: returning.unwrap_or_default(),
+            made: Instant::now(),
+            begun: returning.is_none().into(),
+            begins: Condvar::new(),
             members: RwLock::default(),
             shared: RwLock::default(),
             leaving: Mutex::default(),
             readers: RwLock::default(),
             admitted: RwLock::default(),
+            unreachable: Mutex::default(),
+            reaching: Mutex::default(),
+            gone: RwLock::default(),
+            given_up: Mutex::default(),
             calls: Calls::default(),
+            waiting: carry::Waiting::default(),
             holds: Holds::start()?,
         };
         Ok(Arc::new(cluster))
     }
 
-    /// From now on messages are moved by this.
-    pub fn begin(self: &Arc<Self>, transport: Arc<dyn Transport>) {
+    /// From now on messages are moved by this, and that registry decides.
+    pub fn begin(self: &Arc<Self>, transport: Arc<dyn Transport>, registry: Arc<dyn Registry>) -> Result<()> {
         let _ = self.transport.set(transport);
+        let _ = self.registry.set(registry);
         self.stay_a_member();
+        Ok(())
+    }
+
+    /// Whether clients that are expected back may still be waited for.
+    fn wait_for_returning(&self) -> bool {
+        self.made.elapsed() < self.returning
+    }
+
+    /// This process has taken everything over: no page table has anything of a shared object.
+    pub fn nothing_to_fence(&self) -> Result<()> {
+        self.lease.nothing_to_fence()
+    }
+
+    /// Whether a host's connection is broken, and the host not lost.
+    pub fn is_unreachable(&self, host: HostId) -> bool {
+        lock(&self.unreachable).contains(&host)
     }
 
     /// One line for the log.
@@ -139,6 +207,7 @@ impl Cluster {
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {
             Message::Coherence { object, message } => {
+                self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.
                     if let Some(answer) = message.answer_of_nobody() {
@@ -162,9 +231,9 @@ impl Cluster {
                 });
                 Ok(())
             }
-            Message::Members(members) => {
-                if *lock(&self.list) == Some(from) {
-                    self.now_members(members);
+            Message::News(news) => {
+                if self.list_kept_by() == Some(from) {
+                    self.heard(news);
                 }
                 Ok(())
             }
@@ -173,38 +242,18 @@ impl Cluster {
 
     /// What another host, or this one, asks.
     fn answer(self: &Arc<Self>, from: HostId, call: Call) -> Result<Answer> {
-        let keeps_list = *lock(&self.list) == Some(self.me.host);
-        let names = || {
-            if keeps_list { Ok(lock(&self.names)) } else { Err(self.keeps_no_list()) }
-        };
+        if !matches!(call, Call::Join { .. } | Call::Renew(_)) {
+            self.check_not_lost(from)?; // those two are told that they are by the list
+        }
         match call {
-            Call::Join { member, claims } => {
-                if member.host != from {
-                    return Err(Error::new(ErrorKind::Protocol, "a host joins for itself alone"));
-                }
-                names()?.join(member, claims)?;
-                self.tell_members();
-                Ok(Answer::Done)
-            }
-            Call::Claim(claim) => {
-                self.check_may_change(from)?;
-                names()?.claim(from, claim).map(|()| Answer::Done)
-            }
-            Call::Names(claims) => {
-                names()?.replace(from, claims);
-                Ok(Answer::Done)
-            }
-            Call::Lookup(name) => {
-                let home = names()?.lookup(&name);
-                home.map(Answer::Home).ok_or_else(|| {
-                    Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))
-                })
-            }
-            Call::WhereIs(object) => {
-                let home = names()?.home_of(object);
-                let none = || Error::new(ErrorKind::NotFound, "no host has the object (any more)");
-                home.map(Answer::Home).ok_or_else(none)
-            }
+            Call::Join { .. }
+            | Call::Renew(_)
+            | Call::Resign
+            | Call::Claim(_)
+            | Call::Names(_)
+            | Call::Lookup(_)
+            | Call::WhereIs(_) => self.registry()?.answer(from, call),
+            Call::GaveUp { home, object, former } => self.other_gave_up(from, home, object, former),
             Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
             Call::Leave(object) => {
                 self.dismiss(object, from);
@@ -216,28 +265,8 @@ impl Cluster {
         }
     }
 
-    fn keeps_no_list(&self) -> Error {
-        Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{} does not keep the cluster's list: join the host that was started without --join",
-                self.me.name
-            ),
-        )
-    }
-
     /// The driver of an object, if it is in use here.
     pub fn driver(&self, object: u128) -> Option<Arc<Driver>> {
         self.shared.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned()
-    }
-}
-
-impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, message: &central::Message, pages: &[u8]) {
-        let message = Message::Coherence { object, message: message.clone() };
-        if let Err(error) = self.send(to, &message, &Payload(pages)) {
-            // Whoever cannot be reached is lost, or will be: that is said apart.
-            self.report(format_args!("to {}: {error}", self.called(to)));
-        }
     }
 }

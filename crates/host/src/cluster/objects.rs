@@ -4,11 +4,11 @@ use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::server::object::Object;
-use crate::shared::{Driver, Plan};
+use crate::shared::{Driver, How, Plan};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
-    pages_of,
+    Scheduler, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -26,22 +26,38 @@ fn unexpected() -> Error {
 impl Cluster {
     /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object.
     pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>) {
-        let Coherence::Strict { on_loss, reader_bound, hold_us } = record.options.coherence else { return };
-        let on_loss = match on_loss {
-            OnLoss::Error => central::OnLoss::Error,
-            OnLoss::Revert => central::OnLoss::Revert,
-        };
+        let Some((how, hold_us)) = how(&record.options) else { return };
+        if record.is_elsewhere
+            && let Ok(home) = self.record_of(record.uuid)
+        {
+            self.use_own(&home, cache);
+            return;
+        }
         let plan = Plan {
             object: record.uuid,
             me: self.me.host,
             is_home: !record.is_elsewhere,
-            options: central::Options { reader_bound, on_loss },
+            how,
             hold: Duration::from_micros(hold_us.into()),
         };
+        let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
+        if *begun && driver.is_home() {
+            driver.begin();
+        }
+        drop(begun);
         if record.is_elsewhere {
             self.find_home(&driver);
+        }
+    }
+
+    /// Of explicit coherence, at the home: processes use it as those of any other host do, apart from the saved copies.
+    fn use_own(self: &Arc<Self>, home: &Arc<Object>, cache: &Arc<Cache>) {
+        let uuid = home.record().uuid;
+        match self.serve(uuid) {
+            Ok(_) => self.driver(uuid).into_iter().for_each(|driver| driver.attach(cache)),
+            Err(error) => cache.report(&error),
         }
     }
 
@@ -52,11 +68,18 @@ impl Cluster {
 
     /// All of it is home.
     pub fn leave_off(self: &Arc<Self>, object: u128) {
-        let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
-        if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host) {
-            let _ = self.ask(home, Call::Leave(object), PATIENCE);
+        let used_at_home = self.record_of(object).is_ok() && self.driver(object).is_some_and(|d| d.detach());
+        if !used_at_home {
+            let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
+            driver.iter().for_each(|driver| driver.leave());
+            if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host) {
+                let _ = self.ask(home, Call::Leave(object), PATIENCE);
+            }
         }
         lock(&self.leaving).remove(&object);
+        if let Ok(host) = self.host() {
+            host.settle_removed(); // its home's record may have waited for this
+        }
     }
 
     /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
@@ -76,7 +99,7 @@ impl Cluster {
 
     /// Claims the name of a new shared object for this host.
     pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
-        self.ask(self.list()?, Call::Claim(Claim { name: name.clone(), object }), PATIENCE).map(drop)
+        self.registry()?.claim(Claim { name: name.clone(), object })
     }
 
     /// Opens an object of another host: what must be known of it here.
@@ -86,7 +109,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Shared> {
-        let home = self.look_up(name)?;
+        let home = self.registry()?.look_up(name)?;
         self.reach(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
@@ -102,6 +125,7 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !this.lease.is_fenced()
             {
                 if this.try_home(&driver).is_err() && begun.elapsed() > HOME_AWAY {
                     driver.home_is_away();
@@ -115,16 +139,16 @@ impl Cluster {
 
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
-        let Answer::Home(home) = self.ask(self.list()?, Call::WhereIs(object), PATIENCE)? else {
-            return Err(unexpected());
-        };
+        let home = self.registry()?.where_is(object)?;
+        self.say_given_up(home, object)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
         }
         driver.found_home(home);
-        // Lost again before the driver knew it for its home: nobody else would say so.
+        // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
+            lock(&self.given_up).insert(object);
             let _ = driver.lost(home);
         })
     }
@@ -164,6 +188,7 @@ impl Cluster {
                 ),
             ));
         }
+        self.wait_begun(PATIENCE / 2)?;
         self.serve(record.uuid)?;
         self.admit(record.uuid, from, access);
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
@@ -186,6 +211,7 @@ impl Cluster {
         if let Some(name) = name {
             lock(&self.host()?.registry).lookup(&name, who, access)?;
         }
+        self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
         self.admit(object, from, access);
         Ok(Answer::Done)
@@ -231,5 +257,23 @@ pub fn options_here(options: &CreateOptions) -> CreateOptions {
         pager: commonhold_object::PagerKind::Anonymous,
         reserve: Some(false),
         ..options.clone()
+    }
+}
+
+/// How objects with such options are scheduled, and how long a page stays where it was granted, microseconds.
+fn how(options: &CreateOptions) -> Option<(How, u32)> {
+    match options.coherence {
+        Coherence::Local => None,
+        Coherence::Explicit => Some((How::Explicit, 0)),
+        Coherence::Strict { scheduler: Scheduler::Forwarding, hold_us, .. } => {
+            Some((How::Forwarding, hold_us))
+        }
+        Coherence::Strict { scheduler: Scheduler::Central { reader_bound }, on_loss, hold_us } => {
+            let on_loss = match on_loss {
+                OnLoss::Error => central::OnLoss::Error,
+                OnLoss::Revert => central::OnLoss::Revert,
+            };
+            Some((How::Central(central::Options { reader_bound, on_loss }), hold_us))
+        }
     }
 }

@@ -3,15 +3,15 @@
 //! first footnote).
 
 use super::Cluster;
-use crate::shared::Driver;
-use commonhold_coherence::HostId;
-use commonhold_coherence::central::Message;
+use crate::shared::{Driver, Said};
+use commonhold_coherence::{HostId, central, explicit, forwarding};
 use commonhold_object::{Access, Error, ErrorKind, Result};
 use std::sync::PoisonError;
 
 impl Cluster {
     /// A host is connected.
     pub fn connected(&self, host: HostId, may_write: bool) {
+        super::lock(&self.unreachable).remove(&host);
         let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
         if may_write {
             readers.remove(&host)
@@ -67,17 +67,18 @@ impl Cluster {
     }
 
     /// Refuses what an honest host would not say about the object: who does is cut off.
-    pub(super) fn check_may_say(&self, driver: &Driver, from: HostId, message: &Message) -> Result<()> {
+    pub(super) fn check_may_say(&self, driver: &Driver, from: HostId, message: &Said) -> Result<()> {
+        let writes = writes(message);
+        if let Said::Forwarding(_) = message {
+            // From whoever has it: whom its home admitted, the others do not know.
+            return if writes { self.check_may_change(from) } else { Ok(()) };
+        }
         if !driver.is_home() {
-            let is_home = driver.home() == Some(from);
+            // Of a home that is to be found (again): said before it heard that this host gave everything up.
+            let is_home = driver.home().is_none_or(|home| home == from);
             let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
             return if is_home { Ok(()) } else { Err(not_home()) };
         }
-        let writes = match message {
-            Message::Request { access, .. } => *access == commonhold_coherence::Access::Write,
-            Message::PageOut { .. } => true,
-            _ => false,
-        };
         if writes {
             self.check_may_change(from)?;
         }
@@ -88,5 +89,21 @@ impl Cluster {
     pub(super) fn forget_rights(&self, host: HostId) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+    }
+}
+
+/// Whether only a host that may change the object says this.
+fn writes(message: &Said) -> bool {
+    match message {
+        Said::Central(central::Message::Request { access, .. }) => {
+            *access == commonhold_coherence::Access::Write
+        }
+        Said::Central(message) => matches!(message, central::Message::PageOut { .. }),
+        // Only owners, and whoever asks to be one, are in the way of a request to write.
+        Said::Forwarding(message) => {
+            matches!(message, forwarding::Message::Write { .. } | forwarding::Message::HandOver { .. })
+        }
+        Said::Explicit(explicit::Message::Sync { pages }) => !pages.is_empty(),
+        Said::Explicit(_) => false,
     }
 }

@@ -1,6 +1,8 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
-use commonhold_coherence::{HostId, central};
+use super::registry::{Before, Joined, News};
+use crate::shared::Said;
+use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -46,7 +48,7 @@ pub enum Message {
         /// Which object.
         object: u128,
         /// What.
-        message: central::Message,
+        message: Said,
     },
     /// To be answered.
     Call {
@@ -62,8 +64,8 @@ pub enum Message {
         /// What it is.
         answer: Result<Answer>,
     },
-    /// From the host that keeps the list: who belongs to the cluster now.
-    Members(Vec<Member>),
+    /// From the host that keeps the list: what happened.
+    News(News),
 }
 
 /// What one host asks of another.
@@ -75,7 +77,13 @@ pub enum Call {
         member: Member,
         /// Its shared objects.
         claims: Vec<Claim>,
+        /// What it had of the registry before.
+        before: Option<Before>,
     },
+    /// Of the same: the caller renews its lease.
+    Renew(Before),
+    /// Of the same: the caller ends in order.
+    Resign,
     /// Of the same: nobody else may have this name.
     Claim(Claim),
     /// Of the same: these are all the names that the caller has now.
@@ -102,6 +110,16 @@ pub enum Call {
         /// What for.
         access: Access,
     },
+    /// Of an object's home, or of the list's host if the home cannot be reached: that host gave up all it had of the
+    /// object, because messages may be lost.
+    GaveUp {
+        /// The home.
+        home: HostId,
+        /// Which object.
+        object: u128,
+        /// Which host.
+        former: HostId,
+    },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave(u128),
     /// Of an object's home: store these pages (bytes, as `sync`).
@@ -120,6 +138,8 @@ pub enum Call {
 pub enum Answer {
     /// Done.
     Done,
+    /// A lease, and what happened.
+    Joined(Box<Joined>),
     /// The home of a name.
     Home(HostId),
     /// An object.

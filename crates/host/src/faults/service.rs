@@ -172,9 +172,12 @@ impl Thread {
     fn serve(&mut self, source: &Arc<Source>) -> bool {
         let mut faults = std::mem::take(&mut self.faults);
         let found = source.uffd.read_faults(&mut faults).is_ok() && !faults.is_empty();
+        let mut answered = false;
         for fault in &faults {
-            match source.space.serve(&source.uffd, *fault) {
-                Served::Done => {}
+            let served = source.space.serve(&source.uffd, *fault);
+            answered |= !matches!(served, Served::Elsewhere);
+            match served {
+                Served::Done | Served::Elsewhere => {}
                 Served::Ahead(ahead) => self.ahead.push_back(ahead),
                 Served::Parked => self.shared.machine.arm(),
             }
@@ -186,7 +189,9 @@ impl Thread {
                 self.vain = 0;
             }
             self.last_fault = now;
-            self.hot = Some(source.clone());
+            // Whoever waits for another host faults again only when that has answered: looking for it would take the
+            // processor from those who bring the answer.
+            self.hot = answered.then(|| source.clone());
         }
         found
     }

@@ -1,7 +1,7 @@
 //! The address space of one client, as far as controlled objects are concerned.
 
 use crate::cache::view::{Mapping, Space};
-use crate::cache::{Ahead, Cache};
+use crate::cache::{Ahead, Answer, Cache};
 use commonhold_object::{AddressMap, PAGE_SIZE_BYTES};
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +47,8 @@ pub enum Served {
     Done,
     /// It was, and more of the same stream is wanted.
     Ahead(Ahead),
+    /// Another host was asked, and whoever waits goes on when that answers.
+    Elsewhere,
     /// Nothing is known at its address: it waits until there is, or it is certain that there is not.
     Parked,
 }
@@ -55,7 +57,11 @@ impl AddressSpace {
     /// Answers a fault that came in through `uffd`.
     pub fn serve(&self, uffd: &Arc<Userfaultfd>, fault: Fault) -> Served {
         match self.find(fault.address) {
-            Some(shown) => shown.cache.fault(&shown.mapping, fault).map_or(Served::Done, Served::Ahead),
+            Some(shown) => match shown.cache.fault(&shown.mapping, fault) {
+                Answer::Done => Served::Done,
+                Answer::Ahead(ahead) => Served::Ahead(ahead),
+                Answer::Elsewhere => Served::Elsewhere,
+            },
             None if self.ended.load(Ordering::SeqCst) => {
                 // Of a process that goes on in another session: asked for again there.
                 let _ = uffd.wake(fault.address, PAGE_SIZE_BYTES);

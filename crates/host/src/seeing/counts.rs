@@ -118,23 +118,22 @@ impl Seen {
 
     /// The driver tells its scheduler of this.
     pub fn event<M: Told>(&self, me: HostId, event: &Event<M>) {
-        if let Event::Message { from, message } = event
-            && *from != me
-        {
-            self.message(*from, me, message, Way::Received);
+        if let Event::Message { from, message } = event {
+            self.message(*from, me, message, if *from == me { Way::Local } else { Way::Received });
+        }
+    }
+
+    /// The driver sends a message to another host.
+    pub fn said(&self, me: HostId, to: HostId, message: &impl Told) {
+        self.message(me, to, message, Way::Sent);
+        if message.asker().is_some_and(|asker| asker != me) {
+            self.table().counts.forwards += 1;
         }
     }
 
     /// The scheduler wants this done.
-    pub fn action<M: Told>(&self, me: HostId, action: &Action<M>) {
+    pub fn action<M>(&self, me: HostId, action: &Action<M>) {
         match action {
-            Action::Send { to, message } if *to == me => self.message(me, me, message, Way::Local),
-            Action::Send { to, message } => {
-                self.message(me, *to, message, Way::Sent);
-                if message.asker().is_some_and(|asker| asker != me) {
-                    self.table().counts.forwards += 1;
-                }
-            }
             Action::Install { span, access: Access::Write, .. } => {
                 let mut table = self.table();
                 table.counts.hand_overs += u64::from(span.count);
@@ -242,15 +241,11 @@ mod tests {
     const OTHER: HostId = HostId(2);
     const THIRD: HostId = HostId(3);
 
-    fn send<M>(to: HostId, message: M) -> Action<M> {
-        Action::Send { to, message }
-    }
-
     #[test]
     fn a_home_knows_who_owns_a_page() {
         let seen = Seen::default();
         let grant = |access| central::Message::Grant { span: Span::one(5), access, with_data: true };
-        seen.action(ME, &send(OTHER, grant(Access::Write)));
+        seen.said(ME, OTHER, &grant(Access::Write));
         let (counts, messages, pages) = seen.told(10);
         assert_eq!((counts.bytes_sent, pages[0].owner), (4096, Some(2)));
         assert_eq!((messages[0].name.as_str(), messages[0].sent, messages[0].local), ("grant", 1, 0));
@@ -259,7 +254,7 @@ mod tests {
         let (counts, messages, pages) = seen.told(10);
         assert_eq!((counts.bytes_received, pages[0].owner, pages[0].messages), (4096, None, 2));
         assert_eq!((messages[1].name.as_str(), messages[1].kind), ("page-out", MessageKind::Page));
-        seen.action(ME, &send(ME, grant(Access::Write)));
+        seen.event(ME, &Event::Message { from: ME, message: grant(Access::Write) });
         let install: Action<central::Message> =
             Action::Install { span: Span::one(5), access: Access::Write, with_data: false };
         seen.action(ME, &install);
@@ -272,20 +267,20 @@ mod tests {
     fn a_request_passed_on_is_a_forward_and_the_asker_will_own_the_page() {
         let seen = Seen::default();
         let write = |who| forwarding::Message::Write { page: 3, who };
-        seen.action(ME, &send(OTHER, write(ME)));
+        seen.said(ME, OTHER, &write(ME));
         assert_eq!(seen.told(1).0.forwards, 0, "its own request");
         seen.event(ME, &Event::Message { from: THIRD, message: write(THIRD) });
-        seen.action(ME, &send(OTHER, write(THIRD)));
+        seen.said(ME, OTHER, &write(THIRD));
         let (counts, _, pages) = seen.told(1);
         assert_eq!((counts.forwards, pages[0].owner), (1, Some(3)));
-        seen.action(ME, &send(THIRD, forwarding::Message::HandOver { page: 3 }));
+        seen.said(ME, THIRD, &forwarding::Message::HandOver { page: 3 });
         assert_eq!(seen.told(1).0.bytes_sent, 4096);
     }
 
     #[test]
     fn conflicts_and_lists_of_pages_are_counted() {
         let seen = Seen::default();
-        seen.action(ME, &send(OTHER, explicit::Message::Sync { pages: vec![1, 7, 9] }));
+        seen.said(ME, OTHER, &explicit::Message::Sync { pages: vec![1, 7, 9] });
         seen.action::<explicit::Message>(ME, &Action::Synced { pages: 3, conflicts: 2 });
         let (counts, _, pages) = seen.told(10);
         assert_eq!((counts.syncs, counts.synced_pages, counts.conflicts), (1, 3, 2));

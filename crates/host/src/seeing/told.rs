@@ -1,5 +1,6 @@
 //! What there is to see of a message between schedulers: its name, its kind, its pages.
 
+use crate::shared::Said;
 use commonhold_coherence::{Access, HostId, Kind, Scheduler, central, explicit, forwarding};
 use commonhold_object::MessageKind;
 
@@ -116,6 +117,7 @@ impl Told for explicit::Message {
             explicit::Message::Changed { .. } => "changed",
             explicit::Message::Known => "known",
             explicit::Message::Synced => "synced",
+            explicit::Message::NotSynced => "not-synced",
             explicit::Message::Leave => "leave",
         }
     }
@@ -125,14 +127,68 @@ impl Told for explicit::Message {
     }
 
     fn pages(&self) -> Vec<u32> {
-        match self {
-            explicit::Message::Fetch { span } | explicit::Message::Pages { span } => span.pages().collect(),
-            explicit::Message::Sync { pages } | explicit::Message::Changed { pages } => pages.clone(),
-            explicit::Message::Known | explicit::Message::Synced | explicit::Message::Leave => Vec::new(),
-        }
+        explicit::Message::pages(self)
     }
 
     fn carried(&self) -> usize {
         explicit::Node::carries(self).pages().len()
+    }
+}
+
+impl Told for Said {
+    fn name(&self) -> &'static str {
+        match self {
+            Said::Central(message) => Told::name(message),
+            Said::Forwarding(message) => Told::name(message),
+            Said::Explicit(message) => Told::name(message),
+        }
+    }
+
+    fn kind(&self) -> MessageKind {
+        match self {
+            Said::Central(message) => Told::kind(message),
+            Said::Forwarding(message) => Told::kind(message),
+            Said::Explicit(message) => Told::kind(message),
+        }
+    }
+
+    fn pages(&self) -> Vec<u32> {
+        match self {
+            Said::Central(message) => Told::pages(message),
+            Said::Forwarding(message) => Told::pages(message),
+            Said::Explicit(message) => Told::pages(message),
+        }
+    }
+
+    fn carried(&self) -> usize {
+        match self {
+            Said::Central(message) => Told::carried(message),
+            Said::Forwarding(message) => Told::carried(message),
+            Said::Explicit(message) => Told::carried(message),
+        }
+    }
+
+    fn asker(&self) -> Option<HostId> {
+        match self {
+            Said::Central(message) => Told::asker(message),
+            Said::Forwarding(message) => Told::asker(message),
+            Said::Explicit(message) => Told::asker(message),
+        }
+    }
+
+    fn hands_over(&self) -> bool {
+        match self {
+            Said::Central(message) => Told::hands_over(message),
+            Said::Forwarding(message) => Told::hands_over(message),
+            Said::Explicit(message) => Told::hands_over(message),
+        }
+    }
+
+    fn gives_back(&self) -> bool {
+        match self {
+            Said::Central(message) => Told::gives_back(message),
+            Said::Forwarding(message) => Told::gives_back(message),
+            Said::Explicit(message) => Told::gives_back(message),
+        }
     }
 }

@@ -9,14 +9,25 @@ use crate::cache::{Cache, Traits};
 use crate::live::Live;
 use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, Pager};
 use crate::spill::Spill;
-use commonhold_object::SyncMode;
+use commonhold_keeper::fence::{FENCED, FENCED_LAST};
 use commonhold_object::error::Doing;
+use commonhold_object::{Coherence, SyncMode};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What the keeper is told of an object's frames: whether nobody may use them when this host's lease is over. Those of
+/// objects whose home is elsewhere come first: they grow old.
+fn fencing(record: &ObjectRecord) -> &'static [u8] {
+    match (record.options.is_shared(), record.is_elsewhere) {
+        (false, _) => &[],
+        (true, true) => FENCED,
+        (true, false) => FENCED_LAST,
+    }
+}
 
 impl Host {
     /// The cache of a controlled object, made at its first use.
@@ -47,7 +58,7 @@ impl Host {
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
         // Frames that the next host would not have must not be written to.
         self.vault
-            .put(&object_key(object.id, "frames"), &[], Some(frames))
+            .put(&object_key(object.id, "frames"), fencing(&record), Some(frames))
             .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         // First: whoever finds the cache may rely on its being scheduled.
         self.take_part(&record, &cache);
@@ -93,7 +104,8 @@ impl Host {
             book,
             spill,
         );
-        if options.is_shared() {
+        // Under explicit coherence the home's saved copies are apart from what its processes map.
+        if options.is_shared() && (record.is_elsewhere || options.coherence != Coherence::Explicit) {
             cache.belongs_to_all();
         }
         self.machine.add(&cache);
@@ -167,7 +179,7 @@ impl Host {
         if let Err(error) = &result
             && error.kind != ErrorKind::Lost
         {
-            self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+            self.keep(&object_key(object.id, "frames"), fencing(&object.record()), Some(frames));
             object.set_unusable(format!(
                     "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
                      try again"
@@ -204,7 +216,7 @@ impl Host {
                 unfinished.len()
             ));
         }
-        self.keep(&object_key(object.id, "frames"), &[], Some(frames));
+        self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
         self.returning.publish(object.id, |incomplete| {
             cache.set_incomplete(incomplete);
             object.set_cache(cache.clone());

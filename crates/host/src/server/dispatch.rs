@@ -4,7 +4,7 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::workers::Workers;
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Coherence, Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
@@ -168,7 +168,9 @@ impl Host {
         if !object.is_controlled() {
             return object.descriptor().is_some();
         }
-        self.returning.is_over() && ready()
+        // Its home's own cache is not what is opened.
+        let explicit = object.record().options.coherence == Coherence::Explicit;
+        self.returning.is_over() && !explicit && ready()
     }
 }
 

@@ -105,6 +105,13 @@ impl Returning {
         }
     }
 
+    /// Whether nobody is expected any more who still lives.
+    pub fn nobody_is_missing(&self) -> bool {
+        let mut expected = lock(&self.expected);
+        expected.look(Instant::now());
+        expected.clients.is_empty()
+    }
+
     /// Whether nobody is expected any more.
     pub fn is_over(&self) -> bool {
         lock(&self.expected).clients.is_empty()

@@ -10,7 +10,7 @@ use crate::faults::stream::Stream;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply};
 use commonhold_object::{
-    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PAGE_SIZE_BYTES, PageRange,
+    Access, AddressMap, Coherence, Error, ErrorKind, MappingInfo, Name, ObjectId, PAGE_SIZE_BYTES, PageRange,
     Protection, Region, Result, Sharing, limits, page_aligned,
 };
 use commonhold_sys::claims::Claims;
@@ -263,7 +263,10 @@ impl Host {
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
         let (cache, range, _) = self.opened_range(session, id, offset, length)?;
-        self.refuse_shared(&self.object(id)?.record().clone(), "a page-holding lock")?;
+        let record = self.object(id)?.record().clone();
+        if record.options.coherence != Coherence::Explicit {
+            self.refuse_shared(&record, "a page-holding lock")?;
+        }
         self.check_kept_of(session.credentials.uid)?;
         let pinned = cache.hold(session.id, session.credentials.uid, range)?;
         self.keep_holds(session, &cache);

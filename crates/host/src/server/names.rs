@@ -41,6 +41,7 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
+        let object = &self.as_used(object)?;
         let result = object.hold().and_then(|_held| self.give_held(session, object, access, give));
         if result.is_err() {
             self.settle_object(object.id); // its last user may have gone meanwhile

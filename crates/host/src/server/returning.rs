@@ -217,7 +217,10 @@ impl Host {
     /// Frames come back, or are the ones that another client brought before.
     fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
         let Some(cache) = object.cache() else {
-            self.adopt_cache(object, Arc::new(frames), None)?;
+            let cache = self.adopt_cache(object, Arc::new(frames), None)?;
+            if object.record().options.is_shared() {
+                self.take_part_anew(object, &cache)?;
+            }
             self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
             return Ok(());
         };

@@ -6,6 +6,7 @@ use super::{Host, lock};
 use commonhold_object::limits::{COUNTED_OBJECTS, HOTTEST_PAGES, HOTTEST_PAGES_OF_MANY};
 use commonhold_object::wire::Reply;
 use commonhold_object::{Access, Error, ErrorKind, Name, ObjectCounts, ObjectId, Result, Seen, TracePlace};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Host {
@@ -42,6 +43,14 @@ impl Host {
     pub(super) fn counted_objects(&self) -> Vec<Arc<Object>> {
         let mut objects = self.all_objects();
         objects.retain(|object| object.cache().is_some());
+        // Under explicit coherence the home has what its own processes map apart: it is the same object.
+        let is_home = |object: &&Arc<Object>| !object.record().is_elsewhere;
+        let homes: HashSet<u128> =
+            objects.iter().filter(is_home).map(|object| object.record().uuid).collect();
+        objects.retain(|object| {
+            let record = object.record();
+            !record.is_elsewhere || !homes.contains(&record.uuid)
+        });
         objects.sort_by_key(|object| object.id);
         objects
     }

@@ -4,10 +4,14 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
-use crate::cluster::{Cluster, options_here, wire::Member};
-use commonhold_object::{Access, ClusterHost, Credentials, Error, ErrorKind, Name, PageRange, Result};
+use crate::cluster::{Cluster, options_here, wire::Member, wire::Shared};
+use commonhold_object::{
+    Access, ClusterHost, Coherence, Credentials, Error, ErrorKind, Name, PageRange, Result,
+};
 use commonhold_registry::ObjectRecord;
+use roaring::RoaringBitmap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 impl Host {
     fn with_cluster(&self) -> Option<&Arc<Cluster>> {
@@ -17,15 +21,21 @@ impl Host {
     /// The hosts of this one's cluster.
     pub(super) fn cluster_hosts(&self) -> Vec<ClusterHost> {
         let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Vec::new() };
-        let list = cluster.list().ok();
+        let list = cluster.list_kept_by();
         let view = |member: Member| ClusterHost {
             number: member.host.0,
             is_this: member.host == cluster.me.host,
             keeps_list: Some(member.host) == list,
+            is_unreachable: cluster.is_unreachable(member.host),
+            waits: member.host == cluster.me.host && !cluster.has_joined_a_cluster(),
             name: member.name,
             address: member.address,
         };
-        cluster.members().into_iter().map(view).collect()
+        let mut members = cluster.members();
+        if !members.iter().any(|member| member.host == cluster.me.host) {
+            members.push(cluster.me.clone());
+        }
+        members.into_iter().map(view).collect()
     }
 
     /// The object of that identity whose home is this host, or (`elsewhere`) another.
@@ -58,16 +68,58 @@ impl Host {
     /// After a host before: what it had allowed is not known, only which pages it had lent.
     pub(super) fn take_part_again(&self) -> Result<()> {
         let shared = |object: &Arc<Object>| object.record().options.is_shared();
-        for object in self.all_objects().into_iter().filter(shared) {
+        let mut objects: Vec<_> = self.all_objects().into_iter().filter(shared).collect();
+        // Homes first: what processes use of an explicit object is attached to its home's.
+        objects.sort_by_key(|object| object.record().is_elsewhere);
+        for object in objects {
             let Some(cache) = object.cache() else { continue };
-            let record = object.record().clone();
-            let lent = cache.begin_anew(!record.is_elsewhere)?;
-            self.take_part(&record, &cache);
-            if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
-                driver.were_lent(&lent);
-            }
+            self.take_part_anew(&object, &cache)?;
+        }
+        self.with_cluster().map_or(Ok(()), |cluster| cluster.nothing_to_fence())
+    }
+
+    /// The same for one object.
+    pub(super) fn take_part_anew(&self, object: &Object, cache: &Arc<Cache>) -> Result<()> {
+        let record = object.record().clone();
+        let lent = match record.options.coherence {
+            // What was written here and not synced stays; the home says what else there is.
+            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| RoaringBitmap::new()),
+            Coherence::Explicit => Ok(RoaringBitmap::new()),
+            _ => cache.begin_anew(!record.is_elsewhere),
+        }?;
+        self.take_part(&record, cache);
+        if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
+            driver.were_lent(&lent);
         }
         Ok(())
+    }
+
+    /// While clients may still have what a host that died with its keeper gave them, this one does not say that nothing is
+    /// left of it.
+    pub fn check_all_returned(&self, wait: bool) -> Result<()> {
+        if wait && !self.returning.nobody_is_missing() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "clients of the host before are not back yet, and may have old pages",
+            ));
+        }
+        Ok(())
+    }
+
+    /// This host is fenced: its process ends, and the next joins under another number.
+    pub fn begin_anew(&self) {
+        while let Err(error) = self.vault.restart_me(None) {
+            self.machine.log(format_args!("the next host process cannot be started yet: {error}"));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        std::process::exit(0);
+    }
+
+    /// The others need not wait for the end of this host's lease.
+    pub(super) fn leave_cluster(&self) {
+        if let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) {
+            cluster.leave();
+        }
     }
 
     /// A shared object is not in use here any more. What is newest here goes home, which may take long.
@@ -86,7 +138,11 @@ impl Host {
     pub(super) fn is_used_elsewhere(&self, object: &Object) -> bool {
         let record = object.record().clone();
         let home = record.options.is_shared() && !record.is_elsewhere;
-        home && self.with_cluster().is_some_and(|cluster| cluster.is_used_elsewhere(record.uuid))
+        let used = || {
+            self.object_of(record.uuid, true).is_some()
+                || self.with_cluster().is_some_and(|cluster| cluster.is_used_elsewhere(record.uuid))
+        };
+        home && used()
     }
 
     /// Other hosts have let go of objects: those whose names were removed may end now.
@@ -176,7 +232,9 @@ impl Host {
                         "writers of other hosts cannot be held: leave freeze out",
                     ));
                 }
-                if record.is_elsewhere {
+                if record.options.coherence == Coherence::Explicit {
+                    cache.sync(pages, false)
+                } else if record.is_elsewhere {
                     cluster.sync_elsewhere(record.uuid, pages)
                 } else {
                     cluster.store_shared(cache, pages)
@@ -207,6 +265,23 @@ impl Host {
         access: Access,
     ) -> Result<Arc<Object>> {
         let found = cluster.open_elsewhere(name, &session.credentials, access)?;
+        self.import_known(cluster, &found)
+    }
+
+    /// What processes of this host use of an object: under explicit coherence not its home's own, even here.
+    pub(super) fn as_used(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Object>> {
+        let record = object.record().clone();
+        match self.with_cluster() {
+            Some(cluster) if record.options.coherence == Coherence::Explicit && !record.is_elsewhere => {
+                let name = record.name.unwrap_or(record.first_name);
+                let (ownership, options) = (record.ownership, record.options);
+                self.import_known(cluster, &Shared { object: record.uuid, name, ownership, options })
+            }
+            _ => Ok(object.clone()),
+        }
+    }
+
+    fn import_known(self: &Arc<Self>, cluster: &Arc<Cluster>, found: &Shared) -> Result<Arc<Object>> {
         cluster.wait_left(found.object)?;
         let mut registry = lock(&self.registry);
         if let Some(object) = self.object_of(found.object, true) {

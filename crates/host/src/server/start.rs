@@ -4,7 +4,9 @@
 use super::expecting::Returning;
 use super::{Host, Limits, control::Control};
 use crate::cache::{Evictor, frames_survive_in_pipe};
+use crate::cluster::lease::Lease;
 use crate::cluster::link::{self, Proof};
+use crate::cluster::registry::embedded::Embedded;
 use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
@@ -24,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a host process is started with.
 pub struct ServeOptions {
@@ -56,6 +58,8 @@ pub struct ClusterOptions {
     pub listen: SocketAddr,
     /// Who keeps the cluster's list; this host unless given.
     pub join: Option<SocketAddr>,
+    /// How long a host that says nothing belongs to the cluster, if this host keeps the list.
+    pub lease: Duration,
     /// What the others call it.
     pub name: String,
     /// How hosts prove who they are.
@@ -109,14 +113,16 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         small_frames: frames_survive_in_pipe().unwrap_or(false),
         vault,
     });
-    host.enter_cluster(options.cluster.as_ref())?;
+    host.enter_cluster(options.cluster.as_ref(), &kept)?;
     host.take_over(&kept, inheritance.complete, &pipe.0)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();
     host.vault.ready();
     if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
-        link::start(cluster, &host.machine.directory.clone(), &options.proof)?;
+        let state = host.machine.directory.clone();
+        let registry = Embedded::new(cluster, options.join, &state, options.lease)?;
+        link::start(cluster, &state, &options.proof, registry)?;
     }
     if let Some(metrics) = options.metrics {
         metrics.serve(&host)?;
@@ -185,7 +191,7 @@ fn eviction_pipe(vault: &Vault, kept: &[Kept]) -> Result<(Arc<OwnedFd>, Arc<Owne
 
 impl Host {
     /// Its part of a cluster; of none but itself, where it was not told of others.
-    fn enter_cluster(self: &Arc<Self>, options: Option<&ClusterOptions>) -> Result<()> {
+    fn enter_cluster(self: &Arc<Self>, options: Option<&ClusterOptions>, kept: &[Kept]) -> Result<()> {
         let mut number = [0; 4];
         rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())
             .map_err(std::io::Error::from)
@@ -195,7 +201,9 @@ impl Host {
             name: options.map_or_else(String::new, |options| options.name.clone()),
             address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
         };
-        let cluster = Cluster::new(self, me, options.and_then(|o| o.join)).doing("starting a thread")?;
+        let lease = Lease::new(&self.vault, kept)?;
+        let (join, returning) = (options.and_then(|o| o.join), options.map(|o| o.lease));
+        let cluster = Cluster::new(self, me, join, lease, returning).doing("starting a thread")?;
         let _ = self.cluster.set(cluster);
         Ok(())
     }

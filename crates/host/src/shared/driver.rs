@@ -1,19 +1,22 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
-//! next.
+//! next (`turn`).
 
-use super::{Carrier, Holds};
+use super::part::{How, Part, Said};
+use super::turn::Turn;
+use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
-use crate::cache::coherent::PageBytes;
-use commonhold_coherence::central::{self, Message, Node};
-use commonhold_coherence::{Access, Action, Carried, Event, HostId, Scheduler, Span, Why};
+use crate::seeing::Seen;
+use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, pages_of};
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
-/// Pages of one request: twice what any host asks for.
-const MOST_PAGES: u32 = 1024;
-const PAGE: usize = PAGE_SIZE_BYTES as usize;
+/// Pages of one message: twice what any host asks for.
+pub(super) const MOST_PAGES: u32 = 1024;
+pub(super) const PAGE: usize = PAGE_SIZE_BYTES as usize;
 
 /// How an object is shared.
 #[derive(Clone, Debug)]
@@ -22,64 +25,114 @@ pub struct Plan {
     pub object: u128,
     /// This host.
     pub me: HostId,
-    /// Whether this host keeps its saved copies and schedules it.
+    /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
     /// How.
-    pub options: central::Options,
+    pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
     pub hold: Duration,
 }
 
 /// One object.
 pub struct Driver {
-    plan: Plan,
-    carrier: Arc<dyn Carrier>,
-    holds: Arc<Holds>,
+    pub(super) plan: Plan,
+    pub(super) carrier: Arc<dyn Carrier>,
+    pub(super) holds: Arc<Holds>,
+    /// What is counted of it.
+    pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
-    cache: Weak<Cache>,
+    /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
+    cache: RwLock<Weak<Cache>>,
+    /// At the home: the saved copies. The same cache, but under explicit coherence.
+    saved: Weak<Cache>,
+    /// At the home: whose syncs are being stored.
+    pub(super) storing: Mutex<VecDeque<HostId>>,
+    /// This host must do nothing with the object any more.
+    fenced: AtomicBool,
 }
 
 /// Who schedules, and this host's part of it.
-struct State {
+pub(super) struct State {
     /// None while it is not known: whoever touches a page waits.
-    home: Option<HostId>,
-    node: Node,
+    pub home: Option<HostId>,
+    pub part: Part,
+    /// Bytes of syncs whose turn has not come.
+    pub kept: VecDeque<VecDeque<u8>>,
+    /// Who waits for this host's syncs.
+    pub syncs: VecDeque<Sender<Result<()>>>,
 }
 
-/// What one event brought with it, and what the actions so far took out of the page tables.
-#[derive(Default)]
-struct Hand {
-    /// Bytes that came with the message, from the next page on.
-    came: VecDeque<u8>,
-    /// Bytes of pages that were taken from processes of this host.
-    taken: HashMap<u32, PageBytes>,
-}
-
-fn node(plan: &Plan, home: HostId) -> Node {
-    Node::new(plan.me, home, plan.options, !plan.hold.is_zero())
-}
-
-fn range(span: Span) -> PageRange {
+pub(super) fn range(span: Span) -> PageRange {
     PageRange::new(span.first.into(), span.count.into())
 }
 
+impl Plan {
+    fn part(&self, home: HostId) -> Part {
+        self.how.part(self.me, home, !self.hold.is_zero())
+    }
+
+    /// What the frames are that processes of this host map.
+    fn role(&self) -> Role {
+        match (self.how, self.is_home) {
+            (How::Central(_), true) => Role::Saved,
+            (How::Forwarding, true) => Role::Origin,
+            (How::Central(_) | How::Forwarding, false) => Role::Copies,
+            (How::Explicit, _) => Role::Own,
+        }
+    }
+}
+
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said, unless it is this host.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
-        let home = plan.is_home.then_some(plan.me);
-        let state = State { home, node: node(&plan, plan.me) };
-        let driver = Driver { plan, carrier, holds, state: state.into(), cache: Arc::downgrade(cache) };
-        let driver = Arc::new(driver);
-        cache.share(&driver);
+        let part = plan.part(plan.me);
+        let state = State { home: None, part, kept: VecDeque::new(), syncs: VecDeque::new() };
+        let apart = plan.is_home && plan.how == How::Explicit;
+        let driver = Arc::new(Driver {
+            saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
+            cache: RwLock::new(if apart { Weak::new() } else { Arc::downgrade(cache) }),
+            plan,
+            carrier,
+            holds,
+            seen: cache.seen.clone(),
+            state: state.into(),
+            storing: Mutex::default(),
+            fenced: AtomicBool::new(false),
+        });
+        if !apart {
+            cache.share(&driver, driver.plan.role());
+        }
         driver
     }
 
-    /// Whether this host keeps its saved copies.
+    /// Of explicit coherence, at the home: what processes of this host map from now on.
+    pub fn attach(self: &Arc<Self>, cache: &Arc<Cache>) {
+        let mut state = self.state();
+        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
+        self.begin_anew(&mut state);
+        drop(state);
+        cache.share(self, self.plan.role());
+    }
+
+    /// Of explicit coherence, at the home: nobody here uses the object any more. Whether it was that.
+    pub fn detach(&self) -> bool {
+        if !self.plan.is_home || self.plan.how != How::Explicit {
+            return false;
+        }
+        let mut state = self.state();
+        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Weak::new();
+        if let Part::Explicit(node) = &mut state.part {
+            node.begin_anew([]);
+        }
+        true
+    }
+
+    /// Whether this host is the object's home.
     pub fn is_home(&self) -> bool {
         self.plan.is_home
     }
@@ -105,14 +158,21 @@ impl Driver {
         self.happened(Event::HoldOver { page }, Vec::new());
     }
 
+    /// Pages are held here, or no longer: until then another host's sync leaves them as they are.
+    pub fn lock(self: &Arc<Self>, pages: PageRange, locked: bool) {
+        let span = Span::new(pages.first as u32, pages.count as u32);
+        let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
+        self.happened(event, Vec::new());
+    }
+
     /// A message came from another host, with these bytes.
-    pub fn message(self: &Arc<Self>, from: HostId, message: Message, bytes: Vec<u8>) -> Result<()> {
-        self.check_pages(&message)?;
-        let pages = Node::carries(&message).pages();
-        if bytes.len() != pages.len() * PAGE {
+    pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
+        self.check(&message)?;
+        let pages = message.carries().pages().len();
+        if bytes.len() != pages * PAGE {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("{from} sent {} bytes with a message of {} pages", bytes.len(), pages.len()),
+                format!("{from} sent {} bytes with a message of {pages} pages", bytes.len()),
             ));
         }
         self.happened(Event::Message { from, message }, bytes);
@@ -121,13 +181,16 @@ impl Driver {
 
     /// At the home: pages that the host before had lent. Nobody knows to whom.
     pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
-        self.state().node.were_lost(pages.iter());
+        if let Part::Central(node) = &mut self.state().part {
+            node.were_lost(pages.iter());
+        }
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
     pub fn revert(&self) -> u64 {
-        let Some(cache) = self.cache.upgrade() else { return 0 };
-        let reverted = self.state().node.revert();
+        let Some(cache) = self.saved() else { return 0 };
+        let Part::Central(node) = &mut self.state().part else { return 0 };
+        let reverted = node.revert();
         reverted.iter().for_each(|page| cache.returned(PageRange::new((*page).into(), 1)));
         reverted.len() as u64
     }
@@ -137,19 +200,66 @@ impl Driver {
         self.state().home
     }
 
+    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
+        state.home = Some(self.plan.me);
+        drop(state);
+        if let Some(cache) = self.cache() {
+            cache.ask_again();
+        }
+    }
+
+    /// This host's lease is about to end: no process of it uses the object any more, and nothing is scheduled. For ever.
+    pub fn fence(&self) -> Result<()> {
+        let mut state = self.state();
+        self.fenced.store(true, Ordering::SeqCst);
+        state.home = None;
+        match (self.cache(), self.plan.role()) {
+            (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
+            (Some(cache), Role::Copies) => cache.forget_all(),
+            (Some(cache), Role::Own) => cache.keep_written().map(drop),
+            (None, _) => Ok(()),
+        }
+    }
+
     /// The home is known (again). Whoever waited asks it.
     pub fn found_home(&self, home: HostId) {
         let mut state = self.state();
-        *state = State { home: Some(home), node: node(&self.plan, home) };
+        if self.fenced.load(Ordering::SeqCst) {
+            return;
+        }
+        state.home = Some(home);
+        state.part = self.plan.part(home);
+        self.begin_anew(&mut state);
         drop(state);
-        if let Some(cache) = self.cache.upgrade() {
+        if let Some(cache) = self.cache() {
             cache.ask_again();
+        }
+    }
+
+    /// Of explicit coherence: this host has what was written here and sent nowhere, and nothing else.
+    fn begin_anew(&self, state: &mut State) {
+        if let (Part::Explicit(node), Some(cache)) = (&mut state.part, self.cache()) {
+            match cache.keep_written() {
+                Ok(written) => {
+                    node.begin_anew(written);
+                    for held in cache.held() {
+                        let span = Span::new(held.first as u32, held.count as u32);
+                        node.handle(Event::Lock { span }, &mut Vec::new());
+                    }
+                }
+                Err(error) => cache.report(&error),
+            }
         }
     }
 
     /// The home cannot be found: whoever waits learns it.
     pub fn home_is_away(&self) {
-        if let Some(cache) = self.cache.upgrade()
+        if let Some(cache) = self.cache()
             && self.home().is_none()
         {
             cache.cannot_be_had(PageRange::new(0, u64::from(u32::MAX)), &why_not(Why::HomeLost));
@@ -159,14 +269,23 @@ impl Driver {
     /// A host is lost: nothing comes from it any more. Whether it was the home.
     pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
         let mut state = self.state();
+        let event = Event::Lost { host };
         if state.home != Some(host) {
-            drop(state);
-            self.happened(Event::Lost { host }, Vec::new());
+            if state.home.is_some() {
+                Turn::take(self, &mut state, event, Vec::new());
+            }
             return false;
         }
+        if self.plan.how == How::Explicit {
+            // Syncs under way fail; what is here stays.
+            Turn::take(self, &mut state, event, Vec::new());
+            state.home = None;
+            return true;
+        }
         // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
-        *state = State { home: None, node: node(&self.plan, host) };
-        if let Some(cache) = self.cache.upgrade()
+        state.home = None;
+        state.part = self.plan.part(host);
+        if let Some(cache) = self.cache()
             && let Err(error) = cache.forget_all()
         {
             cache.report(&error);
@@ -174,122 +293,57 @@ impl Driver {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is said of pages that are not there, or of more than anybody asks for at once, is nothing an honest host says.
-    fn check_pages(&self, message: &Message) -> Result<()> {
-        let span = message.span();
-        let size = self.cache.upgrade().map_or(0, |cache| pages_of(cache.size_bytes()));
-        let end = u64::from(span.first) + u64::from(span.count);
-        if span.count == 0 || span.count > MOST_PAGES || end > size {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                format!("a message of pages {}..{end} of an object of {size}", span.first),
-            ));
+    /// What processes of this host map.
+    pub(super) fn cache(&self) -> Option<Arc<Cache>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// The saved copies, at the home.
+    pub(super) fn saved(&self) -> Option<Arc<Cache>> {
+        self.saved.upgrade()
+    }
+
+    /// What is said under another scheduler, of pages that are not there, or of more than anybody asks for at once, is
+    /// nothing an honest host says.
+    fn check(&self, message: &Said) -> Result<()> {
+        let protocol = |text| Err(Error::new(ErrorKind::Protocol, text));
+        if !self.plan.how.speaks(message) {
+            return protocol("a message of another scheduler than the object's".to_owned());
+        }
+        let (count, end) = message.extent();
+        let size = self.cache().or_else(|| self.saved()).map_or(0, |cache| pages_of(cache.size_bytes()));
+        if count > u64::from(MOST_PAGES) || end > size {
+            return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())
     }
 
-    /// The only way into the scheduler. What it says to this very host is done at once, in order.
-    fn happened(self: &Arc<Self>, event: Event<Message>, bytes: Vec<u8>) {
-        let Some(cache) = self.cache.upgrade() else { return };
+    /// The only way to other hosts.
+    pub(super) fn say(&self, to: HostId, message: &Said, bytes: &[u8]) {
+        self.seen.said(self.plan.me, to, message);
+        self.carrier.send(to, self.plan.object, message, bytes);
+    }
+
+    /// The only way into the scheduler.
+    pub(super) fn happened(self: &Arc<Self>, event: Event<Said>, bytes: Vec<u8>) {
         let mut state = self.state();
-        if state.home.is_none() {
-            return; // asked again when it is known
-        }
-        let mut to_do = VecDeque::from([(event, bytes)]);
-        let mut actions = Vec::new();
-        while let Some((event, bytes)) = to_do.pop_front() {
-            cache.seen.event(self.plan.me, &event);
-            state.node.handle(event, &mut actions);
-            let mut hand = Hand { came: bytes.into(), ..Hand::default() };
-            for action in actions.drain(..) {
-                cache.seen.action(self.plan.me, &action);
-                if let Err(error) = self.act(&cache, action, &mut hand, &mut to_do) {
-                    cache.report(&error);
-                }
-            }
-        }
-    }
-
-    fn act(
-        self: &Arc<Self>,
-        cache: &Arc<Cache>,
-        action: Action<Message>,
-        hand: &mut Hand,
-        to_do: &mut VecDeque<(Event<Message>, Vec<u8>)>,
-    ) -> Result<()> {
-        match action {
-            // The home's frames are the saved copies: between its two parts no bytes need move.
-            Action::Send { to, message } if to == self.plan.me => {
-                to_do.push_back((Event::Message { from: to, message }, Vec::new()));
-            }
-            Action::Send { to, message } => {
-                let bytes = match Node::carries(&message) {
-                    Carried::Nothing => Vec::new(),
-                    Carried::Saved(pages) => cache.content(pages.into_iter().map(u64::from))?,
-                    Carried::Frames(pages) => hand.take(cache, &pages)?,
-                };
-                if let Message::Grant { span, access: Access::Write, .. } = &message {
-                    cache.lend(range(*span))?; // the next host must know that it has not the newest
-                }
-                self.carrier.send(to, self.plan.object, &message, &bytes);
-            }
-            Action::Install { span, access, with_data } => {
-                let bytes = (with_data && !self.is_home()).then(|| hand.next(span.count as usize));
-                let installed = cache.install(range(span), access, bytes.as_deref());
-                installed.inspect_err(|error| cache.cannot_be_had(range(span), error))?;
-            }
-            Action::Restrict { page, access } => {
-                if let Some(bytes) = cache.restrict(page.into(), access)? {
-                    hand.taken.insert(page, bytes);
-                }
-            }
-            Action::Save { page } => {
-                // From this host's own part: the bytes are in the frame already.
-                let bytes = hand.next(1);
-                if !bytes.is_empty() {
-                    cache.save_copy(page.into(), &bytes)?;
-                    cache.returned(PageRange::new(page.into(), 1));
-                }
-            }
-            Action::Hold { page } => self.holds.say_at(Instant::now() + self.plan.hold, self, page),
-            Action::Fail { page, why } => {
-                cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
-            }
-            Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {} // of other schedulers
-        }
-        Ok(())
+        if state.home.is_some() {
+            Turn::take(self, &mut state, event, bytes);
+        } // else whoever waits asks again when it is known
     }
 }
 
-impl Hand {
-    fn next(&mut self, pages: usize) -> Vec<u8> {
-        let end = (pages * PAGE).min(self.came.len());
-        self.came.drain(..end).collect()
-    }
-
-    /// Of pages that were taken from the page tables, what was taken; of others, what the frames have.
-    fn take(&mut self, cache: &Cache, pages: &[u32]) -> Result<Vec<u8>> {
-        let mut all = Vec::with_capacity(pages.len() * PAGE);
-        for page in pages {
-            match self.taken.remove(page) {
-                Some(bytes) => all.extend_from_slice(&bytes[..]),
-                None => all.extend(cache.content([u64::from(*page)])?),
-            }
-        }
-        Ok(all)
-    }
-}
-
-fn why_not(why: Why) -> Error {
+pub(super) fn why_not(why: Why) -> Error {
     let text = match why {
         Why::NewestLost => {
             "its newest version was lost with a host: `commonhold revert` makes the version before it serve again"
         }
         Why::HomeLost => "the object's home cannot be reached",
+        Why::NotStored => "the object's home could not store what was synced (its log says why): try again",
     };
     Error::new(ErrorKind::Lost, text)
 }

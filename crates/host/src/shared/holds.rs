@@ -42,8 +42,12 @@ impl Holds {
         let number = table.next;
         table.next += 1;
         table.what.insert(number, (Arc::downgrade(driver), page));
+        // Whom it waits for already is over before: it looks again then.
+        let is_next = table.due.peek().is_none_or(|Reverse((next, _))| when < *next);
         table.due.push(Reverse((when, number)));
-        self.changed.notify_one();
+        if is_next {
+            self.changed.notify_one();
+        }
     }
 
     fn turn(&self) {

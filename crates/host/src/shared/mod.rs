@@ -8,22 +8,41 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `driver` | one object: events to its scheduler, and what that wants done |
+//! | `driver` | one object: events to its scheduler |
+//! | `part` | which of the three schedulers that is, and what they say |
+//! | `turn` | what the scheduler wants done |
+//! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `holds` | a clock that says when a minimum hold is over |
 
 mod driver;
 mod holds;
+mod part;
+mod syncs;
+mod turn;
 
 pub use driver::{Driver, Plan};
 pub use holds::Holds;
+pub use part::{How, Said};
 
 use commonhold_coherence::HostId;
-use commonhold_coherence::central::Message;
+
+/// What the frames are that processes of a host map, beside that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The saved copies: of the home, centrally scheduled.
+    Saved,
+    /// Where every page begins: its content comes from the pager until another host has had it.
+    Origin,
+    /// Copies; where this host may write, the newest version.
+    Copies,
+    /// This host's own versions, until it syncs them.
+    Own,
+}
 
 /// What carries messages about shared objects to other hosts. Between two hosts they arrive once and in order until one
 /// is declared lost.
 pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
-    fn send(&self, to: HostId, object: u128, message: &Message, pages: &[u8]);
+    fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
 }

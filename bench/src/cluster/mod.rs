@@ -1,0 +1,129 @@
+//! A cluster of a row's own: hosts of the program beside this one, each with its certificate and its place in a network that
+//! the row made. All of it goes when this is dropped; what a row that dies leaves is killed by who started the row.
+
+pub mod floor;
+mod namespaces;
+mod network;
+mod sharer;
+
+pub use network::Network;
+pub use sharer::Sharer;
+
+use crate::context::Context;
+use crate::failure::{Doing, Result, failed};
+use crate::host::{self, BenchHost};
+use commonhold_peers::Identity;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long hosts may take to know each other.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Hosts that know each other; the first keeps the list.
+#[derive(Debug)]
+pub struct Cluster {
+    hosts: Vec<BenchHost>,
+    network: Network,
+    directory: PathBuf,
+}
+
+impl Cluster {
+    /// Starts one of that many hosts, with TLS.
+    pub fn start(context: &Context, count: usize) -> Result<Cluster> {
+        let directory = context.directory.join(format!("cluster-{count}"));
+        std::fs::create_dir_all(&directory)?;
+        let network = Network::create(count);
+        certificates(&directory, count)?;
+        let mut cluster = Cluster { hosts: Vec::new(), network, directory };
+        let list = cluster.network.host_address(0)?;
+        for number in 0..count {
+            cluster.start_host(number, list)?;
+        }
+        cluster.wait_until_complete()?;
+        Ok(cluster)
+    }
+
+    fn start_host(&mut self, number: usize, list: SocketAddr) -> Result<()> {
+        let own = if number == 0 { list } else { self.network.host_address(number)? };
+        let name = host_name(number);
+        let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
+        words.extend(["--identity".into(), self.directory.join(&name).into()]);
+        if number > 0 {
+            words.extend(["--join".into(), list.to_string().into()]);
+        }
+        let state = self.directory.join(format!("state-{number}"));
+        self.hosts.push(self.network.at(number, || BenchHost::start_with(&state, words))?);
+        Ok(())
+    }
+
+    fn wait_until_complete(&self) -> Result<()> {
+        let deadline = Instant::now() + DEADLINE;
+        for host in &self.hosts {
+            let client = host.connect()?;
+            while client.hosts()?.len() < self.hosts.len() {
+                if Instant::now() > deadline {
+                    return failed("the hosts of the cluster did not find each other within 30 s");
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the hosts.
+    pub fn host(&self, number: usize) -> &BenchHost {
+        &self.hosts[number]
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[BenchHost] {
+        &self.hosts
+    }
+
+    /// What they reach each other by.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Where the certificate of a host is.
+    pub fn identity_directory(&self, number: usize) -> PathBuf {
+        self.directory.join(host_name(number))
+    }
+
+    /// The certificate of a host.
+    pub fn identity(&self, number: usize) -> Result<Identity> {
+        Identity::load(&self.identity_directory(number)).doing("loading a certificate")
+    }
+
+    /// A process that uses the memory of one host.
+    pub fn sharer(&self, number: usize) -> Result<Sharer> {
+        self.network.at(number, || Sharer::start(self.hosts[number].state()))
+    }
+}
+
+fn host_name(number: usize) -> String {
+    format!("host{number}")
+}
+
+/// An authority, and a certificate of it for each host.
+fn certificates(directory: &Path, count: usize) -> Result<()> {
+    let program = host::program()?;
+    let authority = directory.join("ca");
+    let ca = |words: &[OsString]| {
+        let mut command = Command::new(&program);
+        command.arg("ca").args(words).arg("--dir").arg(&authority).stdin(Stdio::null());
+        let output = command.output().doing(format!("starting {}", program.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return failed(format!("`commonhold ca` said: {said}"));
+        }
+        Ok(())
+    };
+    ca(&["init".into()])?;
+    (0..count).map(host_name).try_for_each(|name| {
+        ca(&["issue".into(), name.clone().into(), "--into".into(), directory.join(name).into()])
+    })
+}

@@ -1,0 +1,151 @@
+//! `remote.read_fault_ratio` and `remote.write_fault_ratio`: a page that another host wrote last, against what it costs at
+//! least.
+
+use crate::cluster::floor::{Floor, Least, WARM_UP};
+use crate::cluster::{Cluster, Sharer};
+use crate::context::{Context, Random};
+use crate::failure::Result;
+use crate::faults::{FreshPages, Touch};
+use crate::measure::{Pairs, alternate, median};
+use crate::row::{Bar, Measured, Row, rounded};
+use crate::view::PAGE;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const NAME: &str = "/bench/remote-faults";
+const PAGES: usize = 16_384;
+const GAP: Duration = Duration::from_millis(2);
+
+/// The row.
+pub struct ReadFaultRatio;
+
+impl Row for ReadFaultRatio {
+    fn id(&self) -> &'static str {
+        "remote.read_fault_ratio"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(1.6))
+    }
+
+    fn about(&self) -> &'static str {
+        "read fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare userfaultfd fault), \
+         to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        measure(context, Touch::Read)
+    }
+}
+
+/// The row.
+pub struct WriteFaultRatio;
+
+impl Row for WriteFaultRatio {
+    fn id(&self) -> &'static str {
+        "remote.write_fault_ratio"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(2.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "write fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare userfaultfd fault), \
+         to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        measure(context, Touch::Write)
+    }
+}
+
+/// The process that writes pages first, and the one whose faults are timed.
+struct Sides {
+    writer: Sharer,
+    toucher: Sharer,
+    fresh: FreshPages,
+    random: Random,
+}
+
+impl Sides {
+    /// Median of `count` faults, in nanoseconds.
+    fn faults(&mut self, touch: Touch, count: usize, gap: Option<Duration>) -> Result<f64> {
+        if self.fresh.left() < WARM_UP + count {
+            self.fresh = FreshPages::new(PAGES, &mut self.random);
+        }
+        let pages = self.fresh.take(WARM_UP + count);
+        self.writer.touch(Touch::Write, None, &pages)?;
+        Ok(median(&self.toucher.touch(touch, gap, &pages)?[WARM_UP..]))
+    }
+
+    fn turn(&mut self) {
+        std::mem::swap(&mut self.writer, &mut self.toucher);
+    }
+}
+
+fn measure(context: &Context, touch: Touch) -> Result<Measured> {
+    let cluster = Cluster::start(context, 2)?;
+    let mut floor = Floor::start(context, cluster.network())?;
+    let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
+    home.create(NAME, PAGES * PAGE, None)?;
+    other.open(NAME)?;
+    let mut random = context.random(1);
+    let fresh = FreshPages::new(PAGES, &mut random);
+    let mut sides = Sides { writer: home, toucher: other, fresh, random };
+    let mut detail = Map::new();
+    detail.insert("unit_of_times".into(), json!("µs, p50 of single faults"));
+    detail.insert("network".into(), json!(cluster.network().words()));
+    let mut worst: Option<Pairs> = None;
+    for direction in ["from the home", "to the home"] {
+        for (way, gap, count, pairs) in [
+            ("back to back", None, context.pick(512, 128), context.pick(31, 5)),
+            ("with pauses", Some(GAP), context.pick(80, 40), context.pick(15, 3)),
+        ] {
+            let (pairs, summary) = compare(&mut sides, &mut floor, touch, (count, gap), pairs)?;
+            detail.insert(format!("{direction}, {way}"), summary);
+            if worst.as_ref().is_none_or(|worst| pairs.ratio() > worst.ratio()) {
+                worst = Some(pairs);
+            }
+        }
+        sides.turn();
+    }
+    let looking = floor.fault_while_looking(context.pick(512, 128))?;
+    detail.insert("bare_fault_if_the_server_looks_all_the_time".into(), json!(rounded(looking * 1e-3)));
+    match worst {
+        Some(pairs) => Ok(pairs.measured(pairs.ratio(), Value::Object(detail))),
+        None => crate::failure::failed("nothing was measured"),
+    }
+}
+
+fn compare(
+    sides: &mut Sides,
+    floor: &mut Floor,
+    touch: Touch,
+    (count, gap): (usize, Option<Duration>),
+    pairs: usize,
+) -> Result<(Pairs, Value)> {
+    let mut parts: Vec<Least> = Vec::new();
+    let pairs = alternate(
+        pairs,
+        |_| sides.faults(touch, count, gap),
+        |_| {
+            let least = floor.measure(count, gap)?;
+            parts.push(least);
+            Ok(least.sum())
+        },
+    )?;
+    let mut summary = pairs.summary(1e-3);
+    let part = |of: fn(&Least) -> f64| rounded(median(&parts.iter().map(of).collect::<Vec<_>>()) * 1e-3);
+    summary["of_the_peer_round_trip"] = json!(part(|least| least.round_trip));
+    summary["of_the_peer_bare_fault"] = json!(part(|least| least.fault));
+    Ok((pairs, summary))
+}

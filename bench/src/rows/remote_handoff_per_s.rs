@@ -1,0 +1,66 @@
+//! `remote.handoff_per_s`: two hosts add to one word as fast as they can.
+
+use crate::cluster::Cluster;
+use crate::cluster::floor::Floor;
+use crate::context::Context;
+use crate::failure::{Result, failed};
+use crate::measure::{alternate, median};
+use crate::row::{Bar, Measured, Row, rounded};
+use crate::view::PAGE;
+use serde_json::json;
+use std::time::Duration;
+
+const NAME: &str = "/bench/handoff";
+
+/// The row.
+pub struct HandoffPerSecond;
+
+impl Row for HandoffPerSecond {
+    fn id(&self) -> &'static str {
+        "remote.handoff_per_s"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtLeast(0.6))
+    }
+
+    fn about(&self) -> &'static str {
+        "two hosts adding to one word, minimum hold 0: how often a second the word came to a host that then added, ÷ (1 s ÷ \
+         (TCP round trip 32 B → 4 KiB + bare userfaultfd fault))"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let cluster = Cluster::start(context, 2)?;
+        let mut floor = Floor::start(context, cluster.network())?;
+        let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
+        home.create(NAME, PAGE, Some(Duration::ZERO))?;
+        other.open(NAME)?;
+        let time = Duration::from_millis(context.pick(1000, 300));
+        let count = context.pick(512, 128);
+        let mut additions = Vec::new();
+        let pairs = alternate(
+            context.pick(15, 3),
+            |_| {
+                home.begin_adding(time)?;
+                other.begin_adding(time)?;
+                let both = [home.added()?, other.added()?];
+                if both.iter().any(|one| one.came < 2) {
+                    return failed("the word stayed with one host");
+                }
+                additions.push(both.iter().map(|one| one.times as f64).sum::<f64>());
+                Ok(both.iter().map(|one| one.came as f64 / one.seconds).sum())
+            },
+            |_| Ok(1e9 / floor.measure(count, None)?.sum()),
+        )?;
+        let detail = json!({
+            "a_second": pairs.summary(1.0),
+            "additions_a_second": rounded(median(&additions) / time.as_secs_f64()),
+            "network": cluster.network().words(),
+        });
+        Ok(pairs.measured(pairs.ratio(), detail))
+    }
+}

@@ -1,0 +1,93 @@
+//! The cache of an object under explicit coherence: pages here are this host's own versions, until it syncs them.
+//!
+//! What is not in the book as written stands protected in every page table: so the book is exact while writers are
+//! stopped, and a page that another host has synced goes only if nobody here wrote it.
+
+use super::{Cache, Inner, book};
+use crate::shared::Driver;
+use commonhold_coherence::Access;
+use commonhold_object::error::Doing;
+use commonhold_object::{PageRange, Result};
+use commonhold_sys::frames;
+use roaring::RoaringBitmap;
+use std::sync::Arc;
+
+impl Cache {
+    /// From now on whoever writes a page for the first time waits. Gives those of `pages` that were written.
+    pub fn stop_writers(&self, pages: &RoaringBitmap) -> RoaringBitmap {
+        let mut inner = self.lock();
+        inner.writers_stopped = true;
+        pages & inner.book.dirty()
+    }
+
+    /// The end of [`stop_writers`](Self::stop_writers).
+    pub fn let_writers_go(&self) {
+        self.lock().writers_stopped = false;
+        self.ask_again();
+    }
+
+    /// Pages that were not written here may have changed elsewhere unseen: they go. Gives the others.
+    pub fn keep_written(&self) -> Result<RoaringBitmap> {
+        let mut inner = self.lock();
+        let written = inner.book.dirty() | inner.book.writing();
+        let gone = &inner.resident - &written;
+        for run in book::runs(&gone) {
+            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+        }
+        inner.views.iter_mut().for_each(|view| view.forget(&gone));
+        inner.resident -= &gone;
+        inner.own(&written);
+        self.give_back(gone.len());
+        Ok(written)
+    }
+
+    /// Syncs replaced versions of other hosts that were not seen here.
+    pub fn replaced_unseen(&self, conflicts: u32) {
+        self.lock().conflicts += u64::from(conflicts);
+    }
+
+    /// Makes what was written here what everybody sees: the home stores it.
+    pub(super) fn store_elsewhere(
+        self: &Arc<Self>,
+        driver: &Arc<Driver>,
+        choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
+    ) -> Result<u64> {
+        let mut pages = RoaringBitmap::new();
+        let result = driver.sync(|| {
+            let mut inner = self.lock();
+            pages = choose(&mut inner);
+            inner.book.start_writing(&pages)?;
+            self.protect_synchronous(&inner, &pages);
+            Ok(pages.clone())
+        });
+        self.end_writing(&pages, result)?;
+        Ok(pages.len())
+    }
+
+    /// The object's pages held here stay when another host syncs them, until they are let go.
+    pub(super) fn note_holds(&self, pages: PageRange, held: bool) {
+        let Some(driver) = self.syncs_elsewhere() else { return };
+        if held {
+            driver.lock(pages, true);
+            return;
+        }
+        let free = {
+            let inner = self.lock();
+            let mut free = book::set_of(pages);
+            inner.holds.iter().for_each(|hold| book::remove(&mut free, hold.pages));
+            free
+        };
+        book::runs(&free).into_iter().for_each(|run| driver.lock(run, false));
+    }
+}
+
+impl Inner {
+    /// Of the object's pages, processes here may use these alone.
+    fn own(&mut self, pages: &RoaringBitmap) {
+        let runs = book::runs(pages);
+        if let Some(rights) = &mut self.rights {
+            *rights = super::coherent::Rights::default();
+            runs.into_iter().for_each(|run| rights.set(run, Access::Write));
+        }
+    }
+}

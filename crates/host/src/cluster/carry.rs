@@ -1,0 +1,55 @@
+//! Messages about shared objects. Hosts that forward requests speak with each other without having met: the first message
+//! makes the connection, and what comes after it waits its turn.
+
+use super::wire::Message;
+use super::{Cluster, Payload, lock};
+use crate::shared::{Carrier, Said};
+use commonhold_coherence::HostId;
+use commonhold_object::ErrorKind;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// For each host that is being connected, what is to be sent to it, in order.
+pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
+
+impl Carrier for Cluster {
+    fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]) {
+        let message = Message::Coherence { object, message: message.clone() };
+        let mut waiting = lock(&self.waiting);
+        if let Some(queue) = waiting.get_mut(&to) {
+            queue.push_back((message, pages.to_vec()));
+            return;
+        }
+        let Err(error) = Cluster::send(self, to, &message, &Payload(pages)) else { return };
+        if error.kind == ErrorKind::Disconnected
+            && let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            waiting.insert(to, VecDeque::from([(message, pages.to_vec())]));
+            drop(waiting);
+            host.machine.workers.run(move || this.connect_and_send(to));
+            return;
+        }
+        self.report(format_args!("to {}: {error}", self.called(to)));
+    }
+}
+
+impl Cluster {
+    fn connect_and_send(self: &Arc<Self>, to: HostId) {
+        let mut outcome = self.reach(to);
+        loop {
+            let mut waiting = lock(&self.waiting);
+            // Whoever cannot be reached is lost, or will be: that is said apart.
+            let next = waiting.get_mut(&to).filter(|_| outcome.is_ok()).and_then(VecDeque::pop_front);
+            let Some((message, pages)) = next else {
+                waiting.remove(&to);
+                break;
+            };
+            drop(waiting);
+            outcome = Cluster::send(self, to, &message, &Payload(&pages));
+        }
+        if let Err(error) = outcome {
+            self.report(format_args!("to {}: {error}", self.called(to)));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! This host's lease: until when it may go on, and what it has written down for its keeper. The margins are those of
+//! `docs/LEASES.md`.
+
+use super::lock;
+use commonhold_keeper::fence::{FENCE_KEY, FenceWord, new_fence_word};
+use commonhold_keeper::{Kept, Key, Vault};
+use commonhold_object::Result;
+use commonhold_object::error::Doing;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The lease.
+pub struct Lease {
+    state: Mutex<State>,
+    changed: Condvar,
+    vault: Vault,
+    word: FenceWord<Arc<OwnedFd>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When this host fences itself; 0: it has no lease, and nothing to fence.
+    fence_at: u64,
+    fenced: bool,
+}
+
+/// What follows from a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The next renewal is sent.
+    pub renew: u64,
+    /// How long the attempt may take.
+    pub patience: Duration,
+    /// The host fences itself.
+    fence: u64,
+    /// The keeper does.
+    keeper: u64,
+}
+
+impl Times {
+    /// Of a lease of that length whose renewal was sent then.
+    pub fn of(sent: u64, lease: Duration) -> Times {
+        let length = lease.as_nanos() as u64;
+        Times {
+            renew: sent + length / 3,
+            patience: lease / 4,
+            fence: sent + length / 4 * 3,
+            keeper: sent + length / 8 * 7,
+        }
+    }
+}
+
+impl Lease {
+    /// None yet. What the process before left to be fenced stays so until this one has taken it over.
+    pub fn new(vault: &Vault, kept: &[Kept]) -> Result<Lease> {
+        let fd = match kept.iter().find(|kept| kept.key.0 == FENCE_KEY).and_then(|kept| kept.fd.clone()) {
+            Some(fd) => fd,
+            None => {
+                let fd = Arc::new(new_fence_word().doing("making the fence's word")?);
+                vault.put(&Key::new(FENCE_KEY), &[], Some(fd.clone()))?;
+                fd
+            }
+        };
+        let word = FenceWord(fd);
+        Ok(Lease { state: Mutex::default(), changed: Condvar::new(), vault: vault.clone(), word })
+    }
+
+    /// Nothing of a shared object is in any page table: the keeper has nothing to fence.
+    pub fn nothing_to_fence(&self) -> Result<()> {
+        self.word.write(0).doing("writing the fence's word")
+    }
+
+    /// The lease was renewed. False if this host has fenced itself.
+    pub fn renewed(&self, times: Times) -> Result<bool> {
+        let mut state = lock(&self.state);
+        if state.fenced {
+            return Ok(false);
+        }
+        self.word.write(times.keeper).doing("writing the fence's word")?;
+        if state.fence_at == 0 {
+            // The keeper looks at the word when it hears of it, and then each time that it would act.
+            self.vault.update_blob(&Key::new(FENCE_KEY), &[1])?;
+        }
+        state.fence_at = times.fence;
+        self.changed.notify_all();
+        Ok(true)
+    }
+
+    /// Whether this host may do nothing with shared objects any more.
+    pub fn is_fenced(&self) -> bool {
+        lock(&self.state).fenced
+    }
+
+    /// From now on. False if that was so.
+    pub fn fence(&self) -> bool {
+        let mut state = lock(&self.state);
+        self.changed.notify_all();
+        !std::mem::replace(&mut state.fenced, true)
+    }
+
+    /// Waits until the host has to fence itself, by the clock; false if it has by another's word.
+    pub fn wait_for_its_end(&self) -> bool {
+        loop {
+            let mut state = lock(&self.state);
+            while state.fence_at == 0 && !state.fenced {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.fenced {
+                return false;
+            }
+            let at = state.fence_at;
+            if at <= commonhold_sys::clock::now() {
+                state.fenced = true;
+                return true;
+            }
+            drop(state);
+            commonhold_sys::clock::sleep_until(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_over_before_the_lease_is() {
+        let (sent, lease) = (5_000, Duration::from_secs(10));
+        let times = Times::of(sent, lease);
+        let end = sent + lease.as_nanos() as u64;
+        assert!(sent < times.renew && times.renew < times.fence);
+        assert!(times.fence < times.keeper && times.keeper < end);
+        // Two attempts to renew fit in before it is too late.
+        assert!(times.renew + 2 * times.patience.as_nanos() as u64 >= times.fence);
+        assert!(times.renew + times.patience.as_nanos() as u64 <= times.fence);
+    }
+
+    #[test]
+    fn who_has_fenced_itself_renews_nothing() {
+        let lease = Lease::new(&Vault::alone().unwrap(), &[]).unwrap();
+        let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600));
+        assert!(lease.renewed(times).unwrap());
+        assert_eq!(lease.word.read(), Some(times.keeper));
+        assert!(lease.renewed(Times::of(1, Duration::from_nanos(8))).unwrap());
+        assert!(lease.wait_for_its_end() && lease.is_fenced());
+        assert!(!lease.renewed(times).unwrap());
+        assert_eq!(lease.word.read(), Some(8), "until what is to be done is done");
+        lease.nothing_to_fence().unwrap();
+        assert_eq!(lease.word.read(), Some(0));
+        assert!(!lease.fence() && !lease.wait_for_its_end());
+    }
+}

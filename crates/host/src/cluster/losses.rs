@@ -1,0 +1,239 @@
+//! Hosts that cannot be reached, hosts that are lost, and this host when it is one of them. `docs/LEASES.md` has the whole.
+//!
+//! * *Unreachable*: the connection broke. Messages may be lost with it, so whoever shared an object of the other's gives
+//!   up what it had of it and says so (`Call::GaveUp`); a home waits for that.
+//! * *Lost*: the registry says so. Only now the schedulers hear of it.
+//! * *Fenced*: this host's lease is about to end.
+
+use super::wire::{Answer, Call};
+use super::{Cluster, PATIENCE, lock};
+use crate::shared::Driver;
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Result};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two attempts to reach a host.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Cluster {
+    pub(super) fn drivers(&self) -> Vec<Arc<Driver>> {
+        self.shared.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The connection with a host is broken.
+    pub fn unreachable(self: &Arc<Self>, host: HostId, why: &Error) {
+        lock(&self.unreachable).insert(host);
+        self.not_answered_by(host);
+        if let Ok(registry) = self.registry() {
+            registry.broken(host);
+        }
+        self.renew_now();
+        if self.lease.is_fenced() {
+            return;
+        }
+        let is_member = self.member(host).is_some();
+        if is_member {
+            self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
+        }
+        for driver in self.drivers().into_iter().filter(|driver| driver.home() == Some(host)) {
+            self.give_up(&driver, host);
+        }
+        if is_member {
+            self.reach_again(host);
+        }
+    }
+
+    /// Nothing of an object is used here any more, until its home has heard that it is so.
+    fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
+        // PLACE: what is newest here is forgotten. Where a sharer gives such pages back to the home it does so before
+        // `GaveUp` is said, in `try_home`; they must be kept here until then.
+        lock(&self.given_up).insert(driver.plan().object);
+        if driver.lost(home) {
+            self.find_home(driver);
+        }
+    }
+
+    /// Tells the home that this host gave up what it had of the object, if it did since they spoke last.
+    pub(super) fn say_given_up(self: &Arc<Self>, home: HostId, object: u128) -> Result<()> {
+        if !lock(&self.given_up).contains(&object) {
+            return Ok(());
+        }
+        match self.reach(home) {
+            Ok(()) => {
+                let call = Call::GaveUp { home, object, former: self.me.host };
+                self.ask(home, call, PATIENCE).map(drop)?;
+            }
+            Err(error) => {
+                // The two cannot reach each other, but others wait for the home.
+                self.registry()?.pass_given_up(home, object)?;
+                lock(&self.given_up).remove(&object);
+                return Err(error);
+            }
+        }
+        lock(&self.given_up).remove(&object);
+        Ok(())
+    }
+
+    /// A host has given up what it had of an object. At its home that is the loss of that host; the list's host passes
+    /// it on.
+    pub(super) fn other_gave_up(
+        self: &Arc<Self>,
+        from: HostId,
+        home: HostId,
+        object: u128,
+        former: HostId,
+    ) -> Result<Answer> {
+        let list = self.list_kept_by();
+        if from != former && list != Some(from) {
+            return Err(Error::new(ErrorKind::Protocol, "a host gives up for itself alone"));
+        }
+        if home != self.me.host {
+            if list != Some(self.me.host) {
+                return Err(Error::new(ErrorKind::Protocol, "that object's home is another host"));
+            }
+            self.reach(home)?;
+            return self.ask(home, Call::GaveUp { home, object, former }, PATIENCE);
+        }
+        self.dismiss(object, former);
+        if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
+            driver.lost(former);
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Tries to reach a host until it is reached, or lost.
+    fn reach_again(self: &Arc<Self>, host: HostId) {
+        if !lock(&self.reaching).insert(host) {
+            return;
+        }
+        let this = Arc::downgrade(self);
+        let reaching = move || {
+            while let Some(this) = this.upgrade() {
+                if this.lease.is_fenced() || this.member(host).is_none() || this.reach(host).is_ok() {
+                    lock(&this.reaching).remove(&host);
+                    return;
+                }
+                drop(this);
+                std::thread::sleep(PAUSE);
+            }
+        };
+        let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
+    }
+
+    /// The registry says that a host is lost: nothing comes from it any more.
+    pub(super) fn lost(self: &Arc<Self>, host: HostId) {
+        if host == self.me.host {
+            self.fence("the others were told that it is lost");
+            return;
+        }
+        self.gone.write().unwrap_or_else(PoisonError::into_inner).insert(host);
+        self.report(format_args!("{} is lost", self.called(host)));
+        if let Ok(transport) = self.transport() {
+            transport.disconnect(host, "you are lost to the others: your lease ended");
+        }
+        lock(&self.unreachable).remove(&host);
+        self.forget_rights(host);
+        self.not_answered_by(host);
+        for driver in self.drivers() {
+            if driver.lost(host) {
+                self.find_home(&driver);
+            }
+        }
+        if let Ok(this) = self.host() {
+            this.settle_removed();
+        }
+    }
+
+    /// Refuses what a host says that is lost: it does not know it yet.
+    pub(super) fn check_not_lost(&self, from: HostId) -> Result<()> {
+        if self.gone.read().unwrap_or_else(PoisonError::into_inner).contains(&from) {
+            return Err(Error::new(ErrorKind::Permission, format!("{from} is lost to the others")));
+        }
+        Ok(())
+    }
+
+    /// This host must not touch anything shared any more.
+    pub(super) fn fence(self: &Arc<Self>, why: &str) {
+        if self.lease.fence() {
+            let (this, why) = (self.clone(), why.to_owned());
+            let fencing = move || this.fence_now(&why);
+            // The caller may hold what fencing needs.
+            if std::thread::Builder::new().name("fencing".into()).spawn(fencing).is_err() {
+                std::process::abort(); // the keeper starts the next, which holds nothing
+            }
+        }
+    }
+
+    /// Drops everything shared, and ends this process: the next joins under another number.
+    pub(super) fn fence_now(self: &Arc<Self>, why: &str) {
+        let failed = self.drop_everything();
+        self.report(format_args!("fenced: {why}. Objects that hosts share wait; this host begins anew"));
+        if let Err(error) = failed {
+            // The keeper sees that the word still stands, and does it.
+            self.report(format_args!("fencing failed: {error}"));
+        }
+        if let Ok(host) = self.host() {
+            host.begin_anew();
+        }
+    }
+
+    /// No process of this host uses anything shared from now on.
+    fn drop_everything(&self) -> Result<()> {
+        // One after the other, all of them: an error with one is no reason to leave the next.
+        let (homes, others): (Vec<_>, Vec<_>) =
+            self.drivers().into_iter().partition(|driver| driver.is_home());
+        // What grows old first.
+        let outcomes: Vec<Result<()>> = others.iter().chain(&homes).map(|driver| driver.fence()).collect();
+        outcomes.into_iter().collect::<Result<()>>()?;
+        self.lease.nothing_to_fence()
+    }
+
+    /// The host ends in order: the others need not wait for the end of its lease.
+    pub fn leave(&self) {
+        if !self.has_joined_a_cluster() || !self.lease.fence() {
+            return;
+        }
+        match (self.drop_everything(), self.registry()) {
+            (Ok(()), Ok(registry)) => registry.leave(),
+            (Err(error), _) => self.report(format_args!("fencing failed: {error}")),
+            _ => {}
+        }
+    }
+
+    /// Whether the homes here schedule.
+    pub(super) fn has_begun(&self) -> bool {
+        *lock(&self.begun)
+    }
+
+    /// Everybody has heard that this host's process is another one: its homes may schedule.
+    pub(super) fn begin_homes(self: &Arc<Self>) {
+        let mut begun = lock(&self.begun);
+        if !std::mem::replace(&mut *begun, true) {
+            self.drivers().iter().filter(|driver| driver.is_home()).for_each(|driver| driver.begin());
+        }
+        self.begins.notify_all();
+    }
+
+    /// Waits until the homes here schedule.
+    pub(super) fn wait_begun(&self, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        let mut begun = lock(&self.begun);
+        while !*begun {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!("{} begins anew, and waits for the registry: try again later", self.me.name),
+                ));
+            }
+            begun = self.begins.wait_timeout(begun, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Whoever waits for pages of this host's shared objects learns that it is in vain.
+    pub(super) fn homes_wait_in_vain(&self) {
+        self.drivers().iter().filter(|driver| driver.is_home()).for_each(|driver| driver.home_is_away());
+    }
+}

@@ -1,0 +1,209 @@
+//! The registry in a host of the cluster: the one that was started without `--join`. The others ask it by calls.
+
+use super::kept::Kept;
+use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
+use crate::cluster::wire::{Answer, Call, Claim, Message};
+use crate::cluster::{Cluster, PATIENCE, Payload, lock};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Name, Result};
+use commonhold_sys::clock;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// The registry as one host sees it.
+pub struct Embedded {
+    cluster: Weak<Cluster>,
+    /// Where the host listens that keeps the list, unless it is this one.
+    at: Option<SocketAddr>,
+    /// Which host that is, while it is connected.
+    keeper: Mutex<Option<HostId>>,
+    /// The list, if it is kept here.
+    kept: Option<Kept>,
+}
+
+impl Embedded {
+    /// The registry that is reached at that address, or is this host's own. Leases last as long as the list's host says.
+    pub fn new(
+        cluster: &Arc<Cluster>,
+        at: Option<SocketAddr>,
+        state: &Path,
+        lease: Duration,
+    ) -> Result<Arc<Embedded>> {
+        let kept = match at {
+            Some(_) => None,
+            None => Some(Kept::open(state, lease, clock::now())?),
+        };
+        let keeper = kept.is_some().then_some(cluster.me.host);
+        let this =
+            Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper: Mutex::new(keeper), kept });
+        if this.kept.is_some() {
+            let weak = Arc::downgrade(&this);
+            let looking = move || {
+                while let Some(this) = weak.upgrade() {
+                    this.expire();
+                    drop(this);
+                    std::thread::sleep(lease / 32);
+                }
+            };
+            std::thread::Builder::new()
+                .name("leases".into())
+                .spawn(looking)
+                .map_err(|error| Error::io("starting a thread", &error))?;
+        }
+        Ok(this)
+    }
+
+    fn cluster(&self) -> Result<Arc<Cluster>> {
+        self.cluster.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "this host is ending"))
+    }
+
+    fn expire(&self) {
+        let (Some(kept), Ok(cluster)) = (&self.kept, self.cluster()) else { return };
+        let changed = kept.change(|list| {
+            list.expire(clock::now());
+            Ok(())
+        });
+        match changed {
+            Ok(((), news)) => self.tell(&cluster, news),
+            Err(error) => cluster.report(format_args!("a loss cannot be told: {error}")),
+        }
+    }
+
+    /// Tells everybody.
+    fn tell(&self, cluster: &Arc<Cluster>, news: Option<News>) {
+        let Some(news) = news else { return };
+        for member in news.members.iter().filter(|member| member.host != cluster.me.host) {
+            // Who cannot be reached now hears it with its next renewal.
+            let _ = cluster.send(member.host, &Message::News(news.clone()), &Payload::default());
+        }
+        cluster.heard(news);
+    }
+
+    fn ask(&self, call: Call, within: Duration) -> Result<Answer> {
+        let keeper = self.kept_by().ok_or_else(out_of_reach)?;
+        self.cluster()?.ask(keeper, call, within)
+    }
+
+    /// Finds and connects the host that keeps the list. Whether it had to.
+    fn connect(&self) -> Result<bool> {
+        let Some(address) = self.at.filter(|_| self.kept_by().is_none()) else { return Ok(false) };
+        let cluster = self.cluster()?;
+        let transport = cluster.transport()?;
+        let keeper = transport.who(address)?;
+        transport.connect(keeper, address)?;
+        // Before the answer: news may come first.
+        *lock(&self.keeper) = Some(keeper);
+        Ok(true)
+    }
+}
+
+impl Registry for Embedded {
+    fn join(&self, joining: &Joining, within: Duration) -> Result<Joined> {
+        let anew = self.connect()?;
+        let call = match joining.before {
+            Some(before) if !anew => Call::Renew(before),
+            before => Call::Join { member: joining.member.clone(), claims: joining.claims.clone(), before },
+        };
+        match self.ask(call, within) {
+            Ok(Answer::Joined(joined)) => Ok(*joined),
+            Ok(_) => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
+            Err(error) => {
+                if anew && self.at.is_some() {
+                    *lock(&self.keeper) = None; // all of it again
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn leave(&self) {
+        let _ = self.ask(Call::Resign, Duration::from_secs(1));
+    }
+
+    fn claim(&self, claim: Claim) -> Result<()> {
+        self.ask(Call::Claim(claim), PATIENCE).map(drop)
+    }
+
+    fn replace(&self, claims: Vec<Claim>) -> Result<()> {
+        self.ask(Call::Names(claims), PATIENCE).map(drop)
+    }
+
+    fn look_up(&self, name: &Name) -> Result<HostId> {
+        home(self.ask(Call::Lookup(name.clone()), PATIENCE)?)
+    }
+
+    fn where_is(&self, object: u128) -> Result<HostId> {
+        home(self.ask(Call::WhereIs(object), PATIENCE)?)
+    }
+
+    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
+        let former = self.cluster()?.me.host;
+        self.ask(Call::GaveUp { home, object, former }, PATIENCE).map(drop)
+    }
+
+    fn broken(&self, host: HostId) {
+        let mut keeper = lock(&self.keeper);
+        if *keeper == Some(host) && self.at.is_some() {
+            *keeper = None; // it, or another, is looked for at the same address
+        }
+    }
+
+    fn kept_by(&self) -> Option<HostId> {
+        *lock(&self.keeper)
+    }
+
+    fn answer(&self, from: HostId, call: Call) -> Result<Answer> {
+        let cluster = self.cluster()?;
+        let kept = self.kept.as_ref().ok_or_else(|| keeps_no_list(&cluster.me.name))?;
+        let now = clock::now();
+        let joined = |news: Option<News>| {
+            self.tell(&cluster, news);
+            let list = kept.list();
+            let lease = Duration::from_nanos(list.lease_ns());
+            Ok(Answer::Joined(Box::new(Joined { lease, news: list.news() })))
+        };
+        match call {
+            Call::Join { member, .. } if member.host != from => {
+                Err(Error::new(ErrorKind::Protocol, "a host joins for itself alone"))
+            }
+            Call::Join { member, claims, before } => {
+                let joining = Joining { member, claims, before };
+                joined(kept.change(|list| list.join(joining, now))?.1)
+            }
+            Call::Renew(before) => joined(kept.change(|list| list.renew(from, before.seen, now))?.1),
+            Call::Resign => {
+                let changed = kept.change(|list| {
+                    list.lose(from);
+                    Ok(())
+                });
+                self.tell(&cluster, changed?.1);
+                Ok(Answer::Done)
+            }
+            Call::Claim(claim) => {
+                cluster.check_may_change(from)?;
+                kept.list().claim(from, claim).map(|()| Answer::Done)
+            }
+            Call::Names(claims) => {
+                kept.list().replace(from, claims);
+                Ok(Answer::Done)
+            }
+            Call::Lookup(name) => kept.list().lookup(&name).map(Answer::Home).ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))
+            }),
+            Call::WhereIs(object) => {
+                let none = || Error::new(ErrorKind::NotFound, "no host has the object (any more)");
+                kept.list().home_of(object).map(Answer::Home).ok_or_else(none)
+            }
+            _ => Err(Error::new(ErrorKind::Protocol, "that is no question to the list")),
+        }
+    }
+}
+
+fn home(answer: Answer) -> Result<HostId> {
+    match answer {
+        Answer::Home(home) => Ok(home),
+        _ => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
+    }
+}

@@ -1,0 +1,336 @@
+//! The list: who belongs to the cluster and until when, whose name is whose, and who is lost, in order. Pure: the time is
+//! told to it.
+
+use super::{Before, Joining, News};
+use crate::cluster::wire::{Claim, Member};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Name, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Losses that are told. Who heard of fewer learns the rest from who is no member any more.
+const LOSSES: usize = 256;
+
+/// The list.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    epoch: u128,
+    number: u64,
+    lease_ns: u64,
+    members: BTreeMap<HostId, Standing>,
+    names: BTreeMap<Name, (HostId, u128)>,
+    lost: VecDeque<(u64, HostId)>,
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+struct Standing {
+    member: Member,
+    /// End of the lease.
+    until: u64,
+    /// The last change that it heard of.
+    seen: u64,
+}
+
+/// What is written down of a list.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Saved {
+    epoch: u128,
+    number: u64,
+    lease_ns: u64,
+    members: Vec<Member>,
+    lost: Vec<(u64, HostId)>,
+}
+
+impl List {
+    /// An empty list.
+    pub fn new(epoch: u128, lease_ns: u64) -> List {
+        List {
+            epoch,
+            number: 0,
+            lease_ns,
+            members: BTreeMap::new(),
+            names: BTreeMap::new(),
+            lost: VecDeque::new(),
+        }
+    }
+
+    /// The list that another process kept before. Its members may still have leases, of which nothing is known but their
+    /// length.
+    pub fn restored(saved: Saved, lease_ns: u64, now: u64) -> List {
+        let until = now + lease_ns.max(saved.lease_ns);
+        let standing = |member: Member| (member.host, Standing { member, until, seen: 0 });
+        List {
+            number: saved.number,
+            members: saved.members.into_iter().map(standing).collect(),
+            lost: saved.lost.into(),
+            ..List::new(saved.epoch, lease_ns)
+        }
+    }
+
+    /// What is to be written down.
+    pub fn saved(&self) -> Saved {
+        Saved {
+            epoch: self.epoch,
+            number: self.number,
+            lease_ns: self.lease_ns,
+            members: self.members(),
+            lost: self.lost.iter().copied().collect(),
+        }
+    }
+
+    /// How many changes there were.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How long a lease is.
+    pub fn lease_ns(&self) -> u64 {
+        self.lease_ns
+    }
+
+    /// A host joins, or comes back after the list's process was another.
+    pub fn join(&mut self, joining: Joining, now: u64) -> Result<()> {
+        let Joining { member, claims, before } = joining;
+        let host = member.host;
+        match before {
+            Some(Before { epoch, .. }) if epoch != self.epoch => return Err(unknown(&member.name)),
+            Some(Before { seen, .. }) => self.renew(host, seen, now).map_err(|_| unknown(&member.name))?,
+            None => {
+                self.make_room(&member, now)?;
+                let until = now + self.lease_ns;
+                if self.members.insert(host, Standing { member, until, seen: self.number }).is_none() {
+                    self.number += 1;
+                }
+            }
+        }
+        self.replace(host, claims);
+        Ok(())
+    }
+
+    /// A new process of a host takes the place of the one before, of which nothing is left.
+    fn make_room(&mut self, member: &Member, now: u64) -> Result<()> {
+        let other = |other: &&Standing| other.member.name == member.name && other.member.host != member.host;
+        let Some(Standing { member: other, until, .. }) = self.members.values().find(other) else {
+            return Ok(());
+        };
+        if other.address == member.address {
+            let host = other.host;
+            self.lose(host);
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Exists,
+            format!(
+                "there is a host named {} in the cluster, at {}: start this one with another --name (if it is the same \
+                 host, moved: the lease of its earlier process may last for another {} s)",
+                other.name,
+                other.address,
+                until.saturating_sub(now).div_ceil(1_000_000_000)
+            ),
+        ))
+    }
+
+    /// A host says that it is there, and how far it has heard.
+    pub fn renew(&mut self, host: HostId, seen: u64, now: u64) -> Result<()> {
+        let until = now + self.lease_ns;
+        let known = self.members.get_mut(&host).ok_or_else(|| unknown(&host.to_string()))?;
+        known.until = until;
+        known.seen = known.seen.max(seen.min(self.number));
+        Ok(())
+    }
+
+    /// Those whose leases are over are lost.
+    pub fn expire(&mut self, now: u64) {
+        let over = |standing: &&Standing| standing.until <= now;
+        let over: Vec<HostId> = self.members.values().filter(over).map(|s| s.member.host).collect();
+        over.into_iter().for_each(|host| self.lose(host));
+    }
+
+    /// A host is lost, and its names with it.
+    pub fn lose(&mut self, host: HostId) {
+        if self.members.remove(&host).is_none() {
+            return;
+        }
+        self.names.retain(|_, (owner, _)| *owner != host);
+        self.number += 1;
+        self.lost.push_back((self.number, host));
+        if self.lost.len() > LOSSES {
+            self.lost.pop_front();
+        }
+    }
+
+    /// What happened up to now.
+    pub fn news(&self) -> News {
+        News {
+            epoch: self.epoch,
+            number: self.number,
+            settled: self.settled(),
+            members: self.members(),
+            lost: self.lost.iter().copied().collect(),
+        }
+    }
+
+    /// Up to this change all have heard.
+    pub fn settled(&self) -> u64 {
+        self.members.values().map(|standing| standing.seen).min().unwrap_or(self.number)
+    }
+
+    /// The number of the last loss.
+    pub fn last_loss(&self) -> u64 {
+        self.lost.back().map_or(0, |(number, _)| *number)
+    }
+
+    /// Who belongs.
+    fn members(&self) -> Vec<Member> {
+        self.members.values().map(|standing| standing.member.clone()).collect()
+    }
+
+    /// Gives a name to a host, unless another has it.
+    pub fn claim(&mut self, host: HostId, claim: Claim) -> Result<()> {
+        match self.names.get(&claim.name) {
+            Some((owner, object)) if (*owner, *object) != (host, claim.object) => {
+                let owner = self.members.get(owner).map_or("another host", |s| s.member.name.as_str());
+                Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("{} exists already, on {owner}: open it, or choose another name", claim.name),
+                ))
+            }
+            _ => {
+                self.names.insert(claim.name, (host, claim.object));
+                Ok(())
+            }
+        }
+    }
+
+    /// These are all the names of a host now. Where two have one, who was first keeps it; the other's object is its own
+    /// alone until one is renamed.
+    pub fn replace(&mut self, host: HostId, claims: Vec<Claim>) {
+        self.names.retain(|_, (owner, _)| *owner != host);
+        for claim in claims {
+            self.names.entry(claim.name).or_insert((host, claim.object));
+        }
+    }
+
+    /// Which host has the object of that identity.
+    pub fn home_of(&self, object: u128) -> Option<HostId> {
+        self.names.values().find(|(_, id)| *id == object).map(|(host, _)| *host)
+    }
+
+    /// Whose a name is.
+    pub fn lookup(&self, name: &Name) -> Option<HostId> {
+        self.names.get(name).map(|(host, _)| *host)
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("{name} is lost to the others: its lease ended, or the registry is another one"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: u64 = 100;
+
+    fn joining(number: u32, name: &str, port: u16, claims: Vec<Claim>) -> Joining {
+        let member =
+            Member { host: HostId(number), name: name.into(), address: ([127, 0, 0, 1], port).into() };
+        Joining { member, claims, before: None }
+    }
+
+    fn claim(name: &str, object: u128) -> Claim {
+        Claim { name: Name::new(name).unwrap(), object }
+    }
+
+    fn lost(list: &List) -> Vec<u32> {
+        list.news().lost.iter().map(|(_, host)| host.0).collect()
+    }
+
+    #[test]
+    fn a_name_has_one_owner_until_it_is_free_or_its_host_lost() {
+        let mut list = List::new(9, LEASE);
+        list.join(joining(1, "a", 1, vec![claim("/x", 10)]), 0).unwrap();
+        list.join(joining(2, "b", 2, vec![claim("/x", 20), claim("/y", 21)]), 0).unwrap();
+        assert_eq!(list.lookup(&Name::new("/x").unwrap()), Some(HostId(1)));
+        assert_eq!(list.claim(HostId(2), claim("/x", 20)).unwrap_err().kind, ErrorKind::Exists);
+        list.claim(HostId(1), claim("/x", 10)).unwrap();
+        list.replace(HostId(2), vec![claim("/x", 20), claim("/y", 21)]);
+        assert!(list.claim(HostId(2), claim("/x", 20)).is_err(), "not its to take");
+        list.replace(HostId(1), Vec::new());
+        list.claim(HostId(2), claim("/x", 20)).unwrap();
+        list.lose(HostId(2));
+        assert_eq!(list.lookup(&Name::new("/y").unwrap()), None);
+        assert_eq!(lost(&list), [2]);
+    }
+
+    #[test]
+    fn a_host_is_lost_when_its_lease_is_over_and_not_before() {
+        let mut list = List::new(9, LEASE);
+        list.join(joining(1, "a", 1, Vec::new()), 0).unwrap();
+        list.join(joining(2, "b", 2, Vec::new()), 10).unwrap();
+        list.renew(HostId(1), 2, 50).unwrap();
+        list.expire(109);
+        assert_eq!(lost(&list), [0u32; 0]);
+        list.expire(110);
+        assert_eq!(lost(&list), [2]);
+        assert_eq!(list.renew(HostId(2), 2, 111).unwrap_err().kind, ErrorKind::NotFound);
+        list.expire(150);
+        assert_eq!(lost(&list), [2, 1]);
+        let numbers: Vec<u64> = list.news().lost.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [3, 4]);
+    }
+
+    #[test]
+    fn a_successor_takes_the_place_and_a_namesake_elsewhere_does_not() {
+        let mut list = List::new(9, LEASE);
+        list.join(joining(1, "a", 1, vec![claim("/x", 10)]), 0).unwrap();
+        assert_eq!(list.join(joining(3, "a", 2, Vec::new()), 0).unwrap_err().kind, ErrorKind::Exists);
+        // Its answer was lost: it asks again.
+        list.join(joining(1, "a", 1, vec![claim("/x", 10)]), 5).unwrap();
+        assert_eq!(lost(&list), [0u32; 0]);
+        list.join(joining(2, "a", 1, vec![claim("/x", 10)]), 5).unwrap();
+        assert_eq!(lost(&list), [1]);
+        assert_eq!(list.home_of(10), Some(HostId(2)));
+    }
+
+    #[test]
+    fn a_loss_is_settled_when_all_have_heard_of_it_or_are_lost() {
+        let mut list = List::new(9, LEASE);
+        for (number, name) in [(1, "a"), (2, "b"), (3, "c")] {
+            list.join(joining(number, name, number as u16, Vec::new()), 0).unwrap();
+        }
+        list.join(joining(4, "a", 1, Vec::new()), 0).unwrap();
+        let loss = list.last_loss();
+        assert!(list.settled() < loss);
+        list.renew(HostId(4), list.number(), 50).unwrap();
+        list.renew(HostId(2), list.number(), 50).unwrap();
+        assert!(list.settled() < loss);
+        list.expire(LEASE);
+        assert_eq!(lost(&list), [1, 3]);
+        assert!(list.settled() >= loss);
+    }
+
+    #[test]
+    fn who_had_a_lease_before_the_list_was_another_process_has_it_for_its_length() {
+        let mut list = List::new(9, LEASE);
+        list.join(joining(1, "a", 1, vec![claim("/x", 10)]), 0).unwrap();
+        list.join(joining(2, "b", 2, Vec::new()), 0).unwrap();
+        let mut list = List::restored(list.saved(), 30, 1000);
+        let back = |epoch| Joining {
+            before: Some(Before { epoch, seen: 2 }),
+            ..joining(1, "a", 1, vec![claim("/x", 10)])
+        };
+        assert_eq!(list.join(back(8), 1010).unwrap_err().kind, ErrorKind::NotFound);
+        list.join(back(9), 1010).unwrap();
+        assert_eq!(list.home_of(10), Some(HostId(1)));
+        list.renew(HostId(1), 2, 1095).unwrap();
+        list.expire(1099);
+        assert_eq!(lost(&list), [0u32; 0]);
+        list.expire(1100);
+        assert_eq!(lost(&list), [2], "presumed, and never came: after the longer lease");
+    }
+}

@@ -1,0 +1,103 @@
+//! The registry: who belongs to the cluster, whose a name is, and who is lost. It alone decides that a host is lost.
+//!
+//! | file | does |
+//! |---|---|
+//! | `list` | the list itself: members with leases, names, losses in order. Pure |
+//! | `kept` | the list of a host that keeps it, written down before anybody is told |
+//! | `embedded` | the registry in a host of the cluster, reached by calls |
+
+pub mod embedded;
+mod kept;
+mod list;
+
+use super::wire::{Answer, Call, Claim, Member};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Name, Result};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What all hosts hear, and in one order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct News {
+    /// Of which registry: one that forgot everything is another.
+    pub epoch: u128,
+    /// How many changes there were.
+    pub number: u64,
+    /// Up to this change every member has heard, and done what follows from it.
+    pub settled: u64,
+    /// Who belongs.
+    pub members: Vec<Member>,
+    /// The latest losses, each with its number.
+    pub lost: Vec<(u64, HostId)>,
+}
+
+/// What a host had of its registry before, when it speaks with it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    /// Which registry that was.
+    pub epoch: u128,
+    /// The last change that was heard of.
+    pub seen: u64,
+}
+
+/// Who joins, or renews a lease.
+#[derive(Clone, Debug)]
+pub struct Joining {
+    /// The host.
+    pub member: Member,
+    /// Its shared objects.
+    pub claims: Vec<Claim>,
+    /// What it heard before; none if it joins.
+    pub before: Option<Before>,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// From the request on, on the host's own clock.
+    pub lease: Duration,
+    /// What happened.
+    pub news: News,
+}
+
+/// What the cluster needs of a registry. Calls may wait for it, but for what is said of `within` no longer than they must.
+/// Changes are told by `Cluster::heard`, as they happen.
+pub trait Registry: Send + Sync {
+    /// Joins, or renews the lease. `NotFound`: this host is lost, as far as the registry knows. Any other error: it could
+    /// not be asked, or refuses this host.
+    fn join(&self, joining: &Joining, within: Duration) -> Result<Joined>;
+    /// This host goes, in order: nobody has to wait for the end of its lease.
+    fn leave(&self);
+    /// Nobody else may have this name.
+    fn claim(&self, claim: Claim) -> Result<()>;
+    /// These are all the names of this host now.
+    fn replace(&self, claims: Vec<Claim>) -> Result<()>;
+    /// Whose a name is.
+    fn look_up(&self, name: &Name) -> Result<HostId>;
+    /// Which host is the home of an object.
+    fn where_is(&self, object: u128) -> Result<HostId>;
+    /// Tells a home that cannot be reached that this host gave up all it had of an object.
+    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()>;
+    /// The connection with a host is broken.
+    fn broken(&self, host: HostId);
+    /// Which host keeps the list, if one does and it is known.
+    fn kept_by(&self) -> Option<HostId>;
+    /// Another host's question to the list that is kept here.
+    fn answer(&self, from: HostId, call: Call) -> Result<Answer>;
+}
+
+/// What is not kept cannot be asked for.
+pub(super) fn keeps_no_list(name: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{name} does not keep the cluster's list: join the host that was started without --join"),
+    )
+}
+
+/// Nobody knows the registry now.
+pub(super) fn out_of_reach() -> Error {
+    Error::new(
+        ErrorKind::Disconnected,
+        "the cluster's registry cannot be reached: what is mapped goes on until this host's lease ends; try again later",
+    )
+}

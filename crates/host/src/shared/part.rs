@@ -1,0 +1,152 @@
+//! This host's part in an object's scheduling, whichever scheduler the object has.
+
+use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, Scheduler, Span};
+use commonhold_coherence::{central, explicit, forwarding};
+use serde::{Deserialize, Serialize};
+
+/// A request to read is forwarded so often before it becomes one to write, which none can outrun.
+const PATIENCE: u32 = 8;
+
+/// How an object is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By its home.
+    Central(central::Options),
+    /// By all hosts that have it.
+    Forwarding,
+    /// Not at all: what is written is seen elsewhere after a sync.
+    Explicit,
+}
+
+/// What schedulers say to each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    /// Under the central scheduler.
+    Central(central::Message),
+    /// Under forwarding.
+    Forwarding(forwarding::Message),
+    /// Under explicit coherence.
+    Explicit(explicit::Message),
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub enum Part {
+    /// Of the central scheduler.
+    Central(central::Node),
+    /// Of forwarding.
+    Forwarding(forwarding::Node),
+    /// Of explicit coherence.
+    Explicit(explicit::Node),
+}
+
+impl How {
+    /// The part of host `me` in an object whose home is `home`.
+    pub fn part(self, me: HostId, home: HostId, holds: bool) -> Part {
+        match self {
+            How::Central(options) => Part::Central(central::Node::new(me, home, options, holds)),
+            How::Forwarding => Part::Forwarding(forwarding::Node::new(me, home, holds, PATIENCE)),
+            How::Explicit => Part::Explicit(explicit::Node::new(me, home)),
+        }
+    }
+
+    /// Whether the message is of this scheduler.
+    pub fn speaks(self, message: &Said) -> bool {
+        matches!(
+            (self, message),
+            (How::Central(_), Said::Central(_))
+                | (How::Forwarding, Said::Forwarding(_))
+                | (How::Explicit, Said::Explicit(_))
+        )
+    }
+}
+
+impl Part {
+    /// Something happened. A message of another scheduler is nothing: whoever lets messages in has looked.
+    pub fn handle(&mut self, event: Event<Said>, actions: &mut Vec<Action<Said>>) {
+        match self {
+            Part::Central(node) => drive(node, event, actions, of_central, Said::Central),
+            Part::Forwarding(node) => drive(node, event, actions, of_forwarding, Said::Forwarding),
+            Part::Explicit(node) => drive(node, event, actions, of_explicit, Said::Explicit),
+        }
+    }
+
+    /// What processes of this host may do with a page.
+    pub fn access(&self, page: u32) -> Access {
+        match self {
+            Part::Central(node) => node.access(page),
+            Part::Forwarding(node) => node.access(page),
+            Part::Explicit(node) => node.access(page),
+        }
+    }
+}
+
+fn drive<S: Scheduler>(
+    node: &mut S,
+    event: Event<Said>,
+    actions: &mut Vec<Action<Said>>,
+    of: impl FnOnce(Said) -> Option<S::Message>,
+    said: impl Fn(S::Message) -> Said,
+) {
+    let Some(event) = event.map(of) else { return };
+    let mut wanted = Vec::new();
+    node.handle(event, &mut wanted);
+    actions.extend(wanted.into_iter().map(|action| action.map(&said)));
+}
+
+fn of_central(said: Said) -> Option<central::Message> {
+    if let Said::Central(message) = said { Some(message) } else { None }
+}
+
+fn of_forwarding(said: Said) -> Option<forwarding::Message> {
+    if let Said::Forwarding(message) = said { Some(message) } else { None }
+}
+
+fn of_explicit(said: Said) -> Option<explicit::Message> {
+    if let Said::Explicit(message) = said { Some(message) } else { None }
+}
+
+impl Said {
+    /// How it is counted.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Said::Central(message) => message.kind(),
+            Said::Forwarding(message) => message.kind(),
+            Said::Explicit(message) => message.kind(),
+        }
+    }
+
+    /// The pages whose bytes go along with it, and where the sender takes them from.
+    pub fn carries(&self) -> Carried {
+        match self {
+            Said::Central(message) => central::Node::carries(message),
+            Said::Forwarding(message) => forwarding::Node::carries(message),
+            Said::Explicit(message) => explicit::Node::carries(message),
+        }
+    }
+
+    /// The pages that it is about: how many, and the end of the last.
+    pub fn extent(&self) -> (u64, u64) {
+        let of_span = |span: Span| (u64::from(span.count), u64::from(span.first) + u64::from(span.count));
+        match self {
+            Said::Central(message) => of_span(message.span()),
+            Said::Forwarding(message) => of_span(Span::one(message.page())),
+            Said::Explicit(explicit::Message::Fetch { span } | explicit::Message::Pages { span }) => {
+                of_span(*span)
+            }
+            Said::Explicit(message) => {
+                let pages = message.pages();
+                (pages.len() as u64, pages.iter().max().map_or(0, |last| u64::from(*last) + 1))
+            }
+        }
+    }
+
+    /// What a host answers that has nothing of the object (any more).
+    pub fn answer_of_nobody(&self) -> Option<Said> {
+        match self {
+            Said::Central(message) => message.answer_of_nobody().map(Said::Central),
+            Said::Forwarding(_) => None,
+            Said::Explicit(message) => message.answer_of_nobody().map(Said::Explicit),
+        }
+    }
+}

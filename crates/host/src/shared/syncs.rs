@@ -1,0 +1,126 @@
+//! Syncs of an object under explicit coherence: at the host that syncs, and at the home, which says that one is done when
+//! it is stored.
+
+use super::driver::{Driver, MOST_PAGES, State};
+use super::part::{Part, Said};
+use super::turn::{Turn, tell_written};
+use commonhold_coherence::{Event, HostId, explicit};
+use commonhold_object::{Error, ErrorKind, PageRange, Result};
+use roaring::RoaringBitmap;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a sync waits for a home that is away.
+const HOME_AWAY: Duration = Duration::from_secs(30);
+/// How long a sync may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl Driver {
+    /// Makes pages that were written here what everybody sees. `choose` says which they are, at an instant when no message
+    /// is being handled, and protects them.
+    pub fn sync(self: &Arc<Self>, choose: impl FnOnce() -> Result<RoaringBitmap>) -> Result<()> {
+        let mut state = self.state_with_home()?;
+        let pages: Vec<u32> = {
+            let pages = choose()?;
+            if let Part::Explicit(node) = &mut state.part {
+                tell_written(node, &pages);
+            }
+            pages.iter().collect()
+        };
+        let mut waiting = Vec::new();
+        // One of nothing too: what was synced by others here a moment ago is done when it is.
+        let parts: Vec<&[u32]> =
+            if pages.is_empty() { vec![&[]] } else { pages.chunks(MOST_PAGES as usize).collect() };
+        for part in parts {
+            let (sender, receiver) = channel();
+            state.syncs.push_back(sender);
+            waiting.push(receiver);
+            Turn::take(self, &mut state, Event::Sync { pages: part.to_vec() }, Vec::new());
+        }
+        drop(state);
+        waiting.into_iter().try_for_each(|done| {
+            done.recv_timeout(LONGEST).unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the object's home did not answer a sync within {} s", LONGEST.as_secs()),
+                ))
+            })
+        })
+    }
+
+    /// Waits for a home that begins anew.
+    fn state_with_home(&self) -> Result<MutexGuard<'_, State>> {
+        let deadline = Instant::now() + HOME_AWAY;
+        loop {
+            let state = self.state();
+            if state.home.is_some() {
+                return Ok(state);
+            }
+            drop(state);
+            if Instant::now() > deadline {
+                let text = "the object's home is away: what was written stays here; try again later";
+                return Err(Error::new(ErrorKind::Disconnected, text));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// This host shares the object no longer.
+    pub fn leave(&self) {
+        let state = self.state();
+        if let (Part::Explicit(_), Some(home)) = (&state.part, state.home)
+            && home != self.plan.me
+        {
+            let leave = Said::Explicit(explicit::Message::Leave);
+            self.say(home, &leave, &[]);
+        }
+    }
+
+    /// At the home: a host's sync is in the saved copies, and everybody knows. Whether it is said later that it is done:
+    /// when it is stored.
+    pub(super) fn stores(self: &Arc<Self>, whose: HostId) -> bool {
+        let Some(saved) = self.saved().filter(|saved| !saved.pager.is_anonymous()) else { return false };
+        let mut storing = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
+        storing.push_back(whose);
+        if storing.len() == 1 {
+            let this = self.clone();
+            saved.workers().run(move || this.store_in_turn());
+        }
+        true
+    }
+
+    /// Stores what is to be stored, as long as there is any: all that came by then at once.
+    fn store_in_turn(self: &Arc<Self>) {
+        loop {
+            let whose: Vec<HostId> = {
+                let storing = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
+                storing.iter().copied().collect()
+            };
+            let Some(saved) = self.saved() else { return };
+            let whole = PageRange::new(0, commonhold_object::pages_of(saved.size_bytes()));
+            let stored = saved.sync(whole, false);
+            if let Err(error) = &stored {
+                saved.report(error);
+            }
+            for to in &whose {
+                let message =
+                    if stored.is_ok() { explicit::Message::Synced } else { explicit::Message::NotSynced };
+                self.tell(*to, Said::Explicit(message));
+            }
+            let mut storing = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
+            storing.drain(..whose.len());
+            if storing.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn tell(self: &Arc<Self>, to: HostId, message: Said) {
+        if to == self.plan.me {
+            self.happened(Event::Message { from: to, message }, Vec::new());
+        } else {
+            self.say(to, &message, &[]);
+        }
+    }
+}

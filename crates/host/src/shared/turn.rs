@@ -1,0 +1,200 @@
+//! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
+
+use super::driver::{Driver, PAGE, State, range, why_not};
+use super::part::{How, Part, Said};
+use crate::cache::Cache;
+use crate::cache::coherent::PageBytes;
+use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit};
+use commonhold_object::{PageRange, Result};
+use roaring::RoaringBitmap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One event, and what follows of it at this host.
+pub(super) struct Turn<'d> {
+    driver: &'d Arc<Driver>,
+    state: &'d mut State,
+    cache: Option<Arc<Cache>>,
+    saved: Option<Arc<Cache>>,
+    /// Bytes that came with the message, from the next page on.
+    came: VecDeque<u8>,
+    /// Bytes of pages that were taken from processes of this host.
+    taken: HashMap<u32, PageBytes>,
+    /// What this host said to itself.
+    to_do: VecDeque<(Event<Said>, Vec<u8>)>,
+}
+
+impl<'d> Turn<'d> {
+    /// Something happened, with these bytes.
+    pub fn take(driver: &'d Arc<Driver>, state: &'d mut State, event: Event<Said>, bytes: Vec<u8>) {
+        let (cache, saved) = (driver.cache(), driver.saved());
+        if cache.is_none() && saved.is_none() {
+            return; // the object ends
+        }
+        let mut turn = Turn {
+            driver,
+            state,
+            cache,
+            saved,
+            came: VecDeque::new(),
+            taken: HashMap::new(),
+            to_do: VecDeque::from([(event, bytes)]),
+        };
+        while let Some((event, bytes)) = turn.to_do.pop_front() {
+            turn.happened(event, bytes.into());
+        }
+    }
+
+    fn happened(&mut self, event: Event<Said>, bytes: VecDeque<u8>) {
+        let stopped = self.stop_writers(&event);
+        let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
+        seen.event(me, &event);
+        let mut actions = Vec::new();
+        self.state.part.handle(event, &mut actions);
+        self.came = bytes;
+        self.taken.clear();
+        for action in actions {
+            seen.action(me, &action);
+            if let Err(error) = self.act(action)
+                && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
+            {
+                cache.report(&error);
+            }
+        }
+        if let (true, Some(cache)) = (stopped, &self.cache) {
+            cache.let_writers_go();
+        }
+    }
+
+    /// Of explicit coherence: what was written is told before a page may have to go, and nobody writes until then.
+    fn stop_writers(&mut self, event: &Event<Said>) -> bool {
+        let (Part::Explicit(node), Some(cache)) = (&mut self.state.part, &self.cache) else { return false };
+        let pages: RoaringBitmap = match event {
+            Event::Message { message: Said::Explicit(explicit::Message::Changed { pages }), .. } => {
+                pages.iter().copied().collect()
+            }
+            Event::Unlock { span } => span.pages().collect(),
+            Event::Evict { page } => [*page].into(),
+            _ => return false,
+        };
+        let written = cache.stop_writers(&pages);
+        tell_written(node, &written);
+        true
+    }
+
+    fn act(&mut self, action: Action<Said>) -> Result<()> {
+        match action {
+            Action::Send { to, message } => self.send(to, message)?,
+            Action::Install { span, access, with_data } => self.install(span, access, with_data)?,
+            Action::Restrict { page, access } => {
+                if let Some(cache) = &self.cache
+                    && let Some(bytes) = cache.restrict(page.into(), access)?
+                {
+                    self.taken.insert(page, bytes);
+                }
+            }
+            Action::Save { page } => {
+                // From this host's own part, centrally scheduled: the bytes are in the frame already.
+                let bytes = self.next(1);
+                if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
+                    saved.save_copy(page.into(), &bytes)?;
+                    saved.returned(PageRange::new(page.into(), 1));
+                }
+            }
+            Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
+            Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
+            Action::Hold { page } => {
+                self.driver.holds.say_at(Instant::now() + self.driver.plan.hold, self.driver, page);
+            }
+            Action::Synced { conflicts, .. } => {
+                if let Some(cache) = self.cache.as_ref().filter(|_| conflicts > 0) {
+                    cache.replaced_unseen(conflicts);
+                }
+                self.end_sync(Ok(()));
+            }
+            Action::SyncFailed { why } => self.end_sync(Err(why_not(why))),
+            Action::Fail { page, why } => {
+                if let Some(cache) = &self.cache {
+                    cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_sync(&mut self, result: Result<()>) {
+        if let Some(waiting) = self.state.syncs.pop_front() {
+            let _ = waiting.send(result); // who waited may have given up
+        }
+    }
+
+    fn send(&mut self, to: HostId, message: Said) -> Result<()> {
+        let plan = &self.driver.plan;
+        if message == Said::Explicit(explicit::Message::Synced) && self.driver.stores(to) {
+            return Ok(()); // said when it is stored
+        }
+        if to == plan.me {
+            // Centrally scheduled, the home's frames are the saved copies: between its two parts no bytes need move.
+            let bytes =
+                if matches!(plan.how, How::Central(_)) { Vec::new() } else { self.bytes_of(&message)? };
+            self.to_do.push_back((Event::Message { from: to, message }, bytes));
+            return Ok(());
+        }
+        let bytes = self.bytes_of(&message)?;
+        if let Said::Central(central::Message::Grant { span, access: Access::Write, .. }) = &message
+            && let Some(saved) = &self.saved
+        {
+            saved.lend(range(*span))?; // the next host must know that it has not the newest
+        }
+        self.driver.say(to, &message, &bytes);
+        Ok(())
+    }
+
+    fn bytes_of(&mut self, message: &Said) -> Result<Vec<u8>> {
+        match message.carries() {
+            Carried::Nothing => Ok(Vec::new()),
+            Carried::Saved(pages) => self
+                .saved
+                .as_ref()
+                .map_or(Ok(Vec::new()), |saved| saved.content(pages.into_iter().map(u64::from))),
+            Carried::Frames(pages) => self.frames(&pages),
+        }
+    }
+
+    /// Of pages that were taken from the page tables, what was taken; of others, what the frames have.
+    fn frames(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
+        let mut all = Vec::with_capacity(pages.len() * PAGE);
+        for page in pages {
+            match (self.taken.remove(page), &self.cache) {
+                (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
+                (None, Some(cache)) => all.extend(cache.content([u64::from(*page)])?),
+                (None, None) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
+        let plan = &self.driver.plan;
+        let in_place = plan.is_home && matches!(plan.how, How::Central(_));
+        let bytes = (with_data && !in_place).then(|| self.next(span.count as usize));
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let installed = cache.install(range(span), access, bytes.as_deref());
+        installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
+    }
+
+    fn next(&mut self, pages: usize) -> Vec<u8> {
+        let end = (pages * PAGE).min(self.came.len());
+        self.came.drain(..end).collect()
+    }
+}
+
+/// Tells the scheduler what was written here.
+pub(super) fn tell_written(node: &mut explicit::Node, pages: &RoaringBitmap) {
+    use commonhold_coherence::Scheduler;
+    for run in crate::cache::book::runs(pages) {
+        let span = Span::new(run.first as u32, run.count as u32);
+        node.handle(Event::Written { span }, &mut Vec::new());
+    }
+}
