@@ -28,8 +28,12 @@ fn pair(more: &[&str]) -> [TestHost; 2] {
 
 /// A worker on each, with one shared object of so many pages mapped as `m`.
 fn sharers(hosts: &[TestHost; 2], pages: u64) -> [Worker; 2] {
+    sharers_of(hosts, &format!("size={} strict", pages * 4096))
+}
+
+fn sharers_of(hosts: &[TestHost; 2], options: &str) -> [Worker; 2] {
     let (a, b) = (hosts[0].worker(), hosts[1].worker());
-    a.ok(&format!("create o /shared size={} strict", pages * 4096));
+    a.ok(&format!("create o /shared {options}"));
     b.eventually("open o /shared rw");
     [a, b].map(|worker| {
         worker.ok("map m o rw shared 0 0");
@@ -122,6 +126,64 @@ fn a_reader_of_what_another_writes_is_invalidated_and_says_so() {
     assert_eq!((home.counts.waits, home.counts.read_faults), (11, 0));
     assert!(home.counts.protection_faults >= 10, "{:?}", home.counts);
     assert_eq!((other.counts.read_faults, other.counts.faults(), other.counts.hand_overs), (10, 10, 0));
+}
+
+#[test]
+fn under_forwarding_a_write_fault_costs_two_messages_and_one_more_where_the_hint_is_old() {
+    let list = free_address();
+    let hosts: Vec<TestHost> = ["origin", "second", "third"]
+        .iter()
+        .enumerate()
+        .map(|(number, name)| {
+            let own = free_address();
+            match number {
+                0 => TestHost::with(&["--plain", "--listen", &list, "--name", name]),
+                _ => TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", name]),
+            }
+        })
+        .collect();
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    workers[0].ok("create o /shared size=4096 forwarding");
+    workers[1..].iter().for_each(|worker| drop(worker.eventually("open o /shared rw")));
+    workers.iter().for_each(|worker| drop(worker.ok("map m o rw shared 0 0")));
+    workers[0].ok("put m 0 1");
+    for round in 0..ROUNDS {
+        workers[1].ok(&format!("put m 0 {round}"));
+        workers[0].ok(&format!("put m 0 {round}"));
+    }
+    let [origin, second, _] = [0, 1, 2].map(|at| counts(&hosts[at], "/shared"));
+    assert_eq!(remote(&origin), ["hand-over 10>10", "write 10>10"]);
+    assert_eq!(remote(&second), ["hand-over 10>10", "write 10>10"]);
+    assert_eq!((origin.counts.forwards, second.counts.hand_overs), (0, 10));
+    // The third believes that the origin has it; the origin knows better.
+    workers[1].ok("put m 0 1");
+    workers[2].ok("put m 0 1");
+    let [origin, second, third] = [0, 1, 2].map(|at| counts(&hosts[at], "/shared"));
+    assert_eq!(remote(&third), ["hand-over 0>1", "write 1>0"]);
+    assert_eq!((origin.counts.forwards, second.counts.forwards, third.counts.forwards), (1, 0, 0));
+    assert_eq!(remote(&origin), ["hand-over 11>10", "write 11>12"]);
+    let seen = hosts[0].connect().counts("/shared", 1).unwrap();
+    assert_eq!(seen.objects[0].pages[0].owner.map(|owner| seen.called(owner)), Some("third".into()));
+}
+
+#[test]
+fn under_explicit_coherence_syncs_and_conflicts_are_counted() {
+    let hosts = pair(&[]);
+    let [a, b] = sharers_of(&hosts, "size=8192 explicit");
+    b.all("put m 0 1\nsync o 0 8192");
+    let [home, other] = settled(&hosts, "/shared");
+    assert_eq!(remote(&other), ["fetch 1>0", "pages 0>1", "sync 1>0", "synced 0>1"]);
+    assert_eq!(remote(&home), ["fetch 0>1", "pages 1>0", "sync 0>1", "synced 1>0"]);
+    assert_eq!((other.counts.syncs, other.counts.synced_pages, other.counts.conflicts), (1, 1, 0));
+    assert_eq!((other.counts.bytes_sent, other.counts.bytes_received), (4096, 4096));
+    a.ok("put m 0 2");
+    b.ok("put m 0 3");
+    a.ok("sync o 0 8192");
+    b.ok("sync o 0 8192");
+    let [home, other] = settled(&hosts, "/shared");
+    assert_eq!((home.counts.conflicts, other.counts.conflicts), (0, 1), "the last sync won");
+    assert_eq!((home.counts.syncs, other.counts.syncs), (1, 2), "the home's own processes sync too");
+    assert_eq!(hosts[0].connect().all_counts(1).unwrap().objects.len(), 1, "its two caches are one object");
 }
 
 #[test]
