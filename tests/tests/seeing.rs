@@ -435,6 +435,12 @@ fn stats_and_top_tell_programs_and_people_the_same() {
     assert!(text.lines().any(|line| line.starts_with("/shared")), "{text}");
     let text = hosts[0].command(&["top", "--batch", "-n", "2", "--interval", "50ms"], |_| ()).unwrap();
     assert_eq!(text.lines().filter(|line| line.starts_with("/shared")).count(), 2, "{text}");
+    let text = hosts[0].command(&["top", "--batch", "--json", "--interval", "50ms"], |_| ()).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (document[0]["name"].as_str(), document[0]["faults_per_s"].as_f64()),
+        (Some("/shared"), Some(0.0))
+    );
     let refused = hosts[0].command(&["top"], |_| ()).expect_err("no terminal");
     assert!(refused.contains("--batch"), "{refused}");
 }

@@ -54,6 +54,9 @@ pub struct Top {
     /// With --batch: how often
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, requires = "batch")]
     pub number: u32,
+    /// With --batch: a JSON document for each look, for programs
+    #[arg(long, requires = "batch")]
+    pub json: bool,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -162,7 +162,7 @@ mod tests {
     fn shades_grow_with_heat() {
         let cell = |rate| Cell { rate, known: true, ..Cell::default() };
         let shades: String =
-            [0.0, 0.01, 6.0, 25.0, 100.0].map(|rate| shade(&cell(rate), 100.0)).iter().collect();
+            [0.0, 0.01, 7.0, 26.0, 100.0].map(|rate| shade(&cell(rate), 100.0)).iter().collect();
         assert_eq!(shades, ".░▒▓█");
         assert_eq!(shade(&Cell::default(), 1.0), ' ');
         assert_eq!(shade(&cell(0.0), 0.0), '.');

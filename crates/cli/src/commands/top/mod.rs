@@ -6,7 +6,7 @@ mod terminal;
 
 use crate::arguments::seeing::Top;
 use crate::failure::{Done, error};
-use crate::output::{columns, say};
+use crate::output::{columns, say, say_json};
 use commonhold::{ErrorKind, Host, ObjectCounts, Result, Seen};
 use model::{COLUMNS, HotPage, Row};
 use std::io::IsTerminal;
@@ -34,8 +34,12 @@ fn batch(host: &Host, arguments: &Top) -> Done {
     for number in 0..arguments.number {
         std::thread::sleep(arguments.interval);
         let now = host.all_counts(PAGES)?;
-        let separator = if number > 0 { "\n" } else { "" };
-        say(format!("{separator}{}", page_of_text(&before, &now)))?;
+        if arguments.json {
+            say_json(&documents(&before, &now))?;
+        } else {
+            let separator = if number > 0 { "\n" } else { "" };
+            say(format!("{separator}{}", page_of_text(&before, &now)))?;
+        }
         before = now;
     }
     Ok(())
@@ -59,6 +63,23 @@ fn page_of_text(before: &Seen, now: &Seen) -> String {
     let header: Vec<&str> = COLUMNS.into_iter().chain(["HOTTEST", "OWNER"]).collect();
     let right: Vec<usize> = (1..=COLUMNS.len()).collect();
     columns(Some(&header), rows.iter().map(words).collect(), &right)
+}
+
+/// The same for programs.
+fn documents(before: &Seen, now: &Seen) -> Vec<serde_json::Value> {
+    let document = |row: Row| {
+        let hottest = model::hot_pages(before, now, row.id).into_iter().next();
+        let [faults, read, write, protection, requests, pages, acknowledgements, hand_overs, bytes] =
+            row.rates;
+        serde_json::json!({
+            "name": row.name, "id": row.id, "faults_per_s": faults, "read_faults_per_s": read,
+            "write_faults_per_s": write, "protection_faults_per_s": protection, "requests_per_s": requests,
+            "pages_per_s": pages, "acknowledgements_per_s": acknowledgements, "hand_overs_per_s": hand_overs,
+            "bytes_per_s": bytes, "hottest_page": hottest.as_ref().map(|page| page.page),
+            "hottest_owner": hottest.and_then(|page| page.owner).map(|owner| now.called(owner)),
+        })
+    };
+    model::rows(before, now).into_iter().map(document).collect()
 }
 
 /// What is shown, and what the user chose.
