@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const APART: Duration = Duration::from_secs(10);
 
 fn forwards(driver: &Driver) -> bool {
-    driver.plan().how == How::Forwarding
+    matches!(driver.plan().how, How::Forwarding(_))
 }
 
 impl Cluster {

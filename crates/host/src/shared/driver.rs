@@ -6,6 +6,7 @@ use super::turn::Turn;
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
+use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
@@ -40,6 +41,8 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    /// What is counted of it.
+    pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
     /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
     cache: RwLock<Weak<Cache>>,
@@ -102,6 +105,7 @@ impl Driver {
             plan,
             carrier,
             holds,
+            seen: cache.seen.clone(),
             state: state.into(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
@@ -364,6 +368,12 @@ impl Driver {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())
+    }
+
+    /// The only way to other hosts.
+    pub(super) fn say(&self, to: HostId, message: &Said, bytes: &[u8]) {
+        self.seen.said(self.plan.me, to, message);
+        self.carrier.send(to, self.plan.object, message, bytes);
     }
 
     /// The only way into the scheduler.

@@ -73,7 +73,7 @@ impl Driver {
             && home != self.plan.me
         {
             let leave = Said::Explicit(explicit::Message::Leave);
-            self.carrier.send(home, self.plan.object, &leave, &[]);
+            self.say(home, &leave, &[]);
         }
     }
 
@@ -120,7 +120,7 @@ impl Driver {
         if to == self.plan.me {
             self.happened(Event::Message { from: to, message }, Vec::new());
         } else {
-            self.carrier.send(to, self.plan.object, &message, &[]);
+            self.say(to, &message, &[]);
         }
     }
 }

@@ -48,11 +48,14 @@ impl<'d> Turn<'d> {
 
     fn happened(&mut self, event: Event<Said>, bytes: VecDeque<u8>) {
         let stopped = self.stop_writers(&event);
+        let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
+        seen.event(me, &event);
         let mut actions = Vec::new();
         self.state.part.handle(event, &mut actions);
         self.came = bytes;
         self.taken.clear();
         for action in actions {
+            seen.action(me, &action);
             if let Err(error) = self.act(action)
                 && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
             {
@@ -159,7 +162,7 @@ impl<'d> Turn<'d> {
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
             saved.lend(range(span))?; // the next host must know that it has not the newest
         }
-        self.driver.carrier.send(to, plan.object, &message, &bytes);
+        self.driver.say(to, &message, &bytes);
         Ok(())
     }
 
