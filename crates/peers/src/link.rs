@@ -9,6 +9,7 @@ use crate::inbound::Inbound;
 use crate::out::Out;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::slice;
 use std::io::IoSlice;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,6 +126,8 @@ impl Link {
         let (this, handler) = (self.clone(), handler.clone());
         let reader = thread::Builder::new().name(name).spawn(move || {
             *lock(&this.reader) = Some(thread::current().id());
+            // Whoever waits for a message waits for this thread; without it that takes longer, no more.
+            let _ = slice::ask_for_short();
             let read = catch_unwind(AssertUnwindSafe(|| this.read(&*handler)));
             this.fail(match read {
                 Ok(Err(error)) => error,
