@@ -85,15 +85,19 @@ impl Link {
 
     /// Ends it: the first reason is the one that is told. The reader thread tells the handler.
     pub fn fail(&self, why: Error) {
-        let mut told = lock(&self.why);
-        if told.is_none() {
-            *told = Some(Error::new(why.kind, format!("{}: {}", self.hello.who(), why.message)));
-        }
-        drop(told);
+        self.will_end(why);
         self.live.store(false, Ordering::Release);
         self.out.close();
         // Wakes both threads; what was written before is still delivered.
         let _ = self.stream.socket.shutdown(Shutdown::Both);
+    }
+
+    /// It is about to end, for this reason: what follows from that is told as nothing else.
+    pub fn will_end(&self, why: Error) {
+        let mut told = lock(&self.why);
+        if told.is_none() {
+            *told = Some(Error::new(why.kind, format!("{}: {}", self.hello.who(), why.message)));
+        }
     }
 
     fn failed(&self, error: Error) -> Error {
