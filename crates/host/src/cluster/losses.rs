@@ -145,6 +145,11 @@ impl Cluster {
         }
     }
 
+    /// Hosts that are lost.
+    pub(super) fn all_gone(&self) -> Vec<HostId> {
+        self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
     /// Refuses what a host says that is lost: it does not know it yet.
     pub(super) fn check_not_lost(&self, from: HostId) -> Result<()> {
         if self.gone.read().unwrap_or_else(PoisonError::into_inner).contains(&from) {

@@ -81,6 +81,16 @@ impl Told for forwarding::Message {
             forwarding::Message::HandOver { .. } => "hand-over",
             forwarding::Message::Invalidate { .. } => "invalidate",
             forwarding::Message::Invalidated { .. } => "invalidated",
+            forwarding::Message::Forget { .. } => "forget",
+            forwarding::Message::Take { .. } => "take",
+            forwarding::Message::Missing { .. } => "missing",
+            forwarding::Message::Join => "join",
+            forwarding::Message::Welcome(_) => "welcome",
+            forwarding::Message::Hello(_) => "hello",
+            forwarding::Message::Known(_) => "known",
+            forwarding::Message::Flush(_) => "flush",
+            forwarding::Message::Report { .. } => "report",
+            forwarding::Message::Settle { .. } => "settle",
         }
     }
 
@@ -89,7 +99,11 @@ impl Told for forwarding::Message {
     }
 
     fn pages(&self) -> Vec<u32> {
-        vec![self.page()]
+        match self {
+            // What is said of all pages after a loss makes none of them hot.
+            forwarding::Message::Report { .. } | forwarding::Message::Settle { .. } => Vec::new(),
+            other => forwarding::Message::pages(other),
+        }
     }
 
     fn carried(&self) -> usize {

@@ -67,7 +67,7 @@ impl Driver {
     }
 
     /// This host shares the object no longer.
-    pub fn leave(&self) {
+    pub fn say_leave(&self) {
         let state = self.state();
         if let (Part::Explicit(_), Some(home)) = (&state.part, state.home)
             && home != self.plan.me
