@@ -14,5 +14,6 @@ pub mod spill;
 pub mod workers;
 
 pub use cluster::link::Proof;
+pub use cluster::registry::place::{EtcdPlace, Place as RegistryPlace, TlsFiles};
 pub use seeing::endpoint::MetricsOptions;
 pub use server::start::{ClusterOptions, ServeOptions, serve};

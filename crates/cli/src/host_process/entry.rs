@@ -2,7 +2,7 @@
 
 use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
 use commonhold::Result;
-use commonhold_host::{ClusterOptions, MetricsOptions, Proof, ServeOptions};
+use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
 use rustix::fs::Mode;
@@ -36,7 +36,7 @@ pub fn serve(arguments: Serve) -> Result<()> {
 fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
     Some(ClusterOptions {
         listen: place.listen?,
-        join: place.join,
+        registry: registry_place(&place),
         lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
         proof: if place.plain {
@@ -45,6 +45,16 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
             Proof::Certificate(place.identity.unwrap_or_else(|| state.join("identity")))
         },
     })
+}
+
+fn registry_place(place: &Place) -> RegistryPlace {
+    let own = place.registry_cert.clone().zip(place.registry_key.clone());
+    let files = place.registry_ca.clone().map(|authority| TlsFiles { authority, own });
+    match (&place.registry, place.join) {
+        (Some(etcd), _) => RegistryPlace::Etcd(etcd.clone(), files),
+        (None, Some(address)) => RegistryPlace::Host(address),
+        (None, None) => RegistryPlace::Here,
+    }
 }
 
 /// Where Prometheus may ask, if it may.

@@ -59,15 +59,12 @@ impl Circumstances {
             standings.iter().filter_map(|(host, s)| Some((s.kept?, *host))).collect();
         keepers.sort_unstable();
         let owned = standings.iter().find_map(|(host, s)| Some((*host, s.owned?)));
-        let is_untouched = self.home.filter(|home| standings.iter().all(|(host, _)| host != home));
         let (owner, number, is_restored) = if let Some((owner, number)) = owned {
             (owner, number, false)
         } else if !copies.is_empty() {
             // Beside a dead owner they are the newest version: one that could write had no copies beside it.
             let after = u64::from(self.on_loss == OnLoss::Revert);
             (copies.remove(0), keepers.last().map_or(0, |(kept, _)| kept + after), false)
-        } else if let Some(home) = is_untouched {
-            (home, 0, false)
         } else if let Some((number, keeper)) = keepers.last().copied().filter(|_| self.may_revert(standings))
         {
             keepers.pop();

@@ -198,3 +198,31 @@ fn whoever_leaves_gives_what_it_has_newest_to_the_home() {
     assert_eq!(hosts.frames[HOME], 9);
     hosts.reads(1, 9);
 }
+
+#[test]
+fn a_newcomer_that_died_before_it_was_known_keeps_nobody_waiting() {
+    let mut hosts = Hosts::new(2, OnLoss::Error);
+    let options = Options { has_hold: false, ..Options::default() };
+    for me in 2..4 {
+        hosts.nodes.push(Node::new(HostId(me), HostId(HOME as u32), options));
+        hosts.frames.push(0);
+        hosts.kept.push(None);
+    }
+    // Host 2 is admitted and dies. Hosts 1 and 3 hear of that while they do not know that it was a member.
+    hosts.step(2, Event::Join, 0);
+    assert!(hosts.deliver());
+    hosts.dead.insert(2);
+    for host in [1, 3] {
+        hosts.step(host, Event::Lost { host: HostId(2) }, 0);
+    }
+    // The home, which has not heard, admits host 3, says who is before it, and dies.
+    hosts.step(3, Event::Join, 0);
+    while !hosts.nodes[3].members().ranks.contains_key(&HostId(3)) {
+        assert!(hosts.deliver());
+    }
+    assert!(hosts.nodes[3].members().ranks.contains_key(&HostId(2)));
+    hosts.lose(HOME);
+    hosts.touch(3, Access::Write);
+    assert_eq!(hosts.failed, [(3, Why::NewestLost)], "it was not asked for before");
+    assert!([1, 3].iter().all(|host| !hosts.nodes[*host].is_waiting()));
+}

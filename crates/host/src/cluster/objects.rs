@@ -126,12 +126,19 @@ impl Cluster {
     pub(super) fn find_home(self: &Arc<Self>, driver: &Arc<Driver>) {
         let (this, driver) = (Arc::downgrade(self), Arc::downgrade(driver));
         let begun = Instant::now();
+        let mut said = false;
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
                 && !this.lease.is_fenced()
             {
-                if this.try_home(&driver).is_err() && begun.elapsed() > HOME_AWAY {
+                if let Err(error) = this.try_home(&driver)
+                    && begun.elapsed() > HOME_AWAY
+                {
+                    if !std::mem::replace(&mut said, true) {
+                        let home = format!("the home of object {:032x}", driver.plan().object);
+                        this.report(format_args!("{home} is not found: {error}; trying again"));
+                    }
                     driver.home_is_away();
                 }
                 drop((this, driver));

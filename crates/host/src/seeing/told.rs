@@ -87,7 +87,7 @@ impl Told for forwarding::Message {
             forwarding::Message::Join => "join",
             forwarding::Message::Welcome(_) => "welcome",
             forwarding::Message::Hello(_) => "hello",
-            forwarding::Message::Known(_) => "known",
+            forwarding::Message::Known(_) => "known-member",
             forwarding::Message::Flush(_) => "flush",
             forwarding::Message::Report { .. } => "report",
             forwarding::Message::Settle { .. } => "settle",
