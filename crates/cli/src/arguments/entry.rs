@@ -105,6 +105,27 @@ impl Place {
     }
 }
 
+/// Where Prometheus may ask for a host's numbers, as people and the keeper write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Metrics {
+    /// Tell the numbers of this host to whoever asks there (Prometheus); the names of objects are among them
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// With --metrics, also at an address that other machines reach: nothing asks them who they are
+    #[arg(long, requires = "metrics")]
+    pub metrics_beyond_loopback: bool,
+}
+
+impl Metrics {
+    /// The words of a command line that say the same.
+    pub fn words(&self) -> Vec<OsString> {
+        let Some(address) = self.metrics else { return Vec::new() };
+        let mut words = vec!["--metrics".into(), address.to_string().into()];
+        words.extend(self.metrics_beyond_loopback.then(|| "--metrics-beyond-loopback".into()));
+        words
+    }
+}
+
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -120,6 +141,9 @@ pub struct Serve {
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,
+    /// Its numbers.
+    #[command(flatten)]
+    pub metrics: Metrics,
 }
 
 /// `keeper`.

@@ -1,7 +1,7 @@
 //! Arguments of `host`.
 
 use super::Form;
-use super::entry::Place;
+use super::entry::{Metrics, Place};
 use crate::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -49,6 +49,9 @@ pub struct Start {
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,
+    /// Its numbers.
+    #[command(flatten)]
+    pub metrics: Metrics,
     /// How to answer.
     #[command(flatten)]
     pub form: Form,

@@ -1,8 +1,8 @@
 //! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
 
-use crate::arguments::entry::{Keeper, Place, Serve};
+use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
 use commonhold::Result;
-use commonhold_host::{ClusterOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
+use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
 use rustix::fs::Mode;
@@ -26,7 +26,8 @@ pub fn serve(arguments: Serve) -> Result<()> {
         max_objects: arguments.limits.max_objects,
         max_clients: arguments.limits.max_clients,
         program: own_program()?,
-        arguments: [arguments.limits.words(), arguments.place.words()].concat(),
+        arguments: [arguments.limits.words(), arguments.place.words(), arguments.metrics.words()].concat(),
+        metrics: metrics_options(&arguments.metrics),
         cluster: cluster_options(arguments.place, &state),
     };
     commonhold_host::serve(options).inspect_err(|error| log.say(&format!("ended by an error: {error}")))
@@ -54,6 +55,11 @@ fn registry_place(place: &Place) -> RegistryPlace {
         (None, Some(address)) => RegistryPlace::Host(address),
         (None, None) => RegistryPlace::Here,
     }
+}
+
+/// Where Prometheus may ask, if it may.
+pub fn metrics_options(metrics: &Metrics) -> Option<MetricsOptions> {
+    Some(MetricsOptions { address: metrics.metrics?, even_beyond_loopback: metrics.metrics_beyond_loopback })
 }
 
 /// What this machine is called.

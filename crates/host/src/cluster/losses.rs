@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const APART: Duration = Duration::from_secs(10);
 
 fn forwards(driver: &Driver) -> bool {
-    driver.plan().how == How::Forwarding
+    matches!(driver.plan().how, How::Forwarding(_))
 }
 
 impl Cluster {
@@ -171,6 +171,11 @@ impl Cluster {
         if let Ok(this) = self.host() {
             this.settle_removed();
         }
+    }
+
+    /// Hosts that are lost.
+    pub(super) fn all_gone(&self) -> Vec<HostId> {
+        self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// Refuses what a host says that is lost: it does not know it yet.

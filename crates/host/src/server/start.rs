@@ -12,6 +12,7 @@ use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
@@ -45,6 +46,8 @@ pub struct ServeOptions {
     pub program: PathBuf,
     /// Its place in a cluster, if it has one.
     pub cluster: Option<ClusterOptions>,
+    /// Where Prometheus may ask for its numbers.
+    pub metrics: Option<MetricsOptions>,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
 }
@@ -121,6 +124,9 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         options.registry.check(matches!(&options.proof, Proof::None { even_beyond_loopback: true }))?;
         let registry = registry::open(cluster, &options.registry, &state, options.lease)?;
         link::start(cluster, &state, &options.proof, registry)?;
+    }
+    if let Some(metrics) = options.metrics {
+        metrics.serve(&host)?;
     }
     Control::new(host, listener)?.run()
 }
