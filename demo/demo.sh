@@ -36,6 +36,7 @@ mkdir -p "$work"
 library=$built/libcommonhold.so
 [ -e "$library" ] || { echo "demo: $library is missing: run ./run build" >&2; exit 1; }
 cc -std=c11 -O2 -Wall -Wextra -I "$root/include" -o "$work/index" "$demo/index.c" "$library" -Wl,-rpath,"$built"
+cc -std=c11 -O2 -Wall -Wextra -I "$root/include" -o "$work/letters" "$demo/letters.c" "$library" -Wl,-rpath,"$built"
 
 say "1. A host starts: the daemon that serves memory objects, with a keeper that restarts it if it dies."
 "$commonhold" host start --state "$COMMONHOLD_HOST"
@@ -50,5 +51,9 @@ say "3. A C and a Python program, which know only that name, fill it together; e
 
 say "4. A third program reads the index, and makes another one without Commonhold to compare."
 "$python" "$demo/judge.py" "$name" "$work/index.bin"
+
+say "5. Three hosts form a cluster, and a program on each counts letters into one strict object: a page has one writer or
+   many readers, on whatever host. One host is killed with everything on it; the others do its work again."
+"$python" "$demo/cluster.py" "$work" "$work/letters" "$commonhold"
 
 say "Nothing was lost. See README.md for ten lines of your own."

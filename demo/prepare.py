@@ -48,4 +48,5 @@ def main(name, file):
     print(f"   {len(found)} texts under {FOLDER}, {megabytes:.0f} MB; object {name} of {len(content) >> 20} MiB is {file}")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

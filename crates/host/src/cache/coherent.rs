@@ -141,6 +141,11 @@ impl Cache {
         self.role().is_none_or(|role| matches!(role, Role::Saved | Role::Origin))
     }
 
+    /// Whether this is a strict object of another host.
+    pub(super) fn is_copies(&self) -> bool {
+        self.role() == Some(Role::Copies)
+    }
+
     /// Under explicit coherence a sync goes by way of the scheduler.
     pub(super) fn syncs_elsewhere(&self) -> Option<Arc<Driver>> {
         self.driver().filter(|_| self.role() == Some(Role::Own))

@@ -68,6 +68,9 @@ impl Cache {
     /// After an orderly unmap: stores those dirty pages of `pages` that nobody maps any more and nobody holds. Who may
     /// not write stores for others only what they left in order: what a killed writer did not sync is not his to store.
     pub fn sync_unmapped(self: &Arc<Self>, pages: PageRange, may_write: bool) -> Result<u64> {
+        if self.is_copies() {
+            return Ok(0); // what is newest here goes home when the object is closed, and is stored there
+        }
         let alone = |inner: &Inner| {
             let mut alone = book::within(inner.book.dirty(), pages.intersect(inner.whole()));
             if !may_write {
