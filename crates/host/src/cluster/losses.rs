@@ -1,7 +1,10 @@
 //! Hosts that cannot be reached, hosts that are lost, and this host when it is one of them. `docs/LEASES.md` has the whole.
 //!
-//! * *Unreachable*: the connection broke. Messages may be lost with it, so whoever shared an object of the other's gives
-//!   up what it had of it and says so (`Call::GaveUp`); a home waits for that.
+//! * *Unreachable*: the connection broke. It is connected to again, and everything goes on: what was on its way arrives
+//!   then, once and in order.
+//! * *Session over*: that cannot be, because one end does not know any more what the other has received. Messages may be
+//!   lost, so whoever shared an object of the other's gives up what it had of it and says so (`Call::GaveUp`); a home
+//!   waits for that.
 //! * *Lost*: the registry says so. Only now the schedulers hear of it.
 //! * *Fenced*: this host's lease is about to end.
 
@@ -21,20 +24,35 @@ impl Cluster {
         self.shared.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The connection with a host is broken.
+    /// The connection with a host is broken: what is said to it waits until there is another.
     pub fn unreachable(self: &Arc<Self>, host: HostId, why: &Error) {
+        lock(&self.unreachable).insert(host);
+        if let Ok(registry) = self.registry() {
+            registry.broken(host);
+        }
+        self.renew_now();
+        if !self.lease.is_fenced() && self.member(host).is_some() {
+            self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
+            self.reach_again(host);
+        }
+    }
+
+    /// The session with a host is over: messages may be lost.
+    pub fn session_over(self: &Arc<Self>, host: HostId, why: &Error) {
         lock(&self.unreachable).insert(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
         }
         self.renew_now();
-        if self.lease.is_fenced() {
+        // What follows from a loss is done already.
+        if self.lease.is_fenced() || self.check_not_lost(host).is_err() {
             return;
         }
         let is_member = self.member(host).is_some();
         if is_member {
-            self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
+            let name = self.called(host);
+            self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
         for driver in self.drivers().into_iter().filter(|driver| driver.home() == Some(host)) {
             self.give_up(&driver, host);
@@ -110,9 +128,16 @@ impl Cluster {
         let this = Arc::downgrade(self);
         let reaching = move || {
             while let Some(this) = this.upgrade() {
-                if this.lease.is_fenced() || this.member(host).is_none() || this.reach(host).is_ok() {
+                if this.lease.is_fenced() || this.member(host).is_none() {
                     lock(&this.reaching).remove(&host);
                     return;
+                }
+                if this.reach(host).is_ok() {
+                    lock(&this.reaching).remove(&host);
+                    // It may have broken again just now, and who noticed saw that somebody was at it.
+                    if !this.is_unreachable(host) || !lock(&this.reaching).insert(host) {
+                        return;
+                    }
                 }
                 drop(this);
                 std::thread::sleep(PAUSE);

@@ -1,6 +1,7 @@
 //! Hosts that write down what they hear, on loopback.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod cutter;
 pub mod puppet;
 
 use commonhold_peers::ca::{Authority, Validity};
