@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
+/// A home that cannot be reached for so long is given up to, so that it can go on with others.
+const AWAY: Duration = Duration::from_secs(30);
 
 impl Cluster {
     pub(super) fn drivers(&self) -> Vec<Arc<Driver>> {
@@ -126,6 +128,7 @@ impl Cluster {
             return;
         }
         let this = Arc::downgrade(self);
+        let mut since = Instant::now();
         let reaching = move || {
             while let Some(this) = this.upgrade() {
                 if this.lease.is_fenced() || this.member(host).is_none() {
@@ -138,12 +141,27 @@ impl Cluster {
                     if !this.is_unreachable(host) || !lock(&this.reaching).insert(host) {
                         return;
                     }
+                    since = Instant::now();
+                }
+                if since.elapsed() > AWAY {
+                    this.end_session_with_home(host);
+                    since = Instant::now();
                 }
                 drop(this);
                 std::thread::sleep(PAUSE);
             }
         };
         let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
+    }
+
+    /// The two cannot reach each other, and neither is lost. What this host has of the other's objects is in everybody's
+    /// way: it is given up, which the registry passes on.
+    fn end_session_with_home(&self, host: HostId) {
+        if self.drivers().iter().any(|driver| driver.home() == Some(host))
+            && let Ok(transport) = self.transport()
+        {
+            transport.disconnect(host, &format!("it could not be reached for {} s", AWAY.as_secs()));
+        }
     }
 
     /// The registry says that a host is lost: nothing comes from it any more.

@@ -45,4 +45,9 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// Whether that host cannot be reached now: what is sent to it waits, and may be in vain.
+    fn is_away(&self, _host: HostId) -> bool {
+        false
+    }
 }

@@ -54,7 +54,7 @@ impl Driver {
         let deadline = Instant::now() + HOME_AWAY;
         loop {
             let state = self.state();
-            if state.home.is_some() {
+            if state.home.is_some_and(|home| !self.carrier.is_away(home)) {
                 return Ok(state);
             }
             drop(state);
