@@ -12,8 +12,8 @@ pub trait Handler: Send + Sync + 'static {
     /// A session with a host begins; before anything of it is received. Sending to it works from here on.
     fn connected(&self, peer: &Hello, rights: PeerRights);
 
-    /// A message, in the order of sending, once. `payload` are the raw bytes behind it, still in the socket: what is not
-    /// read is skipped. If reading it fails, the connection has broken, and the whole message comes again by the next
+    /// A message, in the order of sending, once. `payload` are the raw bytes behind it, still in the socket: what is
+    /// not read is skipped. If reading it fails, the connection has broken, and the whole message comes again by the next
     /// one: so nothing may be done about a message before all is read that will be.
     fn received(&self, from: HostId, message: &[u8], payload: &mut Payload<'_>);
 
@@ -24,8 +24,8 @@ pub trait Handler: Send + Sync + 'static {
     /// There is a connection again, and the session goes on.
     fn resumed(&self, _peer: &Hello, _rights: PeerRights) {}
 
-    /// A session is over, once for each that [`Handler::connected`] announced: messages may be lost, either way. Nothing
-    /// comes from that incarnation afterwards, unless it is announced again.
+    /// A session is over, once for each that [`Handler::connected`] announced: messages may be lost, either way.
+    /// Nothing comes from that incarnation afterwards, unless it is announced again.
     fn lost(&self, host: HostId, incarnation: u64, why: &Error);
 
     /// Somebody was turned away before they became a peer. One line on standard error unless told otherwise.

@@ -2,8 +2,8 @@
 //!
 //! One connection for each pair of hosts, over mutual TLS 1.3 ([`Security`]). What comes in is given to a [`Handler`]
 //! on the connection's own thread; what goes out is written by whoever sends, if the socket takes it at once. A
-//! *session* of two host processes outlives its connections: what was not received is sent again by the next one. A peer
-//! that sends nonsense, does not read, or dies loses its session; the others do not notice.
+//! *session* of two host processes outlives its connections: what was not received is sent again by the next one. A
+//! peer that sends nonsense, does not read, or dies loses its session; the others do not notice.
 
 pub mod ca;
 pub mod frame;

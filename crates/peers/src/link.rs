@@ -7,6 +7,7 @@ use crate::out::Out;
 use crate::session::{Owed, Session};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::slice;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,6 +112,8 @@ impl Link {
         let this = self.clone();
         let reader = thread::Builder::new().name(name).spawn(move || {
             *lock(&this.reader) = Some(thread::current().id());
+            // Whoever waits for a message waits for this thread; without it that takes longer, no more.
+            let _ = slice::ask_for_short();
             match catch_unwind(AssertUnwindSafe(|| this.read())) {
                 Ok(Stop::Broken(why)) => this.fail(why),
                 Ok(Stop::Over(why)) => drop(this.session.over(why)),

@@ -1,6 +1,6 @@
-//! A conversation with one process of another host. It outlives its connections: what the other end has not acknowledged
-//! is kept, and sent again by the next connection. So every message arrives once and in order, or the session is over and
-//! its handler is told so.
+//! A conversation with one process of another host. It outlives its connections: what the other end has not
+//! acknowledged is kept, and sent again by the next connection. So every message arrives once and in order, or the
+//! session is over and its handler is told so.
 
 use crate::channel::lock;
 use crate::frame::{Header, Kind};
@@ -32,8 +32,8 @@ pub struct Session {
     told: Condvar,
     /// Messages that were sent.
     sent: AtomicU64,
-    /// Those of them that the other end has received, as far as it said. Who reads stores it without `state`, because who
-    /// sends holds that while it writes, and the answer may come before the write returns.
+    /// Those of them that the other end has received, as far as it said. Who reads stores it without `state`, because
+    /// who sends holds that while it writes, and the answer may come before the write returns.
     acknowledged: AtomicU64,
     /// Messages of the other end that the handler has had.
     received: AtomicU64,
@@ -183,14 +183,13 @@ impl Session {
     /// Acknowledges what is not acknowledged yet.
     pub fn tell_received(&self) {
         if self.said.load(Ordering::Relaxed) < self.received() {
-            self.write_alone(Kind::Acknowledgement, &[]);
+            self.write_alone(&lock(&self.state), Kind::Acknowledgement, &[]);
         }
     }
 
     /// Sends something that is no message of the session.
-    fn write_alone(&self, kind: Kind, words: &[u8]) {
+    fn write_alone(&self, state: &State, kind: Kind, words: &[u8]) {
         let Ok(header) = Header::new(kind, words.len(), 0) else { return };
-        let state = lock(&self.state);
         if let Some(link) = &state.link {
             link.write(&[&self.say_received(header).encode(), words]);
         }
@@ -239,6 +238,10 @@ impl Session {
 
     /// Ends it; the first reason is the one that is told, and given back. The handler hears of it on another thread.
     pub fn over(self: &Arc<Self>, why: Error) -> Error {
+        self.end(why, None)
+    }
+
+    fn end(self: &Arc<Self>, why: Error, goodbye: Option<&str>) -> Error {
         let mut state = lock(&self.state);
         if let Some(ended) = &state.ended {
             return ended.clone();
@@ -246,6 +249,10 @@ impl Session {
         let told = Error::new(why.kind, format!("{}: {}", self.hello.who(), why.message));
         state.ended = Some(told.clone());
         state.retained = Retained::default();
+        // After the reason is known: the peer may hear of it, and close its end, before this thread goes on.
+        if let Some(words) = goodbye {
+            self.write_alone(&state, Kind::Goodbye, words.as_bytes());
+        }
         let link = state.link.take();
         let watched = state.watched;
         drop(state);
@@ -265,8 +272,8 @@ impl Session {
     /// Ends it, and tells the other end why.
     pub fn dismiss(self: &Arc<Self>, why: &str) {
         let end = (0..=why.len().min(1024)).rev().find(|at| why.is_char_boundary(*at)).unwrap_or(0);
-        self.write_alone(Kind::Goodbye, &why.as_bytes()[..end]);
-        self.over(Error::new(ErrorKind::Disconnected, format!("disconnected here: {why}")));
+        let words = format!("disconnected here: {why}");
+        self.end(Error::new(ErrorKind::Disconnected, words), Some(&why[..end]));
     }
 
     /// Waits until the handler has heard that it is over; false if that takes longer.

@@ -1,4 +1,5 @@
-//! Who is connected: at most one session and one connection for each host, and the order in which handlers hear of them.
+//! Who is connected: at most one session and one connection for each host, and the order in which handlers hear of
+//! them.
 
 use crate::certificate::PeerRights;
 use crate::channel::lock;

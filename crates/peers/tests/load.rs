@@ -17,8 +17,8 @@ use std::time::Duration;
 const SENDERS: u64 = 2;
 const MESSAGES: u64 = 150;
 
-/// What sender `who` sends as its message `number`: its name, its number, filler; and the payload, of less than `longest`
-/// bytes.
+/// What sender `who` sends as its message `number`: its name, its number, filler; and the payload, of less than
+/// `longest` bytes.
 fn content(who: u64, number: u64, longest: u64) -> (Vec<u8>, Vec<u8>) {
     let mut numbers = Numbers(who << 32 | number);
     // Mostly small, sometimes as long as may be.
@@ -32,7 +32,7 @@ fn content(who: u64, number: u64, longest: u64) -> (Vec<u8>, Vec<u8>) {
     (message, (0..payload).map(|at| (at as u8).wrapping_add(byte)).collect())
 }
 
-/// Checks that every sender's messages come whole, once and in order; reads some payloads in parts, and some not at all.
+/// Checks that every sender's messages come whole, once and in order; reads some payloads in parts, some not at all.
 struct Checker {
     longest: u64,
     connected: Mutex<Sender<()>>,

@@ -13,6 +13,9 @@ mod incore;
 mod interrupts;
 mod list;
 mod show;
+mod stats;
+pub mod top;
+mod trace;
 mod transfer;
 
 use crate::arguments::{Command, CommandLine};
@@ -38,13 +41,16 @@ pub fn run(line: CommandLine) -> Done {
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
         Command::Host(command) => host::run(&place, command),
+        Command::Stats(arguments) => stats::stats(&place.connect()?, &arguments),
+        Command::Trace(arguments) => trace::trace(&place.connect()?, &arguments),
+        Command::Top(arguments) => top::top(&place.connect()?, &arguments),
         Command::Hosts(form) => hosts::hosts(&place.connect()?, form.json),
         Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
-        Command::Serve(arguments) => Ok(crate::host_process::serve(arguments)?),
+        Command::Serve(arguments) => Ok(crate::host_process::serve(*arguments)?),
         Command::Keeper(arguments) => Ok(crate::host_process::keeper(arguments)?),
     }
 }

@@ -81,13 +81,16 @@ impl Cache {
             | Event::Written { .. }
             | Event::Sync { .. }
             | Event::Lock { .. }
-            | Event::Unlock { .. } => {}
+            | Event::Unlock { .. }
+            | Event::Join
+            | Event::Leave
+            | Event::Revert => {}
         }
         self.forget_nothing(touched);
     }
 
-    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that the host
-    /// has would take longer than the event.
+    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that
+    /// the host has would take longer than the event.
     fn forget_nothing(&mut self, touched: Span) {
         let end = touched.first.saturating_add(touched.count);
         let nothing = |(number, page): (&u32, &Page)| (*page == NOTHING).then_some(*number);

@@ -2,15 +2,15 @@
 //!
 //! * *Unreachable*: the connection broke. It is connected to again, and everything goes on: what was on its way arrives
 //!   then, once and in order.
-//! * *Session over*: that cannot be, because one end does not know any more what the other has received. Messages may be
-//!   lost, so whoever shared an object of the other's gives up what it had of it and says so (`Call::GaveUp`); a home
+//! * *Session over*: that cannot be, because one end does not know any more what the other has received. Messages may
+//!   be lost, so whoever shared an object of the other's gives up what it had of it and says so (`Call::GaveUp`); a home
 //!   waits for that.
 //! * *Lost*: the registry says so. Only now the schedulers hear of it.
 //! * *Fenced*: this host's lease is about to end.
 
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
-use crate::shared::Driver;
+use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::{Arc, PoisonError};
@@ -18,8 +18,12 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A home that cannot be reached for so long is given up to, so that it can go on with others.
-const AWAY: Duration = Duration::from_secs(30);
+/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
+const APART: Duration = Duration::from_secs(10);
+
+fn forwards(driver: &Driver) -> bool {
+    matches!(driver.plan().how, How::Forwarding(_))
+}
 
 impl Cluster {
     pub(super) fn drivers(&self) -> Vec<Arc<Driver>> {
@@ -42,6 +46,7 @@ impl Cluster {
     /// The session with a host is over: messages may be lost.
     pub fn session_over(self: &Arc<Self>, host: HostId, why: &Error) {
         lock(&self.unreachable).insert(host);
+        lock(&self.spoiled).insert(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
@@ -56,9 +61,8 @@ impl Cluster {
             let name = self.called(host);
             self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
-        for driver in self.drivers().into_iter().filter(|driver| driver.home() == Some(host)) {
-            self.give_up(&driver, host);
-        }
+        let mine = |driver: &Arc<Driver>| driver.home() == Some(host) && !forwards(driver);
+        self.drivers().iter().filter(|driver| mine(driver)).for_each(|driver| self.give_up(driver, host));
         if is_member {
             self.reach_again(host);
         }
@@ -69,9 +73,22 @@ impl Cluster {
         // PLACE: what is newest here is forgotten. Where a sharer gives such pages back to the home it does so before
         // `GaveUp` is said, in `try_home`; they must be kept here until then.
         lock(&self.given_up).insert(driver.plan().object);
-        if driver.lost(home) {
+        let found_anew = driver.lost(home);
+        self.do_not_send(home, driver.plan().object);
+        if found_anew {
             self.find_home(driver);
         }
+    }
+
+    /// Whether this host has to begin anew when messages between it and another, which lives on, were lost. Where requests
+    /// are forwarded any host may have been told of what this one has: only its loss reaches them all, in order. Of two
+    /// that are not the home it is the one with the greater number.
+    fn must_begin_anew(&self, other: HostId) -> bool {
+        let anew = |driver: &Arc<Driver>| {
+            let home = driver.home();
+            forwards(driver) && !driver.is_home() && (home == Some(other) || self.me.host > other)
+        };
+        self.drivers().iter().any(anew)
     }
 
     /// Tells the home that this host gave up what it had of the object, if it did since they spoke last.
@@ -119,6 +136,7 @@ impl Cluster {
         if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
             driver.lost(former);
         }
+        self.do_not_send(former, object);
         Ok(Answer::Done)
     }
 
@@ -131,21 +149,19 @@ impl Cluster {
         let mut since = Instant::now();
         let reaching = move || {
             while let Some(this) = this.upgrade() {
-                if this.lease.is_fenced() || this.member(host).is_none() {
-                    lock(&this.reaching).remove(&host);
-                    return;
+                let over = this.lease.is_fenced() || this.member(host).is_none();
+                let reached = !over && this.reach(host).is_ok();
+                if reached || since.elapsed() > APART {
+                    this.end_session(host, reached);
+                    since = Instant::now();
                 }
-                if this.reach(host).is_ok() {
+                if over || reached {
                     lock(&this.reaching).remove(&host);
                     // It may have broken again just now, and who noticed saw that somebody was at it.
-                    if !this.is_unreachable(host) || !lock(&this.reaching).insert(host) {
+                    let again = this.is_unreachable(host) || lock(&this.spoiled).contains(&host);
+                    if over || !again || !lock(&this.reaching).insert(host) {
                         return;
                     }
-                    since = Instant::now();
-                }
-                if since.elapsed() > AWAY {
-                    this.end_session_with_home(host);
-                    since = Instant::now();
                 }
                 drop(this);
                 std::thread::sleep(PAUSE);
@@ -154,13 +170,15 @@ impl Cluster {
         let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
     }
 
-    /// The two cannot reach each other, and neither is lost. What this host has of the other's objects is in everybody's
-    /// way: it is given up, which the registry passes on.
-    fn end_session_with_home(&self, host: HostId) {
-        if self.drivers().iter().any(|driver| driver.home() == Some(host))
-            && let Ok(transport) = self.transport()
-        {
-            transport.disconnect(host, &format!("it could not be reached for {} s", AWAY.as_secs()));
+    /// The other host lives, and is reached again, or cannot be reached for long. In that case the session ends: what this
+    /// host has of the other's objects is in everybody's way. If messages were lost, what follows from that.
+    fn end_session(self: &Arc<Self>, host: HostId, reached: bool) {
+        if !reached && let Ok(transport) = self.transport() {
+            transport.disconnect(host, &format!("it could not be reached for {} s", APART.as_secs()));
+        }
+        let lost = lock(&self.spoiled).remove(&host) || !reached;
+        if lost && self.must_begin_anew(host) {
+            self.fence(&format!("messages between it and {} were lost", self.called(host)));
         }
     }
 
@@ -186,6 +204,11 @@ impl Cluster {
         if let Ok(this) = self.host() {
             this.settle_removed();
         }
+    }
+
+    /// Hosts that are lost.
+    pub(super) fn all_gone(&self) -> Vec<HostId> {
+        self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// Refuses what a host says that is lost: it does not know it yet.

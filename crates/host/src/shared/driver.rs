@@ -1,13 +1,18 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::holds::Held;
+use super::outbox::Outbox;
 use super::part::{How, Part, Said};
-use super::turn::Turn;
+use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
+use crate::cache::coherent::PageBytes;
+use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, pages_of};
-use std::collections::VecDeque;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -26,6 +31,8 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
+    /// Its size in pages.
+    pub pages: u64,
     /// How.
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
@@ -37,7 +44,10 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    /// What is counted of it.
+    pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
+    pub(super) outbox: Outbox,
     /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
     cache: RwLock<Weak<Cache>>,
     /// At the home: the saved copies. The same cache, but under explicit coherence.
@@ -53,8 +63,12 @@ pub(super) struct State {
     /// None while it is not known: whoever touches a page waits.
     pub home: Option<HostId>,
     pub part: Part,
+    /// Pages within their minimum hold.
+    pub held: Held,
     /// Bytes of syncs whose turn has not come.
-    pub kept: VecDeque<VecDeque<u8>>,
+    pub kept: VecDeque<Came>,
+    /// Of forwarding: what was handed over, in case its newest version is lost.
+    pub sent: HashMap<u32, PageBytes>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
 }
@@ -72,8 +86,8 @@ impl Plan {
     fn role(&self) -> Role {
         match (self.how, self.is_home) {
             (How::Central(_), true) => Role::Saved,
-            (How::Forwarding, true) => Role::Origin,
-            (How::Central(_) | How::Forwarding, false) => Role::Copies,
+            (How::Forwarding(_), true) => Role::Origin,
+            (How::Central(_) | How::Forwarding(_), false) => Role::Copies,
             (How::Explicit, _) => Role::Own,
         }
     }
@@ -88,7 +102,14 @@ impl Driver {
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
-        let state = State { home: None, part, kept: VecDeque::new(), syncs: VecDeque::new() };
+        let state = State {
+            home: None,
+            part,
+            held: Held::default(),
+            kept: VecDeque::new(),
+            sent: HashMap::new(),
+            syncs: VecDeque::new(),
+        };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -96,7 +117,9 @@ impl Driver {
             plan,
             carrier,
             holds,
+            seen: cache.seen.clone(),
             state: state.into(),
+            outbox: Outbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
         });
@@ -106,7 +129,8 @@ impl Driver {
         driver
     }
 
-    /// Of explicit coherence, at the home: what processes of this host map from now on.
+    /// What processes of this host map from now on: of explicit coherence at the home, and of forwarding where the object
+    /// is used again.
     pub fn attach(self: &Arc<Self>, cache: &Arc<Cache>) {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
@@ -115,9 +139,15 @@ impl Driver {
         cache.share(self, self.plan.role());
     }
 
-    /// Of explicit coherence, at the home: nobody here uses the object any more. Whether it was that.
+    /// Nobody here uses the object any more. Whether this goes on without: of explicit coherence at the home, and of
+    /// forwarding, because requests of others may come by here.
     pub fn detach(&self) -> bool {
-        if !self.plan.is_home || self.plan.how != How::Explicit {
+        let goes_on = match self.plan.how {
+            How::Explicit => self.plan.is_home,
+            How::Forwarding(_) => !self.plan.is_home,
+            How::Central(_) => false,
+        };
+        if !goes_on {
             return false;
         }
         let mut state = self.state();
@@ -126,6 +156,23 @@ impl Driver {
             node.begin_anew([]);
         }
         true
+    }
+
+    /// Whether it may be used here again without beginning anew: under forwarding, once it was.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.plan.how, How::Forwarding(_)) && !self.plan.is_home
+    }
+
+    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
+    pub fn leave(self: &Arc<Self>) {
+        if !self.goes_on() {
+            return;
+        }
+        self.happened(Event::Leave, Vec::new());
+        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Whether this host is the object's home.
@@ -149,9 +196,12 @@ impl Driver {
         self.happened(Event::Evict { page }, Vec::new());
     }
 
-    /// A page's minimum hold is over.
-    pub(super) fn hold_over(self: &Arc<Self>, page: u32) {
-        self.happened(Event::HoldOver { page }, Vec::new());
+    /// The minimum hold of some page is over, and somebody waits for it.
+    pub(super) fn hold_over(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.home.is_some() {
+            Turn::holds_over(self, &mut state);
+        }
     }
 
     /// Pages are held here, or no longer: until then another host's sync leaves them as they are.
@@ -177,16 +227,26 @@ impl Driver {
 
     /// At the home: pages that the host before had lent. Nobody knows to whom.
     pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
-        if let Part::Central(node) = &mut self.state().part {
-            node.were_lost(pages.iter());
+        match &mut self.state().part {
+            Part::Central(node) => node.were_lost(pages.iter()),
+            Part::Forwarding(node) => node.were_lost(pages.iter()),
+            Part::Explicit(_) => {}
         }
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
-    pub fn revert(&self) -> u64 {
+    pub fn revert(self: &Arc<Self>) -> u64 {
         let Some(cache) = self.saved() else { return 0 };
-        let Part::Central(node) = &mut self.state().part else { return 0 };
-        let reverted = node.revert();
+        let mut state = self.state();
+        let reverted = match &mut state.part {
+            Part::Central(node) => node.revert(),
+            Part::Forwarding(node) => {
+                let lost = node.lost_pages();
+                Turn::take(self, &mut state, Event::Revert, Vec::new());
+                return lost.len() as u64;
+            }
+            Part::Explicit(_) => return 0,
+        };
         reverted.iter().for_each(|page| cache.returned(PageRange::new((*page).into(), 1)));
         reverted.len() as u64
     }
@@ -214,6 +274,7 @@ impl Driver {
         let mut state = self.state();
         self.fenced.store(true, Ordering::SeqCst);
         state.home = None;
+        self.forget_conversation(&mut state);
         match (self.cache(), self.plan.role()) {
             (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
             (Some(cache), Role::Copies) => cache.forget_all(),
@@ -222,15 +283,22 @@ impl Driver {
         }
     }
 
-    /// The home is known (again). Whoever waited asks it.
-    pub fn found_home(&self, home: HostId) {
+    /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
+    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
         let mut state = self.state();
         if self.fenced.load(Ordering::SeqCst) {
             return;
         }
+        self.forget_conversation(&mut state);
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
+        if let Part::Forwarding(_) = state.part {
+            for host in lost.iter().filter(|host| **host != home) {
+                Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
+            }
+            Turn::take(self, &mut state, Event::Join, Vec::new());
+        }
         drop(state);
         if let Some(cache) = self.cache() {
             cache.ask_again();
@@ -275,9 +343,11 @@ impl Driver {
         if self.plan.how == How::Explicit {
             // Syncs under way fail; what is here stays.
             Turn::take(self, &mut state, event, Vec::new());
+            self.forget_conversation(&mut state);
             state.home = None;
             return true;
         }
+        self.forget_conversation(&mut state);
         // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
         state.home = None;
         state.part = self.plan.part(host);
@@ -289,8 +359,16 @@ impl Driver {
         true
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> Locked<'_> {
+        let guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { driver: self, guard: Some(guard) }
+    }
+
+    /// This host begins anew with the object, or stops: what it has not said it does not say.
+    fn forget_conversation(&self, state: &mut State) {
+        state.sent.clear();
+        state.held = Held::default();
+        self.outbox.clear();
     }
 
     /// What processes of this host map.
@@ -311,11 +389,17 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
-        let size = self.cache().or_else(|| self.saved()).map_or(0, |cache| pages_of(cache.size_bytes()));
+        let size = self.plan.pages;
         if count > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())
+    }
+
+    /// The only way to other hosts: said when the lock of the state is let go.
+    pub(super) fn say(&self, _locked: &State, to: HostId, message: Said, bytes: Vec<u8>) {
+        self.seen.said(self.plan.me, to, &message);
+        self.outbox.push(to, message, bytes);
     }
 
     /// The only way into the scheduler.
@@ -327,6 +411,35 @@ impl Driver {
     }
 }
 
+/// The lock of the state. When it is let go, what the scheduler wants said is said.
+pub(super) struct Locked<'d> {
+    driver: &'d Driver,
+    guard: Option<MutexGuard<'d, State>>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.guard.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let driver = self.driver;
+        driver
+            .outbox
+            .send_all(|to, message, bytes| driver.carrier.send(to, driver.plan.object, message, bytes));
+    }
+}
+
 pub(super) fn why_not(why: Why) -> Error {
     let text = match why {
         Why::NewestLost => {
@@ -335,5 +448,6 @@ pub(super) fn why_not(why: Why) -> Error {
         Why::HomeLost => "the object's home cannot be reached",
         Why::NotStored => "the object's home could not store what was synced (its log says why): try again",
     };
-    Error::new(ErrorKind::Lost, text)
+    let kind = if why == Why::HomeLost { ErrorKind::Disconnected } else { ErrorKind::Lost };
+    Error::new(kind, text)
 }

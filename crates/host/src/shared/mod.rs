@@ -12,10 +12,12 @@
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
-//! | `holds` | a clock that says when a minimum hold is over |
+//! | `outbox` | messages on their way out |
+//! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
 mod holds;
+mod outbox;
 mod part;
 mod syncs;
 mod turn;
@@ -45,9 +47,4 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
-
-    /// Whether that host cannot be reached now: what is sent to it waits, and may be in vain.
-    fn is_away(&self, _host: HostId) -> bool {
-        false
-    }
 }
