@@ -6,6 +6,7 @@
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
 //! | `crash` | a job that goes on while things are killed |
+//! | `cut` | cuts the connections between hosts |
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
@@ -17,6 +18,7 @@
 
 pub mod agent;
 pub mod crash;
+pub mod cut;
 pub mod host;
 pub mod ledger;
 pub mod page;

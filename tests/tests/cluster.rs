@@ -1,8 +1,11 @@
 //! Objects that hosts share: one writer or many readers, wherever they are.
 
-use commonhold_tests::{MIB, PAGE, Scratch, TestHost, Worker, page, wait};
+use commonhold_tests::cut::cut_connections;
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, Worker, page, root_or_skip, wait};
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A port of this machine that nobody has.
 fn free_address() -> String {
@@ -110,6 +113,55 @@ fn no_increment_is_lost() {
         for worker in &workers {
             assert_eq!(sum(worker), before + 3 * TIMES);
         }
+    }
+}
+
+/// Connections between the hosts are cut again and again, at any byte, while all add to the same pages.
+#[test]
+fn cut_connections_cost_no_increment() {
+    if !root_or_skip("cutting connections of other processes") {
+        return;
+    }
+    let hosts = cluster(3);
+    let pids: Vec<u32> = hosts.iter().map(|host| host.status().host_pid).collect();
+    for (name, options) in [("/central", "size=65536 strict"), ("/forwarded", "size=65536 forwarding")] {
+        let workers = sharers_of(&hosts, name, options);
+        let (over, cuts) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let mut times = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for pid in pids.iter().cycle() {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    cuts.fetch_add(cut_connections(*pid), Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(25));
+                }
+            });
+            // Ends the cutting also where a check fails.
+            let _over = SetOnDrop(&over);
+            while cuts.load(Ordering::Relaxed) < 100 {
+                times += 20;
+                workers.iter().for_each(|worker| worker.send("add m 0 5 20"));
+                workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+            }
+        });
+        for worker in &workers {
+            assert_eq!(worker.ok("sum m 0 5"), (3 * times).to_string(), "{name}");
+        }
+    }
+    for (host, pid) in hosts.iter().zip(&pids) {
+        assert_eq!(host.status().host_pid, *pid);
+        let log = host.log();
+        assert!(log.contains("trying again") && !log.contains("may be lost"), "{log}");
+    }
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::greeting::{Greeting, Introduction};
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::judge::check_peer;
 use crate::security::Security;
-use crate::table::{Candidate, Table};
+use crate::table::{Candidate, Ends, Table};
 use commonhold_object::{Error, ErrorKind, Result};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -99,13 +99,13 @@ fn answer(socket: TcpStream, from: SocketAddr, table: &Arc<Table>, security: &Se
         let own = Introduction { hello: table.me.clone(), link: introduction.link, last };
         talk.say(&Greeting::Introduction(own))?;
         match talk.hear()? {
-            Greeting::Agreed => Ok((introduction, rights)),
+            Greeting::Agreed(standing) => Ok((introduction, rights, Ends::Answers(standing))),
             _ => Err(Error::new(ErrorKind::Protocol, "the other end neither agrees nor refuses")),
         }
     })();
     match greeted {
-        Ok((introduction, rights)) => {
-            table.conclude(Candidate { talk, introduction, rights, end: End::Answers }).map(drop)
+        Ok((introduction, rights, end)) => {
+            table.conclude(Candidate { talk, introduction, rights, end }).map(drop)
         }
         Err(error) => {
             talk.refuse(&error);

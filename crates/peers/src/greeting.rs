@@ -89,15 +89,27 @@ pub struct Introduction {
     pub last: u64,
 }
 
+/// Where an end stands in its session with the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The session's number.
+    pub session: u64,
+    /// It begins: this end has none with the other.
+    pub is_new: bool,
+    /// How many of the other end's messages it has received.
+    pub received: u64,
+}
+
 /// One greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Greeting {
     /// First of who begins, and the answer to it.
     Introduction(Introduction),
-    /// Who begins agrees with who answered.
-    Agreed,
-    /// The connection stands: messages may follow.
-    Accepted,
+    /// Who begins agrees with who answered, and would go on with this session.
+    Agreed(Standing),
+    /// The connection stands: messages of this session may follow, which is the one that was proposed if both ends
+    /// know it.
+    Accepted(Standing),
     /// Both began at once, and the other connection is the one to stay.
     Yield,
     /// No, and why.

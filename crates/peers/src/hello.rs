@@ -6,7 +6,7 @@ use commonhold_object::Result;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages that hosts of this version send each other. Hosts of one cluster speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// What the two ends of a new connection tell each other first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

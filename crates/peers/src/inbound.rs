@@ -65,7 +65,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Fills a buffer, straight from the socket where nothing is encrypted. Asking for more than there is changes
-    /// nothing; any other error means that the connection has ended.
+    /// nothing; any other error means that the connection has broken, and that the message will come again.
     pub fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -141,10 +141,19 @@ impl Inbound {
         self.within = false;
     }
 
-    /// A payload of that many bytes, which are next. `with` gets it; what it leaves is skipped.
-    pub fn payload(&mut self, bytes: usize, with: impl FnOnce(&mut Payload<'_>)) -> Result<()> {
+    /// A payload of that many bytes, which are next. `with` gets it, and `had` is called if all could be read that it
+    /// wanted; what it leaves is skipped.
+    pub fn payload(
+        &mut self,
+        bytes: usize,
+        with: impl FnOnce(&mut Payload<'_>),
+        had: impl FnOnce(),
+    ) -> Result<()> {
         let mut payload = Payload::new(self, bytes);
         with(&mut payload);
+        if payload.broken.is_none() {
+            had();
+        }
         payload.finish()
     }
 
@@ -217,7 +226,7 @@ impl Inbound {
                     return Err(Error::new(ErrorKind::TimedOut, words));
                 }
                 // Between messages it may be silent: whether it is there at all, the kernel watches.
-                Err(_) => {}
+                Err(_) => self.link.session.tell_received(),
             }
         }
     }

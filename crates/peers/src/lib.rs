@@ -1,8 +1,9 @@
 //! Connections between the hosts of a cluster. They move messages, in order, and know nothing of objects.
 //!
 //! One connection for each pair of hosts, over mutual TLS 1.3 ([`Security`]). What comes in is given to a [`Handler`]
-//! on the connection's own thread; what goes out is written by whoever sends, if the socket takes it at once. A peer
-//! that sends nonsense, does not read, or dies loses its connection; the others do not notice.
+//! on the connection's own thread; what goes out is written by whoever sends, if the socket takes it at once. A
+//! *session* of two host processes outlives its connections: what was not received is sent again by the next one. A
+//! peer that sends nonsense, does not read, or dies loses its session; the others do not notice.
 
 pub mod ca;
 pub mod frame;
@@ -24,8 +25,11 @@ mod out;
 mod peers;
 mod pieces;
 mod random;
+mod retained;
 mod security;
+mod session;
 mod socket;
+mod standing;
 mod table;
 mod timed;
 mod tls;

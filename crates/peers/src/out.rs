@@ -10,16 +10,14 @@ use std::net::TcpStream;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Most bytes that wait for a peer to read. One message more may be added to less.
-pub const QUEUE_BYTES: usize = 64 << 20;
-/// A peer that reads nothing for so long, while bytes wait, is lost.
+/// The connection of a peer that reads nothing for so long, while bytes wait, is broken.
 pub const STALL: Duration = Duration::from_secs(10);
 /// Plain bytes that are encrypted under one hold of the TLS lock.
 const PART_BYTES: usize = 64 << 10;
 /// Slices that the writer hands to the kernel at once.
 const WRITER_SLICES: usize = 64;
 
-/// The queue, empty most of the time.
+/// The queue, empty most of the time. What is in it is bounded by what its session retains.
 #[derive(Default)]
 pub struct Out {
     state: Mutex<State>,
@@ -75,15 +73,6 @@ impl Out {
         let mut state = lock(&self.state);
         if state.closed {
             return Err(Error::new(ErrorKind::Disconnected, "the connection has ended"));
-        }
-        if state.bytes > QUEUE_BYTES {
-            return Err(Error::new(
-                ErrorKind::TooMany,
-                format!(
-                    "the peer does not read: {} bytes wait for it, the limit is {QUEUE_BYTES}",
-                    state.bytes
-                ),
-            ));
         }
         let was_empty = state.queue.is_empty();
         let done = match &stream.channel {

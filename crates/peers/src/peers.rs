@@ -2,15 +2,13 @@
 
 use crate::accept::{self, HostGate};
 use crate::channel::lock;
-use crate::frame::Kind;
 use crate::greeting::{Greeting, Introduction};
 use crate::handler::Handler;
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::hello::Hello;
 use crate::judge::{Verdict, check_peer};
-use crate::random;
 use crate::security::Security;
-use crate::table::{Candidate, Table, Turn, dismiss};
+use crate::table::{Candidate, Ends, Table, Turn, random_number};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
@@ -73,6 +71,7 @@ impl Peers {
     }
 
     /// Connects to a host, if it is not connected; returns when it is, or within five seconds with the reason why not.
+    /// A session whose connection broke goes on.
     /// Both hosts may do so at once: one connection stays.
     pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
         self.security.check(address)?;
@@ -97,7 +96,7 @@ impl Peers {
         let socket = TcpStream::connect_timeout(&address, left).doing("nobody answers there")?;
         let mut talk = Talk::open(socket, &self.security, End::Begins, deadline)?;
         let greeted = (|| {
-            let link = u64::from_le_bytes(random::bytes()?).max(1);
+            let link = random_number()?;
             let own = Introduction { hello: self.table.me.clone(), link, last };
             talk.say(&Greeting::Introduction(own))?;
             let Greeting::Introduction(theirs) = talk.hear()? else {
@@ -108,16 +107,19 @@ impl Peers {
                 return Err(Error::new(ErrorKind::Mismatch, words));
             }
             let rights = check_peer(&self.table.me, &theirs.hello, talk.subject()?.as_ref())?;
-            talk.say(&Greeting::Agreed)?;
+            let ours = self.table.propose(&theirs.hello)?;
+            talk.say(&Greeting::Agreed(ours))?;
             match talk.hear()? {
-                Greeting::Accepted => Ok(Some((Introduction { link, ..theirs }, rights))),
+                Greeting::Accepted(answer) => {
+                    Ok(Some((Introduction { link, ..theirs }, rights, Ends::Began(ours, answer))))
+                }
                 Greeting::Yield => Ok(None),
                 _ => Err(Error::new(ErrorKind::Protocol, "the other end neither accepts nor refuses")),
             }
         })();
         match greeted {
-            Ok(Some((introduction, rights))) => {
-                self.table.conclude(Candidate { talk, introduction, rights, end: End::Begins })
+            Ok(Some((introduction, rights, end))) => {
+                self.table.conclude(Candidate { talk, introduction, rights, end })
             }
             Ok(None) => Ok(Verdict::Yield),
             Err(error) => {
@@ -128,11 +130,11 @@ impl Peers {
     }
 
     /// Sends a message of at most [`crate::MAX_MESSAGE_BYTES`], and behind it raw bytes of at most
-    /// [`crate::MAX_PAYLOAD_BYTES`]. Never waits for the peer: what its socket does not take at once is queued, and a
-    /// peer that lets too much pile up, or reads nothing for some seconds, is lost. Success means that the message is
-    /// on its way, no more.
+    /// [`crate::MAX_PAYLOAD_BYTES`]. Never waits for the peer: what its socket does not take at once is queued, and so
+    /// is what is sent while the connection is broken. The session with a peer that lets too much pile up is over.
+    /// Success means that the message arrives unless the session ends, no more.
     pub fn send(&self, to: HostId, message: &[u8], payload: &[IoSlice<'_>]) -> Result<()> {
-        self.table.link(to)?.send(Kind::Message, message, payload)
+        self.table.session(to)?.send(message, payload)
     }
 
     /// Whether a host is connected, as far as is known.
@@ -140,19 +142,19 @@ impl Peers {
         self.table.link(host).is_ok()
     }
 
-    /// Ends the connection with a host, if there is one, and tells it why. It may come again.
+    /// Ends the session with a host, if there is one, and tells it why if it is connected. It may come again.
     pub fn disconnect(&self, host: HostId, why: &str) {
-        if let Ok(link) = self.table.link(host) {
-            dismiss(&link, why);
+        if let Ok(session) = self.table.session(host) {
+            session.dismiss(why);
         }
     }
 
-    /// Ends the connection with a host if it is of this incarnation or an earlier one, and lets none of these in again.
+    /// Ends the session with a host if it is of this incarnation or an earlier one, and lets none of these in again.
     pub fn bar(&self, host: HostId, incarnation: u64) {
         self.table.bar(host, incarnation);
     }
 
-    /// Ends all connections and listens no more. When it returns the handler has heard of every loss, but for a call of
+    /// Ends all sessions and listens no more. When it returns the handler has heard of every loss, but for a call of
     /// it that takes longer than five seconds.
     pub fn stop(&self) {
         self.table.stop(DEADLINE);

@@ -1,14 +1,17 @@
-//! Who is connected: at most one connection for each host, and the order in which handlers hear of them.
+//! Who is connected: at most one session and one connection for each host, and the order in which handlers hear of
+//! them.
 
 use crate::certificate::PeerRights;
 use crate::channel::lock;
-use crate::frame::Kind;
-use crate::greeting::{Greeting, Introduction};
+use crate::greeting::{Greeting, Introduction, Standing};
 use crate::handler::Handler;
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::hello::Hello;
 use crate::judge::{self, Known, Present, Verdict};
 use crate::link::Link;
+use crate::random;
+use crate::session::Session;
+use crate::standing::{Chosen, Present as Standings};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -33,6 +36,8 @@ struct Inner {
 #[derive(Default)]
 struct Slot {
     link: Option<Arc<Link>>,
+    /// The session that connections carry, one after the other.
+    standings: Standings,
     /// Somebody here is about to connect to it.
     dialing: bool,
     /// One that it began was accepted, and is about to be the connection: who would connect waits for that. Without
@@ -52,7 +57,7 @@ impl Slot {
 
     fn known(&self) -> Known {
         let present = self.live().map(|link| Present {
-            incarnation: link.hello.incarnation,
+            incarnation: link.session.hello.incarnation,
             link: link.id,
             begun_by_peer: link.begun_by_peer,
         });
@@ -68,8 +73,25 @@ pub struct Candidate {
     pub introduction: Introduction,
     /// What it may do.
     pub rights: PeerRights,
-    /// Which end this is.
-    pub end: End,
+    /// Which end this is, and where the ends stand.
+    pub end: Ends,
+}
+
+/// Where the ends stand in their session.
+pub enum Ends {
+    /// This one began; what it said, and what was answered.
+    Began(Standing, Standing),
+    /// This one answers; what the other said.
+    Answers(Standing),
+}
+
+impl Ends {
+    fn end(&self) -> End {
+        match self {
+            Ends::Began(..) => End::Begins,
+            Ends::Answers(_) => End::Answers,
+        }
+    }
 }
 
 /// Whether this thread is to connect.
@@ -91,6 +113,26 @@ impl Table {
         let inner = lock(&self.inner);
         let link = inner.slots.get(&host).and_then(|slot| slot.live().cloned());
         link.ok_or_else(|| Error::new(ErrorKind::Disconnected, format!("{host} is not connected")))
+    }
+
+    /// The session with a host; it may be over, or without a connection.
+    pub fn session(&self, host: HostId) -> Result<Arc<Session>> {
+        let inner = lock(&self.inner);
+        let session = inner.slots.get(&host).and_then(|slot| slot.standings.session.clone());
+        session.ok_or_else(|| Error::new(ErrorKind::Disconnected, format!("{host} is not connected")))
+    }
+
+    /// Where this end, which begins a connection, stands in its session with the other. A connection that has broken is
+    /// waited for: what it brought counts.
+    pub fn propose(&self, hello: &Hello) -> Result<Standing> {
+        let fresh = random_number()?;
+        let slot_link = {
+            let inner = lock(&self.inner);
+            inner.slots.get(&hello.host).and_then(|slot| slot.link.clone())
+        };
+        make_room(slot_link.filter(|link| !link.is_live()).as_slice(), hello)?;
+        let mut inner = lock(&self.inner);
+        Ok(inner.slots.entry(hello.host).or_default().standings.propose(hello, fresh))
     }
 
     /// The number of the last connection with a host, 0 for none.
@@ -162,61 +204,103 @@ impl Table {
 
     /// Makes a connection of it, if it is the one to stay. An error was told to the other end.
     pub fn conclude(self: &Arc<Self>, candidate: Candidate) -> Result<Verdict> {
-        let Candidate { mut talk, introduction, rights, end } = candidate;
-        let host = introduction.hello.host;
+        let Candidate { mut talk, introduction, rights, end: ends } = candidate;
+        let (host, end) = (introduction.hello.host, ends.end());
         let settle = lock(&self.inner).slots.entry(host).or_default().settle.clone();
         let _turn = lock(&settle);
         let _settled = Settled(self, host);
         let made_room = self.decide(&introduction, end).and_then(|decided| match decided {
-            None => talk.say(&Greeting::Yield).map(|()| Verdict::Yield),
-            Some(replaced) => {
-                make_room(&replaced, &introduction.hello)?;
-                if end == End::Answers {
-                    talk.say(&Greeting::Accepted)?;
+            None => talk.say(&Greeting::Yield).map(|()| None),
+            Some(old) => {
+                end_sessions(&old.sessions, &introduction.hello)?;
+                make_room(&old.links, &introduction.hello)?;
+                let (chosen, standing) = self.choose(&introduction, &ends)?;
+                if let Some(standing) = standing {
+                    talk.say(&Greeting::Accepted(standing))?;
                 }
-                Ok(Verdict::Accept)
+                Ok(Some(chosen))
             }
         });
-        match made_room {
-            Ok(Verdict::Accept) => {}
-            Ok(Verdict::Yield) => {
+        let chosen = match made_room {
+            Ok(Some(chosen)) => chosen,
+            Ok(None) => {
                 talk.end();
                 return Ok(Verdict::Yield);
             }
             Err(error) => {
-                talk.refuse(&error);
+                match end {
+                    // To the other end the connection stands: messages may follow, and nothing else.
+                    End::Begins => talk.end(),
+                    End::Answers => talk.refuse(&error),
+                }
                 return Err(error);
             }
-        }
-        let begun_by_peer = end == End::Answers;
-        let link =
-            Link::new(talk.into_stream(), introduction.hello, rights, introduction.link, begun_by_peer);
-        self.install(&link)?;
+        };
+        let (their_received, begun_by_peer) = match ends {
+            Ends::Began(_, theirs) => (theirs.received, false),
+            Ends::Answers(theirs) => (theirs.received, true),
+        };
+        let (session, is_new) = match chosen {
+            Chosen::GoOn(session) => (session, false),
+            Chosen::Begin(number) => (self.begin(&introduction.hello, number)?, true),
+        };
+        let link = Link::new(talk.into_stream(), session, introduction.link, begun_by_peer);
+        // Of a new session nothing was sent.
+        self.install(&link, rights, is_new, if is_new { 0 } else { their_received })?;
         Ok(Verdict::Accept)
     }
 
-    /// Which connections must end for a new one; none if that is to yield. From here on the new one counts.
-    fn decide(&self, peer: &Introduction, end: End) -> Result<Option<Vec<Arc<Link>>>> {
+    /// The session that the new connection carries, and what the other end is told of it. If that is a new one the last
+    /// one is over, and the handler knows it.
+    fn choose(&self, introduction: &Introduction, ends: &Ends) -> Result<(Chosen, Option<Standing>)> {
+        let hello = &introduction.hello;
+        let standings = lock(&self.inner).slots.entry(hello.host).or_default().standings.clone();
+        let (chosen, answer) = match ends {
+            Ends::Began(ours, theirs) => (standings.follow(hello, *ours, *theirs)?, None),
+            Ends::Answers(theirs) => {
+                let (chosen, ours) = standings.answer(hello, *theirs, random_number()?)?;
+                (chosen, Some(ours))
+            }
+        };
+        if let (Chosen::Begin(_), Some(last)) = (&chosen, standings.session) {
+            end_sessions(&[last], hello)?;
+        }
+        Ok((chosen, answer))
+    }
+
+    fn begin(&self, hello: &Hello, number: u64) -> Result<Arc<Session>> {
+        let mut inner = lock(&self.inner);
+        if inner.stopped {
+            return Err(stopped());
+        }
+        Ok(inner.slots.entry(hello.host).or_default().standings.begin(hello, number, &self.handler))
+    }
+
+    /// What must end for a new connection; none if that is to yield. From here on the new one counts.
+    fn decide(&self, peer: &Introduction, end: End) -> Result<Option<Old>> {
         let hello = &peer.hello;
         let mut inner = lock(&self.inner);
         if inner.stopped {
             return Err(stopped());
         }
-        let mut replaced = Vec::new();
+        let mut old = Old::default();
         for slot in inner.slots.values() {
-            let Some(link) = slot.live() else { continue };
-            if link.hello.name != hello.name || link.hello.host == hello.host {
+            let Some(session) = &slot.standings.session else { continue };
+            let other = &session.hello;
+            if other.name != hello.name || other.host == hello.host {
                 continue;
             }
-            if link.hello.incarnation >= hello.incarnation {
+            if other.incarnation < hello.incarnation {
+                old.sessions.push(session.clone());
+                old.links.extend(slot.link.clone());
+            } else if slot.live().is_some() {
                 let words = format!(
                     "two hosts have one name: {} is connected already, and {} comes",
-                    link.hello.who(),
+                    other.who(),
                     hello.who()
                 );
                 return Err(Error::new(ErrorKind::Exists, words));
             }
-            replaced.push(link.clone());
         }
         let slot = inner.slots.entry(hello.host).or_default();
         match end {
@@ -228,28 +312,39 @@ impl Table {
                 slot.settling = true;
             }
         }
-        replaced.extend(slot.link.clone());
+        old.links.extend(slot.link.clone());
+        old.sessions.extend(slot.standings.session.clone().filter(|session| !session.is_with(hello)));
         slot.newest = hello.incarnation;
         slot.last = peer.link;
-        Ok(Some(replaced))
+        Ok(Some(old))
     }
 
-    fn install(self: &Arc<Self>, link: &Arc<Link>) -> Result<()> {
-        let host = link.hello.host;
+    fn install(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        rights: PeerRights,
+        is_new: bool,
+        their_received: u64,
+    ) -> Result<()> {
+        let session = &link.session;
         {
             let mut inner = lock(&self.inner);
             if inner.stopped {
                 return Err(stopped());
             }
-            inner.slots.entry(host).or_default().link = Some(link.clone());
+            session.attach(link, their_received)?;
+            inner.slots.entry(session.hello.host).or_default().link = Some(link.clone());
         }
-        self.handler.connected(&link.hello, link.rights);
+        if is_new {
+            self.handler.connected(&session.hello, rights);
+        } else {
+            self.handler.resumed(&session.hello, rights);
+        }
         let table = self.clone();
-        let started = link.start(&self.handler, move |link| table.forget(link));
+        let started = link.start(move |link| table.forget(link));
         if let Err(error) = &started {
             link.fail(error.clone());
-            self.handler.lost(host, link.hello.incarnation, error);
-            self.forget(link);
+            link.is_over(|link| self.forget(link));
         }
         self.changed.notify_all();
         started
@@ -257,39 +352,54 @@ impl Table {
 
     fn forget(&self, link: &Arc<Link>) {
         let mut inner = lock(&self.inner);
-        if let Some(slot) = inner.slots.get_mut(&link.hello.host) {
+        if let Some(slot) = inner.slots.get_mut(&link.session.hello.host) {
             slot.link.take_if(|present| Arc::ptr_eq(present, link));
         }
         self.changed.notify_all();
     }
 
-    /// Lets incarnations up to this one in no more, and ends their connection.
+    /// Lets incarnations up to this one in no more, and ends their session.
     pub fn bar(&self, host: HostId, incarnation: u64) {
-        let link = {
+        let session = {
             let mut inner = lock(&self.inner);
             let slot = inner.slots.entry(host).or_default();
             slot.barred = slot.barred.max(Some(incarnation));
-            slot.live().cloned()
+            slot.standings.session.clone()
         };
-        if let Some(link) = link.filter(|link| link.hello.incarnation <= incarnation) {
-            dismiss(&link, "it was shut out of the cluster");
+        if let Some(session) = session.filter(|session| session.hello.incarnation <= incarnation) {
+            session.dismiss("it was shut out of the cluster");
         }
     }
 
-    /// Ends all connections; no other begins. Returns when the handler has heard of all, but at most after `longest`.
+    /// Ends all sessions; no other begins. Returns when the handler has heard of all, but at most after `longest`.
     pub fn stop(&self, longest: Duration) {
-        let links: Vec<_> = {
+        let sessions: Vec<_> = {
             let mut inner = lock(&self.inner);
             inner.stopped = true;
-            inner.slots.values().filter_map(|slot| slot.link.clone()).collect()
+            let sessions = inner.slots.values().filter_map(|slot| {
+                let is_own = slot.link.as_ref().is_some_and(|link| link.is_own_thread());
+                Some((slot.standings.session.clone()?, slot.link.clone(), is_own))
+            });
+            sessions.collect()
         };
         self.changed.notify_all();
-        links.iter().for_each(|link| dismiss(link, "this host stops"));
+        sessions.iter().for_each(|(session, ..)| session.dismiss("this host stops"));
         let deadline = Instant::now() + longest;
-        for link in links.iter().filter(|link| !link.is_own_thread()) {
-            link.wait_over(deadline.saturating_duration_since(Instant::now()));
+        let left = || deadline.saturating_duration_since(Instant::now());
+        for (session, link, _) in sessions.iter().filter(|(.., is_own)| !is_own) {
+            session.wait_told(left());
+            link.iter().for_each(|link| _ = link.wait_over(left()));
         }
     }
+}
+
+/// What must end for a connection.
+#[derive(Default)]
+struct Old {
+    /// Connections. Their sessions may go on.
+    links: Vec<Arc<Link>>,
+    /// Sessions with earlier processes of the host.
+    sessions: Vec<Arc<Session>>,
 }
 
 /// Ends the settling, whatever came of it.
@@ -302,15 +412,29 @@ impl Drop for Settled<'_> {
     }
 }
 
-/// Ends a connection and tells the other end why.
-pub fn dismiss(link: &Link, why: &str) {
-    let end = (0..=why.len().min(1024)).rev().find(|at| why.is_char_boundary(*at)).unwrap_or(0);
-    let reason = Error::new(ErrorKind::Disconnected, format!("disconnected here: {why}"));
-    // Before the peer hears of it: it may have closed its end before this thread goes on.
-    link.will_end(reason.clone());
-    // It is ended in any case.
-    let _ = link.send(Kind::Goodbye, &why.as_bytes()[..end], &[]);
-    link.fail(reason);
+/// Of a connection or a session.
+pub fn random_number() -> Result<u64> {
+    Ok(u64::from_le_bytes(random::bytes()?).max(1))
+}
+
+fn end_sessions(sessions: &[Arc<Session>], hello: &Hello) -> Result<()> {
+    for session in sessions {
+        let is_newer = session.hello.incarnation < hello.incarnation;
+        let words = match is_newer {
+            true => format!("a newer connection with {} takes its place", hello.who()),
+            false => "the other end knows nothing of this session (any more), and begins another".to_owned(),
+        };
+        session.over(Error::new(ErrorKind::Disconnected, words));
+        if !session.wait_told(DEADLINE) {
+            return Err(still_dealt_with(&session.hello));
+        }
+    }
+    Ok(())
+}
+
+fn still_dealt_with(hello: &Hello) -> Error {
+    let words = format!("the earlier connection with {} is still being dealt with: try again", hello.who());
+    Error::new(ErrorKind::Busy, words)
 }
 
 fn make_room(replaced: &[Arc<Link>], hello: &Hello) -> Result<()> {
@@ -320,11 +444,7 @@ fn make_room(replaced: &[Arc<Link>], hello: &Hello) -> Result<()> {
             format!("a newer connection with {} takes its place", hello.who()),
         ));
         if !old.wait_over(DEADLINE) {
-            let words = format!(
-                "the earlier connection with {} is still being dealt with: try again",
-                old.hello.who()
-            );
-            return Err(Error::new(ErrorKind::Busy, words));
+            return Err(still_dealt_with(&old.session.hello));
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Peers that send nonsense, stop in the middle, or do not read: each loses its connection, and nobody else notices.
+//! Peers that send nonsense, stop in the middle, or do not read: each loses its connection or session, and nobody else
+//! notices.
 
 mod common;
 
@@ -30,15 +31,33 @@ impl Scene {
 
     fn puppet(&self) -> TcpStream {
         let socket = puppet(self.host.address(), self.net.hello(3, "puppet"));
-        assert!(matches!(self.host.next(), Heard::Connected(HostId(3), ..)));
-        socket
+        loop {
+            match self.host.next() {
+                Heard::Connected(HostId(3), ..) => return socket,
+                // Of the session before.
+                Heard::Lost(HostId(3), ..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Why the connection of the one moved by hand broke; the good one is still there.
+    fn broken(&self) -> String {
+        let why = self.host.broken(HostId(3), 1);
+        self.check_good();
+        assert!(why.contains("\"puppet\""), "{why}");
+        why
+    }
+
+    fn check_good(&self) {
+        self.good.peers.send(self.host.id, b"fine", &[]).unwrap();
+        assert_eq!(self.host.next(), Heard::Message(self.good.id, b"fine".to_vec(), vec![]));
     }
 
     /// Why the one moved by hand was lost; the good one is still there.
     fn lost(&self) -> String {
         let why = self.host.lost(HostId(3), 1);
-        self.good.peers.send(self.host.id, b"fine", &[]).unwrap();
-        assert_eq!(self.host.next(), Heard::Message(self.good.id, b"fine".to_vec(), vec![]));
+        self.check_good();
         assert!(why.contains("\"puppet\""), "{why}");
         why
     }
@@ -59,11 +78,11 @@ fn a_peer_that_dies_in_the_middle_of_a_message() {
         socket.write_all(&whole[..cut]).unwrap();
         drop(socket);
         assert_eq!(scene.host.next(), Heard::Message(HostId(3), b"whole".to_vec(), b"abc".to_vec()));
-        let why = scene.lost();
+        let why = scene.broken();
         assert!(why.contains("in the middle of a message"), "{cut}: {why}");
     }
     drop(scene.puppet());
-    let why = scene.lost();
+    let why = scene.broken();
     assert!(why.contains("closed the connection") && !why.contains("middle"), "{why}");
 }
 
@@ -134,7 +153,9 @@ fn random_garbage_ends_only_the_connection_it_came_by() {
         loop {
             match scene.host.next() {
                 Heard::Message(from, ..) => assert_eq!(from, HostId(3)),
-                Heard::Lost(host, ..) => break assert_eq!(host, HostId(3), "seed {seed}"),
+                Heard::Broken(host, ..) | Heard::Lost(host, ..) => {
+                    break assert_eq!(host, HostId(3), "seed {seed}");
+                }
                 other => panic!("seed {seed}: {other:?}"),
             }
         }
@@ -149,12 +170,12 @@ fn a_peer_that_stops_in_the_middle_of_a_message_is_not_waited_for() {
     let mut socket = scene.puppet();
     socket.write_all(&frame(b"a page follows", 4096)).unwrap();
     socket.write_all(&[1; 4000]).unwrap();
-    let why = scene.lost();
+    let why = scene.broken();
     assert!(why.contains("in the middle of a message"), "{why}");
 }
 
 #[test]
-fn a_peer_that_reads_nothing_of_little_is_lost_in_time() {
+fn the_connection_of_a_peer_that_reads_nothing_of_little_breaks_in_time() {
     let scene = Scene::new();
     let _socket = scene.puppet();
     // More than sockets hold, far less than the queue does.
@@ -162,7 +183,7 @@ fn a_peer_that_reads_nothing_of_little_is_lost_in_time() {
     for _ in 0..13 {
         scene.host.peers.send(HostId(3), b"page", &[IoSlice::new(&payload)]).unwrap();
     }
-    let why = scene.lost();
+    let why = scene.broken();
     assert!(why.contains("read nothing for") || why.contains("timed out"), "{why}");
 }
 
@@ -193,6 +214,8 @@ fn a_handler_that_panics_loses_that_connection_and_hears_of_it() {
     assert!(matches!(good.next(), Heard::Connected(..)));
     good.peers.send(HostId(1), b"x", &[]).unwrap();
     assert!(lost.recv_timeout(common::PATIENCE).unwrap().contains("panicked"));
-    good.lost(HostId(1), 1);
+    good.broken(HostId(1), 1);
     good.peers.connect(HostId(1), peers.local_addr()).unwrap();
+    good.lost(HostId(1), 1);
+    assert!(matches!(good.next(), Heard::Connected(..)));
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::puppet::Numbers;
 use commonhold_peers::frame::{HEADER_BYTES, Header, Kind};
-use commonhold_peers::greeting::{Greeting, Introduction, Mode, check_preamble, preamble};
+use commonhold_peers::greeting::{Greeting, Introduction, Mode, Standing, check_preamble, preamble};
 use commonhold_peers::{Hello, HostId, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES};
 
 fn decode(bytes: &[u8]) -> bool {
@@ -32,12 +32,15 @@ fn garbage_and_damaged_bytes_are_errors() {
         Greeting::Introduction(Introduction { hello, link: 1 << 60, last: 2 }).encode().unwrap()[2..]
             .to_vec(),
         Greeting::Refused("no".repeat(100)).encode().unwrap()[2..].to_vec(),
+        Greeting::Agreed(Standing { session: 1 << 50, is_new: true, received: 1 << 40 }).encode().unwrap()
+            [2..]
+            .to_vec(),
     ];
     assert!(whole.iter().all(|bytes| decode(bytes)));
     let mut numbers = Numbers(1);
     let mut refused = 0;
     for round in 0..40_000 {
-        let mut bytes = match round % 5 {
+        let mut bytes = match round % 6 {
             0 => (0..numbers.below(80)).map(|_| numbers.next() as u8).collect(),
             which => whole[which - 1].clone(),
         };

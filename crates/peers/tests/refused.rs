@@ -159,7 +159,7 @@ fn a_restarted_host_takes_its_place_and_the_old_one_is_shut_out() {
     new.peers.connect(b.id, b.address()).unwrap();
     assert!(b.lost(HostId(1), 1).contains("newer connection"), "the loss comes first");
     assert!(matches!(b.next(), Heard::Connected(_, 2, _)));
-    old.lost(b.id, 1);
+    old.broken(b.id, 1);
     let (ours, theirs) = refused(&old, &b);
     assert!(theirs.contains("newer one, 2") && ours.contains(&theirs), "{ours} {theirs}");
     b.peers.bar(HostId(1), 2);

@@ -105,7 +105,7 @@ impl Handler for Link {
     fn received(&self, from: HostId, message: &[u8], payload: &mut Payload<'_>) {
         let mut bytes = vec![0; payload.len()];
         if payload.read_exact(&mut bytes).is_err() {
-            return; // it is lost, which follows
+            return; // the connection broke: it comes again
         }
         let Some(cluster) = self.cluster.upgrade() else { return };
         if let Err(error) = cluster.received(from, message, bytes)
@@ -115,9 +115,19 @@ impl Handler for Link {
         }
     }
 
-    fn lost(&self, host: HostId, _incarnation: u64, why: &Error) {
+    fn broken(&self, host: HostId, _incarnation: u64, why: &Error) {
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.unreachable(host, why);
+        }
+    }
+
+    fn resumed(&self, peer: &Hello, rights: PeerRights) {
+        self.connected(peer, rights);
+    }
+
+    fn lost(&self, host: HostId, _incarnation: u64, why: &Error) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.session_over(host, why);
         }
     }
 

@@ -1,7 +1,10 @@
 //! Hosts that cannot be reached, hosts that are lost, and this host when it is one of them. `docs/LEASES.md` has the whole.
 //!
-//! * *Unreachable*: the connection broke. Messages may be lost with it, so whoever shared an object of the other's gives
-//!   up what it had of it and says so (`Call::GaveUp`); a home waits for that.
+//! * *Unreachable*: the connection broke. It is connected to again, and everything goes on: what was on its way arrives
+//!   then, once and in order.
+//! * *Session over*: that cannot be, because one end does not know any more what the other has received. Messages may
+//!   be lost, so whoever shared an object of the other's gives up what it had of it and says so (`Call::GaveUp`); a home
+//!   waits for that.
 //! * *Lost*: the registry says so. Only now the schedulers hear of it.
 //! * *Fenced*: this host's lease is about to end.
 
@@ -15,7 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
-
 /// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
 const APART: Duration = Duration::from_secs(10);
 
@@ -28,20 +30,36 @@ impl Cluster {
         self.shared.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The connection with a host is broken.
+    /// The connection with a host is broken: what is said to it waits until there is another.
     pub fn unreachable(self: &Arc<Self>, host: HostId, why: &Error) {
         lock(&self.unreachable).insert(host);
+        if let Ok(registry) = self.registry() {
+            registry.broken(host);
+        }
+        self.renew_now();
+        if !self.lease.is_fenced() && self.member(host).is_some() {
+            self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
+            self.reach_again(host);
+        }
+    }
+
+    /// The session with a host is over: messages may be lost.
+    pub fn session_over(self: &Arc<Self>, host: HostId, why: &Error) {
+        lock(&self.unreachable).insert(host);
+        lock(&self.spoiled).insert(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
         }
         self.renew_now();
-        if self.lease.is_fenced() {
+        // What follows from a loss is done already.
+        if self.lease.is_fenced() || self.check_not_lost(host).is_err() {
             return;
         }
         let is_member = self.member(host).is_some();
         if is_member {
-            self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
+            let name = self.called(host);
+            self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
         let mine = |driver: &Arc<Driver>| driver.home() == Some(host) && !forwards(driver);
         self.drivers().iter().filter(|driver| mine(driver)).for_each(|driver| self.give_up(driver, host));
@@ -127,26 +145,41 @@ impl Cluster {
         if !lock(&self.reaching).insert(host) {
             return;
         }
-        let (this, began) = (Arc::downgrade(self), Instant::now());
+        let this = Arc::downgrade(self);
+        let mut since = Instant::now();
         let reaching = move || {
             while let Some(this) = this.upgrade() {
                 let over = this.lease.is_fenced() || this.member(host).is_none();
                 let reached = !over && this.reach(host).is_ok();
-                if reached || began.elapsed() > APART {
-                    // The other lives, and what was on the way between the two is lost.
-                    if !over && this.must_begin_anew(host) {
-                        this.fence(&format!("messages between it and {} were lost", this.called(host)));
-                    }
+                if reached || since.elapsed() > APART {
+                    this.end_session(host, reached);
+                    since = Instant::now();
                 }
                 if over || reached {
                     lock(&this.reaching).remove(&host);
-                    return;
+                    // It may have broken again just now, and who noticed saw that somebody was at it.
+                    let again = this.is_unreachable(host) || lock(&this.spoiled).contains(&host);
+                    if over || !again || !lock(&this.reaching).insert(host) {
+                        return;
+                    }
                 }
                 drop(this);
                 std::thread::sleep(PAUSE);
             }
         };
         let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
+    }
+
+    /// The other host lives, and is reached again, or cannot be reached for long. In that case the session ends: what this
+    /// host has of the other's objects is in everybody's way. If messages were lost, what follows from that.
+    fn end_session(self: &Arc<Self>, host: HostId, reached: bool) {
+        if !reached && let Ok(transport) = self.transport() {
+            transport.disconnect(host, &format!("it could not be reached for {} s", APART.as_secs()));
+        }
+        let lost = lock(&self.spoiled).remove(&host) || !reached;
+        if lost && self.must_begin_anew(host) {
+            self.fence(&format!("messages between it and {} were lost", self.called(host)));
+        }
     }
 
     /// The registry says that a host is lost: nothing comes from it any more.

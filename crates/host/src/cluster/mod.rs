@@ -46,13 +46,13 @@ use wire::{Answer, Call, Member, Message};
 #[derive(Default)]
 pub struct Payload<'p>(pub &'p [u8]);
 
-/// Moves messages between hosts: once and in order, until it says that a host is lost.
+/// Moves messages between hosts: once and in order, until it says that the session with a host is over.
 pub trait Transport: Send + Sync {
-    /// Sends a message with the bytes behind it.
+    /// Sends a message with the bytes behind it; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
     /// Makes sure that there is a connection with a host, which listens at that address.
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
-    /// Ends the connection with a host.
+    /// Ends the session with a host: what is on its way may be lost.
     fn disconnect(&self, host: HostId, why: &str);
     /// Who listens at an address.
     fn who(&self, address: SocketAddr) -> Result<HostId>;
@@ -90,6 +90,8 @@ pub struct Cluster {
     admitted: RwLock<HashMap<(u128, HostId), Access>>,
     /// Hosts whose connection broke, and that are not lost.
     unreachable: Mutex<HashSet<HostId>>,
+    /// Hosts whose session is over, with what was on its way, and that were not reached since.
+    spoiled: Mutex<HashSet<HostId>>,
     /// Those of them that are being connected to.
     reaching: Mutex<HashSet<HostId>>,
     /// Numbers of hosts that are lost.
@@ -137,6 +139,7 @@ impl Cluster {
             readers: RwLock::default(),
             admitted: RwLock::default(),
             unreachable: Mutex::default(),
+            spoiled: Mutex::default(),
             reaching: Mutex::default(),
             gone: RwLock::default(),
             given_up: Mutex::default(),

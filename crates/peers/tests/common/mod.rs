@@ -1,6 +1,7 @@
 //! Hosts that write down what they hear, on loopback.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub mod cutter;
 pub mod puppet;
 
 use commonhold_peers::ca::{Authority, Validity};
@@ -19,6 +20,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Heard {
     Connected(HostId, u64, PeerRights),
     Message(HostId, Vec<u8>, Vec<u8>),
+    Broken(HostId, u64, String),
+    Resumed(HostId, u64),
     Lost(HostId, u64, String),
     Refused(String),
 }
@@ -42,6 +45,14 @@ impl Handler for Recorder {
         if payload.read_exact(&mut bytes).is_ok() {
             self.say(Heard::Message(from, message.to_vec(), bytes));
         }
+    }
+
+    fn broken(&self, host: HostId, incarnation: u64, why: &Error) {
+        self.say(Heard::Broken(host, incarnation, why.message.clone()));
+    }
+
+    fn resumed(&self, peer: &Hello, _rights: PeerRights) {
+        self.say(Heard::Resumed(peer.host, peer.incarnation));
     }
 
     fn lost(&self, host: HostId, incarnation: u64, why: &Error) {
@@ -80,6 +91,14 @@ impl TestHost {
         match self.next() {
             Heard::Lost(who, which, why) if (who, which) == (host, incarnation) => why,
             other => panic!("not the loss of {host}: {other:?}"),
+        }
+    }
+
+    /// It hears next that the connection with a host broke; why.
+    pub fn broken(&self, host: HostId, incarnation: u64) -> String {
+        match self.next() {
+            Heard::Broken(who, which, why) if (who, which) == (host, incarnation) => why,
+            other => panic!("not a broken connection with {host}: {other:?}"),
         }
     }
 

@@ -1,22 +1,41 @@
 //! A peer made by hand, over plain TCP: it greets as hosts do, and then does as it is told.
 
 use commonhold_peers::Hello;
-use commonhold_peers::greeting::{Greeting, Introduction, Mode, preamble};
+use commonhold_peers::greeting::{Greeting, Introduction, Mode, Standing, preamble};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Connects as that host, up to the first message.
+/// Connects as that host, up to the first message, for a new session.
 pub fn puppet(address: SocketAddr, hello: Hello) -> TcpStream {
+    static SESSION: AtomicU64 = AtomicU64::new(1000);
+    let session = SESSION.fetch_add(1, Ordering::Relaxed);
+    puppet_of(address, hello, Standing { session, is_new: true, received: 0 }).unwrap().0
+}
+
+/// The same, standing so in its session; what the other end says to that, or why it refuses.
+pub fn puppet_of(
+    address: SocketAddr,
+    hello: Hello,
+    standing: Standing,
+) -> Result<(TcpStream, Standing), String> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(&preamble(Mode::Plain)).unwrap();
     let mut theirs = [0; 8];
     socket.read_exact(&mut theirs).unwrap();
-    say(&mut socket, &Greeting::Introduction(Introduction { hello, link: 77, last: 0 }));
+    // As one that has lost its end of every connection before.
+    let (last, link) = (LINK.load(Ordering::Relaxed), LINK.fetch_add(1, Ordering::Relaxed) + 1);
+    say(&mut socket, &Greeting::Introduction(Introduction { hello, link, last }));
     assert!(matches!(hear(&mut socket), Greeting::Introduction(_)));
-    say(&mut socket, &Greeting::Agreed);
-    assert_eq!(hear(&mut socket), Greeting::Accepted);
-    socket
+    say(&mut socket, &Greeting::Agreed(standing));
+    match hear(&mut socket) {
+        Greeting::Accepted(standing) => Ok((socket, standing)),
+        Greeting::Refused(why) => Err(why),
+        other => panic!("{other:?}"),
+    }
 }
+
+static LINK: AtomicU64 = AtomicU64::new(77);
 
 fn say(socket: &mut TcpStream, greeting: &Greeting) {
     socket.write_all(&greeting.encode().unwrap()).unwrap();
