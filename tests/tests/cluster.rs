@@ -53,6 +53,17 @@ fn cluster_with(count: usize, more: &[&str]) -> Vec<TestHost> {
         .collect()
 }
 
+/// Hosts of one cluster that are lost two seconds after they died.
+fn brief_cluster(count: usize) -> Vec<TestHost> {
+    let list = free_address();
+    let first = ["--plain", "--listen", &list, "--name", "host0", "--lease", "2"];
+    let others = (1..count).map(|number| {
+        let (own, name) = (free_address(), format!("host{number}"));
+        TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", &name])
+    });
+    std::iter::once(TestHost::with(&first)).chain(others).collect()
+}
+
 #[test]
 fn what_one_host_writes_another_reads() {
     let hosts = cluster(3);
@@ -395,4 +406,62 @@ fn explicit_pages_beyond_memory_go_home() {
     workers[1].all("fill m 0 4096 1\ncheck m 0 4096 1\nsync o 0 16777216");
     workers[0].all("check m 0 4096 1\nfill m 0 2000 2\nsync o 0 16777216");
     workers[1].all("check m 0 2000 2\ncheck m 2000 2096 1");
+}
+
+#[test]
+fn what_is_forwarded_goes_home_when_its_last_user_closes_it() {
+    let hosts = cluster(3);
+    let workers = sharers(&hosts, MIB, "forwarding");
+    workers[1].ok("fill m 0 100 1");
+    workers[2].all("check m 0 50 1\nfill m 50 50 2");
+    workers[1].all("drop m\nclose o");
+    workers[2]
+        .all("drop m\nclose o\nopen o /shared rw\nmap m o rw shared 0 0\ncheck m 50 50 2\nfill m 0 10 3");
+    workers[1]
+        .all("open o /shared rw\nmap m o rw shared 0 0\ncheck m 0 10 3\ncheck m 10 40 1\ncheck m 50 50 2");
+    workers[1].all("drop m\nclose o");
+    workers[2].all("drop m\nclose o\nopen o /shared r\nclose o");
+    hosts[1].kill_both();
+    hosts[2].kill_both();
+    workers[0].all("check m 0 10 3\ncheck m 10 40 1\ncheck m 50 50 2\nfill m 0 100 4\ncheck m 0 100 4");
+}
+
+#[test]
+fn forwarded_pages_whose_host_died_are_errors_or_the_version_before() {
+    for on_loss in ["error", "revert"] {
+        let hosts = brief_cluster(3);
+        let workers = sharers(&hosts, MIB, &format!("forwarding={on_loss}"));
+        workers[0].ok("fill m 0 256 1");
+        workers[1].ok("fill m 0 20 2");
+        workers[2].all("check m 0 10 2\nfill m 10 20 3");
+        workers[1].ok("check m 20 10 3");
+        // The copies of 20..30 live on; of 10..20 the newest version dies.
+        hosts[2].kill_both();
+        workers[0].all("check m 0 10 2\ncheck m 20 10 3\ncheck m 30 226 1");
+        if on_loss == "error" {
+            let doomed = hosts[0].worker();
+            doomed.all("open o /shared r\nmap m o r shared 0 0");
+            doomed.dies("get m 49152", libc::SIGBUS);
+            assert_eq!(workers[0].ok("revert /shared"), "10");
+            workers[1].ok("check m 10 10 1");
+        } else {
+            workers[1].ok("check m 10 10 2");
+        }
+        workers[1].ok("fill m 0 256 5");
+        workers[0].ok("check m 0 256 5");
+    }
+}
+
+#[test]
+fn a_forwarded_object_outlives_the_process_of_its_home() {
+    let hosts = brief_cluster(3);
+    let workers = sharers(&hosts, MIB, "forwarding");
+    workers[0].ok("fill m 0 256 1");
+    workers[1].ok("fill m 0 100 2");
+    workers[2].ok("check m 0 100 2");
+    hosts[0].kill_host();
+    workers[2].ok("check m 100 156 1");
+    workers[0].all("check m 100 156 1\nfill m 200 10 3");
+    workers[1].all("check m 200 10 3\nfill m 200 5 4");
+    workers[2].ok("check m 200 5 4");
 }

@@ -224,6 +224,20 @@ impl Network {
         TestHost::by(&["/usr/bin/env", "ip", "netns", "exec", &self.space(number)], &words)
     }
 
+    /// Ends every connection, and nothing else. Whether that can be done here.
+    fn breaks_connections(&self, seen_by: &TestHost) -> bool {
+        let kill = format!("netns exec {} ss -K -t dport = 7420 or sport = 7420", self.space(1));
+        let done = ip(&kill)
+            && wait::within(Duration::from_secs(5), || {
+                says(seen_by, "host1 cannot be reached").then_some(())
+            })
+            .is_some();
+        if !done {
+            eprintln!("skipped: connections cannot be ended from outside here");
+        }
+        done
+    }
+
     /// Cuts the wire, or mends it.
     fn wire(&self, state: &str) {
         assert!(ip(&format!("-n {} link set wire {state}", self.space(0))));
@@ -285,16 +299,7 @@ fn a_wire_that_is_mended_in_time_costs_no_host() {
     workers[1].ok("check m 0 10 1");
     let pids = || hosts.iter().map(|host| host.status().host_pid).collect::<Vec<_>>();
     let before = pids();
-    // Whoever is connected is thrown out.
-    let kill = format!("netns exec {} ss -K -t dport = 7420 or sport = 7420", network.space(1));
-    if !ip(&kill) {
-        eprintln!("skipped: connections cannot be ended from outside here");
-        return;
-    }
-    let broke =
-        wait::within(Duration::from_secs(5), || says(&hosts[0], "host1 cannot be reached").then_some(()));
-    if broke.is_none() {
-        eprintln!("skipped: this kernel does not end connections for others");
+    if !network.breaks_connections(&hosts[0]) {
         return;
     }
     workers[0].ok("fill m 0 5 2");
@@ -302,6 +307,30 @@ fn a_wire_that_is_mended_in_time_costs_no_host() {
     workers[0].ok("check m 9 1 3");
     assert_eq!(pids(), before);
     assert!(!says(&hosts[0], "is lost"), "{}", hosts[0].log());
+}
+
+/// Where requests are forwarded any host may know of what the other has: one of the two begins anew.
+#[test]
+fn a_broken_wire_under_forwarding_costs_one_host_its_number() {
+    if !root_or_skip("a network that can be cut") {
+        return;
+    }
+    let Some(network) = Network::new() else {
+        eprintln!("skipped: network name spaces cannot be made here");
+        return;
+    };
+    let hosts = [network.host(0), network.host(1)];
+    let workers = sharers(&hosts, 0, "forwarding");
+    workers[0].ok("fill m 0 10 1");
+    workers[1].ok("check m 0 10 1");
+    let before = [0, 1].map(|number| hosts[number].status().host_pid);
+    if !network.breaks_connections(&hosts[0]) {
+        return;
+    }
+    until_says(&hosts[1], "fenced: messages between it and host0 were lost");
+    until_says(&hosts[0], "host1 is lost");
+    let after = hosts[1].wait_for_other_host(before[1]).host_pid;
+    assert!(hosts[0].status().host_pid == before[0] && after != before[1]);
 }
 
 /// Leases are counted from each machine's own boot: clocks that differ by an hour are nothing to them.

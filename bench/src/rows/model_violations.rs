@@ -47,7 +47,7 @@ impl Row for ModelViolations {
             "states": all.states,
             "configurations": all.configurations,
             "groups": groups,
-            "not_searched": "losses of hosts under forwarding, replicas",
+            "not_searched": "replicas",
             "wrong": wrong,
         });
         Ok(Measured::single(wrong.len() as f64, GROUPS.len(), detail))

@@ -45,7 +45,7 @@ impl Row for SimViolations {
             "accesses_that_ended_in_an_error_after_a_loss": sum.failed,
             "steps": sum.steps,
             "first_seed": context.seed,
-            "not_simulated": "losses of hosts under forwarding, replicas",
+            "not_simulated": "replicas",
             "run_one_again": "COMMONHOLD_SCHEDULE='KIND SEED' cargo test -p commonhold-simulator random_schedules",
             "wrong": wrong.iter().take(10).collect::<Vec<_>>(),
         });

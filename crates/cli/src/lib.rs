@@ -11,6 +11,8 @@ mod place;
 mod units;
 mod view;
 
+pub use commands::top;
+
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;

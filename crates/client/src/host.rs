@@ -4,7 +4,7 @@ use crate::link::{Answer, Call, Lease, OnLoss, wrong_reply};
 use crate::object::Core;
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object,
-    Pager, PagerKind, Result, locate, pager,
+    ObjectId, Pager, PagerKind, Result, Seen, TracePlace, Traced, locate, pager,
 };
 use commonhold_object::limits;
 use commonhold_object::wire::{Reply, Request};
@@ -182,6 +182,44 @@ impl Host {
     pub fn hosts(&self) -> Result<Vec<ClusterHost>> {
         match self.ask(&Request::Hosts)? {
             Reply::Hosts(hosts) => Ok(hosts),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// What was counted of an object at this host, with at most so many of its hottest pages.
+    pub fn counts(&self, name: &str, hottest: u32) -> Result<Seen> {
+        self.ask_counts(Some(Name::new(name)?), None, hottest)
+    }
+
+    /// What was counted of each object that the caller may read and that was in use, each with at most so many of its
+    /// hottest pages.
+    pub fn all_counts(&self, hottest: u32) -> Result<Seen> {
+        let mut all = self.ask_counts(None, None, hottest)?;
+        while all.more {
+            let last = all.objects.last().map(|object| object.id);
+            let next = self.ask_counts(None, last, hottest)?;
+            if next.objects.first().map(|object| object.id) <= last || next.process != all.process {
+                return Err(Error::new(ErrorKind::Busy, "the host was replaced while it told: ask again"));
+            }
+            all.more = next.more;
+            all.objects.extend(next.objects);
+            all.hosts.extend(next.hosts);
+        }
+        Ok(all)
+    }
+
+    fn ask_counts(&self, name: Option<Name>, after: Option<ObjectId>, hottest: u32) -> Result<Seen> {
+        match self.ask(&Request::Counts { name, after, hottest })? {
+            Reply::Counts(seen) => Ok(*seen),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Lines of the trace of an object from `place` on; with none, it begins now. It goes on for a few seconds after each
+    /// call, and keeps the last lines alone: who does not ask often enough is told how many he lost.
+    pub fn trace(&self, name: &str, place: Option<TracePlace>) -> Result<Traced> {
+        match self.ask(&Request::Trace { name: Name::new(name)?, place })? {
+            Reply::Traced(traced) => Ok(*traced),
             _ => Err(wrong_reply()),
         }
     }

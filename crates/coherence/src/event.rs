@@ -67,6 +67,15 @@ pub enum Event<M> {
         /// Which.
         host: HostId,
     },
+    /// This host begins to use the object (forwarding: it makes itself known to those who use it already). A fault does it
+    /// too; said beforehand, the first fault need not wait for it.
+    Join,
+    /// No process of this host uses the object any more. What it has newest goes to the object's home, copies go; the next
+    /// fault ends it. Only forwarding wants to know: elsewhere evictions say it page by page.
+    Leave,
+    /// Pages whose newest version was lost are to be what they were before (forwarding; the home of a centrally scheduled
+    /// object is told by a call).
+    Revert,
 }
 
 impl<M> Event<M> {
@@ -82,6 +91,9 @@ impl<M> Event<M> {
             Event::Message { from, message } => Event::Message { from, message: other(message)? },
             Event::HoldOver { page } => Event::HoldOver { page },
             Event::Lost { host } => Event::Lost { host },
+            Event::Join => Event::Join,
+            Event::Leave => Event::Leave,
+            Event::Revert => Event::Revert,
         })
     }
 }
@@ -123,6 +135,23 @@ pub enum Action<M> {
     Keep,
     /// Take the oldest bytes that are kept: the next actions are about them.
     TakeKept,
+    /// Keep the bytes of this page's frame as they are, apart from the frame and in the place of what was kept of the page
+    /// before: it is being handed over. (The frame itself may serve, as long as nothing else comes into it.)
+    KeepSent {
+        /// The page.
+        page: u32,
+    },
+    /// What was kept of this page is not needed any more.
+    DropKept {
+        /// The page.
+        page: u32,
+    },
+    /// The newest version of this page is lost: what was kept of it becomes its frame's content, and is kept no more.
+    /// Programs can learn of it. An `Install` follows.
+    Restore {
+        /// The page.
+        page: u32,
+    },
     /// Say [`Event::HoldOver`] when the object's minimum hold is over.
     Hold {
         /// The page.
@@ -163,6 +192,9 @@ impl<M> Action<M> {
             Action::Synced { pages, conflicts } => Action::Synced { pages, conflicts },
             Action::SyncFailed { why } => Action::SyncFailed { why },
             Action::Fail { page, why } => Action::Fail { page, why },
+            Action::KeepSent { page } => Action::KeepSent { page },
+            Action::DropKept { page } => Action::DropKept { page },
+            Action::Restore { page } => Action::Restore { page },
         }
     }
 }

@@ -7,10 +7,13 @@ pub mod live;
 pub mod log;
 pub mod machine;
 pub mod pagers;
+pub mod seeing;
 pub mod server;
 pub mod shared;
 pub mod spill;
 pub mod workers;
 
 pub use cluster::link::Proof;
+pub use cluster::registry::place::{EtcdPlace, Place as RegistryPlace, TlsFiles};
+pub use seeing::endpoint::MetricsOptions;
 pub use server::start::{ClusterOptions, ServeOptions, serve};

@@ -2,6 +2,7 @@
 
 use crate::budget::{Budget, Holdings};
 use crate::cache::{Cache, Evictor};
+use crate::seeing::Seen;
 use crate::workers::Workers;
 use commonhold_object::Result;
 use commonhold_object::error::Doing;
@@ -35,6 +36,7 @@ pub struct Machine {
     /// The kernel's name for this boot.
     pub boot_id: String,
     caches: Mutex<Vec<Weak<Cache>>>,
+    seen: Mutex<HashMap<u128, Weak<Seen>>>,
     log: Mutex<()>,
     alarm: Alarm,
 }
@@ -83,6 +85,7 @@ impl Machine {
             directory: directory.to_owned(),
             boot_id,
             caches: Mutex::default(),
+            seen: Mutex::default(),
             log: Mutex::new(()),
             alarm: Alarm { armed: AtomicBool::new(false), event },
         }))
@@ -124,6 +127,22 @@ impl Machine {
             caches.reserve(more);
         }
         caches.push(Arc::downgrade(cache));
+    }
+
+    /// What is counted of the object of that identity: the same for all who have something of it.
+    pub fn seen_of(&self, object: u128) -> Arc<Seen> {
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = all.get(&object).and_then(Weak::upgrade) {
+            return seen;
+        }
+        if all.len() == all.capacity() {
+            all.retain(|_, seen| seen.strong_count() > 0); // looked at only before it grows
+            let more = all.len().max(64);
+            all.reserve(more);
+        }
+        let seen = Arc::<Seen>::default();
+        all.insert(object, Arc::downgrade(&seen));
+        seen
     }
 
     /// The caches that have frames: those of the user who has most first, and of these the one with most. So a user who

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address_map;
+pub mod counts;
 pub mod error;
 pub mod info;
 pub mod limits;
@@ -13,6 +14,9 @@ pub mod permission;
 pub mod wire;
 
 pub use address_map::{AddressMap, Region};
+pub use counts::{
+    Counts, MessageCount, MessageKind, ObjectCounts, PageCount, Seen, TraceLine, TracePlace, Traced,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use info::{ClusterHost, EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
 pub use name::Name;

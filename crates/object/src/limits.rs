@@ -35,3 +35,14 @@ pub const LIST_ENTRIES: usize = 256;
 pub const PAGER_BYTES: u64 = 128 * 1024;
 /// Smallest memory budget of an object, in bytes.
 pub const BUDGET_BYTES_MIN: u64 = 1 << 20;
+
+/// Hottest pages of one object that a host knows, and tells at once.
+pub const HOTTEST_PAGES: usize = 1024;
+/// Hottest pages of each object that it tells of many.
+pub const HOTTEST_PAGES_OF_MANY: usize = 32;
+/// Objects whose numbers it tells at once.
+pub const COUNTED_OBJECTS: usize = 32;
+/// Lines of a trace that it keeps.
+pub const TRACE_LINES: usize = 8192;
+/// Lines of a trace that it tells at once.
+pub const TRACE_LINES_AT_ONCE: usize = 512;

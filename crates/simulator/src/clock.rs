@@ -22,6 +22,14 @@ pub trait Cluster {
     fn lose(&mut self, host: usize);
     /// A host learns of the next loss that it does not know of.
     fn learn(&mut self, host: usize);
+    /// No process of a host uses the object for now.
+    fn leave(&mut self, _host: usize) {}
+    /// Somebody at a host wants lost pages back.
+    fn revert(&mut self, _host: usize) {}
+    /// Losses that a host that has just come is told of.
+    fn lessons(&self, _host: usize) -> usize {
+        0
+    }
     /// A host comes, under a new number; none: such an object takes nobody in just now.
     fn join(&mut self) -> Option<usize>;
     /// Hosts that were ever there, dead ones too.
@@ -60,6 +68,10 @@ pub enum Fault {
     Evict(usize, u32),
     /// A host comes, or comes back under a new number.
     Join,
+    /// No process of a host uses the object for now.
+    Leave(usize),
+    /// Somebody at a host wants lost pages back.
+    Revert(usize),
 }
 
 /// What comes to pass at a moment.
@@ -221,8 +233,14 @@ impl<C: Cluster> Clock<C> {
                 if let Some(host) = self.cluster.join() {
                     self.conditions.push(WELL);
                     self.think(host);
+                    for _ in 0..self.cluster.lessons(host) {
+                        let after = self.dice.between(self.times.delay);
+                        self.enter(self.now + after, What::Learn(host));
+                    }
                 }
             }
+            Fault::Leave(host) => self.cluster.leave(host),
+            Fault::Revert(host) => self.cluster.revert(host),
         }
     }
 

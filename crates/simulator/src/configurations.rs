@@ -43,6 +43,20 @@ pub const GROUPS: &[Group] = &[
     Group { name: "forwarding: 3 hosts, 1 page, requests that give up at once", run: forwarding_patience },
     Group { name: "forwarding: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: forwarding_no_hold },
     Group { name: "forwarding: 2 hosts, 2 pages", run: forwarding_two_pages },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, one dies at any moment, error and revert",
+        run: forwarding_loss,
+    },
+    Group { name: "forwarding: 3 hosts, 1 page, up to two die", run: forwarding_losses },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, one dies, and what is lost is wanted back",
+        run: forwarding_reverts,
+    },
+    Group { name: "forwarding: 3 hosts, 1 page, hosts stop using it, and one dies", run: forwarding_leaves },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, two of them newcomers, and one dies",
+        run: forwarding_newcomers,
+    },
 ];
 
 const MANY: u32 = u32::MAX;
@@ -54,17 +68,12 @@ const W: Op = (Span { first: 0, count: 1 }, Access::Write);
 const BOTH: Span = Span { first: 0, count: 2 };
 const OTHER: Span = Span { first: 1, count: 1 };
 
-fn limits(shape: Shape, scripts: Vec<Vec<Op>>) -> Limits {
-    let on_loss = OnLoss::Error;
-    Limits { scripts, pages: 1, evictions: 0, losses: 0, home_may_die: false, on_loss, shape }
-}
-
 fn central(scripts: Vec<Vec<Op>>) -> Limits {
-    limits(Shape::Central, scripts)
+    Limits::new(Shape::Central, scripts, 1)
 }
 
 fn forwarding(scripts: Vec<Vec<Op>>) -> Limits {
-    limits(Shape::Forwarding, scripts)
+    Limits::new(Shape::Forwarding, scripts, 1)
 }
 
 fn centrally(limits: Limits, options: Options, has_hold: bool) -> Result<usize, String> {
@@ -75,7 +84,18 @@ fn centrally(limits: Limits, options: Options, has_hold: bool) -> Result<usize, 
 }
 
 fn by_forwarding(limits: Limits, has_hold: bool, patience: u32) -> Result<usize, String> {
-    let node = |me| forwarding::Node::new(HostId(me), HostId(0), has_hold, patience);
+    let founders = limits.scripts.len();
+    grown(limits, founders, has_hold, patience)
+}
+
+/// The first `founders` hosts begin together, the others ask to take part.
+fn grown(limits: Limits, founders: usize, has_hold: bool, patience: u32) -> Result<usize, String> {
+    let options = forwarding::Options { has_hold, patience, on_loss: limits.on_loss };
+    let members: Vec<HostId> = (0..founders as u32).map(HostId).collect();
+    let node = |me| match members.contains(&HostId(me)) {
+        true => forwarding::Node::founder(HostId(me), HostId(0), &members, options),
+        false => forwarding::Node::new(HostId(me), HostId(0), options),
+    };
     let nodes = (0..limits.scripts.len() as u32).map(node).collect();
     search(limits, nodes, if has_hold { MANY } else { FEW })
 }
@@ -164,6 +184,55 @@ fn forwarding_no_hold() -> Result<Searched, String> {
     let limits = Limits { evictions: 1, ..forwarding(vec![vec![R], vec![W], vec![W, R]]) };
     let mut searched = Searched::default();
     searched.add(by_forwarding(limits, false, 8)?);
+    Ok(searched)
+}
+
+/// One of three hosts dies at any moment, the home too.
+fn forwarding_loss() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        for scripts in [vec![vec![R], vec![W], vec![R, W]], vec![vec![], vec![W, W], vec![W, R]]] {
+            let limits = Limits { on_loss, losses: 1, home_may_die: true, ..forwarding(scripts) };
+            searched.add(by_forwarding(limits, true, 8)?);
+        }
+    }
+    Ok(searched)
+}
+
+fn forwarding_losses() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        let scripts = vec![vec![], vec![W], vec![R]];
+        let limits = Limits { on_loss, losses: 2, home_may_die: true, ..forwarding(scripts) };
+        searched.add(by_forwarding(limits, true, 8)?);
+    }
+    Ok(searched)
+}
+
+fn forwarding_reverts() -> Result<Searched, String> {
+    let limits = Limits { losses: 1, reverts: 1, ..forwarding(vec![vec![], vec![W], vec![R, R]]) };
+    let mut searched = Searched::default();
+    searched.add(by_forwarding(limits, true, 8)?);
+    Ok(searched)
+}
+
+fn forwarding_leaves() -> Result<Searched, String> {
+    let limits = |scripts| Limits { leaves: 2, ..forwarding(scripts) };
+    let mut searched = Searched::default();
+    searched.add(by_forwarding(limits(vec![vec![], vec![W, R], vec![R, W]]), true, 8)?);
+    let limits = Limits { losses: 1, home_may_die: true, ..limits(vec![vec![], vec![W], vec![R]]) };
+    searched.add(by_forwarding(limits, true, 8)?);
+    Ok(searched)
+}
+
+fn forwarding_newcomers() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    searched.add(grown(forwarding(vec![vec![R], vec![W, R], vec![R, W]]), 1, true, 8)?);
+    for founders in [1, 2] {
+        let scripts = vec![vec![], vec![W], vec![R]];
+        let limits = Limits { losses: 1, home_may_die: true, ..forwarding(scripts) };
+        searched.add(grown(limits, founders, true, 8)?);
+    }
     Ok(searched)
 }
 

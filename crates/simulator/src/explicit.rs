@@ -142,6 +142,9 @@ impl World {
                     self.failed += 1;
                     self.wake(host);
                 }
+                Action::KeepSent { .. } | Action::DropKept { .. } | Action::Restore { .. } => {
+                    self.expect(false, || "an action of the distributed scheduler".to_owned());
+                }
                 Action::Hold { .. } => self.expect(false, || "nothing is held here".to_owned()),
             }
         }

@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::explicit;
 use crate::news::Traffic;
 use crate::world::{Joined, Limits, Op, Shape, World};
-use commonhold_coherence::central::{self, OnLoss, Options};
+use commonhold_coherence::central::{self, Options};
 use commonhold_coherence::{Access, Event, HostId, Kind, Scheduler, Span, forwarding};
 use std::collections::VecDeque;
 
@@ -33,8 +33,7 @@ where
     N: Scheduler,
     N::Message: Clone,
 {
-    let on_loss = OnLoss::Error;
-    let limits = Limits { scripts, pages: 1, evictions: 0, losses: 0, home_may_die: false, on_loss, shape };
+    let limits = Limits::new(shape, scripts, 1);
     let nobody: Newcomer<N> = |_| None;
     let mut cluster = Joined { world: World::new(&limits, nodes), newcomer: nobody };
     cluster.news();
@@ -47,7 +46,9 @@ fn central_nodes(hosts: usize) -> Vec<central::Node> {
 }
 
 fn forwarding_nodes(hosts: usize) -> Vec<forwarding::Node> {
-    (0..hosts as u32).map(|me| forwarding::Node::new(HostId(me), HostId(0), true, 64)).collect()
+    let members: Vec<HostId> = (0..hosts as u32).map(HostId).collect();
+    let options = forwarding::Options::default();
+    members.iter().map(|me| forwarding::Node::founder(*me, HostId(0), &members, options)).collect()
 }
 
 /// What free-running hosts did.

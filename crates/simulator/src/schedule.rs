@@ -135,6 +135,7 @@ fn run_strict<N, F>(
     times: Times,
     dice: Dice,
     plan: Vec<(Moment, Fault)>,
+    is_right_in_the_end: fn(&World<N>) -> Result<(), String>,
 ) -> Result<Outcome, String>
 where
     N: Scheduler + fmt::Debug,
@@ -153,6 +154,9 @@ where
     if must_end && !world.is_done() {
         return Err(format!("somebody waits for ever, after {steps} steps"));
     }
+    if must_end {
+        is_right_in_the_end(world)?;
+    }
     Ok(Outcome {
         steps,
         injected: clock.injected,
@@ -170,9 +174,7 @@ fn run_central(dice: &mut Dice) -> Result<Outcome, String> {
         script(dice, pages, size)
     });
     let scripts = scripts.collect();
-    let losses = u8::MAX;
-    let limits =
-        Limits { scripts, pages, evictions: 0, losses, home_may_die: true, on_loss, shape: Shape::Central };
+    let limits = Limits { on_loss, ..Limits::new(Shape::Central, scripts, pages) };
     let has_hold = !dice.one_in(4);
     let node = move |me: usize| central::Node::new(HostId(me as u32), HostId(0), options, has_hold);
     let world = World::new(&limits, (0..hosts).map(node).collect());
@@ -186,40 +188,50 @@ fn run_central(dice: &mut Dice) -> Result<Outcome, String> {
     let evil = Evil { crashes: dice.one_in(2), joins: dice.roll(3), from: usize::from(!dice.one_in(8)) };
     let times = times(dice, has_hold);
     let plan = plan(dice, hosts, pages, &evil, &times);
-    run_strict(Joined { world, newcomer }, times, dice.clone(), plan)
+    run_strict(Joined { world, newcomer }, times, dice.clone(), plan, |_| Ok(()))
 }
 
 fn run_forwarding(dice: &mut Dice) -> Result<Outcome, String> {
     let (hosts, pages) = (2 + dice.roll(15), 1 + dice.roll(3) as u32);
     let scripts = (0..hosts).map(|_| script(dice, pages, 1)).collect();
-    let on_loss = OnLoss::Error;
-    let limits = Limits {
-        scripts,
-        pages,
-        evictions: 0,
-        losses: u8::MAX,
-        home_may_die: true,
-        on_loss,
-        shape: Shape::Forwarding,
-    };
+    let on_loss = if dice.one_in(2) { OnLoss::Error } else { OnLoss::Revert };
+    let limits = Limits { on_loss, ..Limits::new(Shape::Forwarding, scripts, pages) };
     let (has_hold, patience) = (!dice.one_in(4), dice.roll(6) as u32);
-    // An object may be copied from any host that has it.
+    let options = forwarding::Options { has_hold, patience, on_loss };
+    let newcomer = move |me: usize| forwarding::Node::new(HostId(me as u32), HostId(HOME as u32), options);
+    // Some hosts begin together, each with its copy from any before it; the others ask to take part.
+    let members: Vec<HostId> = (0..1 + dice.roll(hosts) as u32).map(HostId).collect();
     let mut nodes = Vec::new();
     for me in 0..hosts {
-        let origin = if me == 0 { 0 } else { dice.roll(me) as u32 };
-        nodes.push(forwarding::Node::new(HostId(me as u32), HostId(origin), has_hold, patience));
+        let origin = HostId(if me == 0 { 0 } else { dice.roll(me) as u32 });
+        nodes.push(match members.get(me) {
+            Some(host) => forwarding::Node::founder(*host, origin, &members, options),
+            None => newcomer(me),
+        });
     }
     let mut further = dice.clone();
     let newcomer = move |world: &World<forwarding::Node>| {
-        let me = world.nodes.len();
-        let origin = HostId(further.roll(me) as u32);
-        let node = forwarding::Node::new(HostId(me as u32), origin, has_hold, patience);
-        Some((node, script(&mut further, pages, 1)))
+        Some((newcomer(world.nodes.len()), script(&mut further, pages, 1)))
     };
-    let evil = Evil { crashes: false, joins: dice.roll(3), from: 0 };
+    let evil = Evil { crashes: !dice.one_in(3), joins: dice.roll(4), from: usize::from(!dice.one_in(4)) };
     let times = times(dice, has_hold);
-    let plan = plan(dice, hosts, pages, &evil, &times);
-    run_strict(Joined { world: World::new(&limits, nodes), newcomer }, times, dice.clone(), plan)
+    let mut plan = plan(dice, hosts, pages, &evil, &times);
+    for _ in 0..dice.roll(4) {
+        let (host, at) = (dice.roll(hosts), dice.roll(8000) as Moment);
+        plan.push((at, if dice.one_in(3) { Fault::Revert(host) } else { Fault::Leave(host) }));
+    }
+    let joined = Joined { world: World::new(&limits, nodes), newcomer };
+    run_strict(joined, times, dice.clone(), plan, nobody_owns_what_he_left)
+}
+
+/// Whoever stopped using an object owns nothing of it in the end, as long as there is a home to give it to.
+fn nobody_owns_what_he_left(world: &World<forwarding::Node>) -> Result<(), String> {
+    let has_left = |host: &usize| world.has_left(*host) && !world.is_dead(*host);
+    let owns = |host: &usize| *host != HOME && world.nodes[*host].owns_anything();
+    match (0..world.nodes.len()).filter(has_left).find(owns) {
+        Some(host) if !world.is_dead(HOME) => Err(format!("host {host} left and owns pages")),
+        _ => Ok(()),
+    }
 }
 
 fn explicit_script(dice: &mut Dice, pages: u32) -> Vec<explicit::Op> {

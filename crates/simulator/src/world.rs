@@ -1,11 +1,15 @@
 //! A cluster under strict coherence as one value: the real state machines, the channels between them, memory, and programs
 //! that use it. The model checker and the virtual clock both step it.
 
-use crate::clock::Cluster;
-use crate::news::{News, Notes};
+use crate::news::Notes;
 use commonhold_coherence::central::OnLoss;
-use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
-use std::collections::{BTreeMap, VecDeque};
+use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+mod joined;
+mod losses;
+
+pub use joined::Joined;
 
 /// The host that is the home, or where the object begins.
 pub const HOME: usize = 0;
@@ -39,6 +43,10 @@ pub enum Step {
     Lose(usize),
     /// A host learns of the next loss that it does not know of: from then on nothing comes from that one.
     Learn(usize),
+    /// No process of a host uses the object for now (forwarding).
+    Leave(usize),
+    /// Somebody at a host wants lost pages back (forwarding).
+    Revert(usize),
 }
 
 /// How a run is bounded.
@@ -52,12 +60,33 @@ pub struct Limits {
     pub evictions: u8,
     /// How many hosts may die.
     pub losses: u8,
+    /// How often a host may stop using the object.
+    pub leaves: u8,
+    /// How often somebody may want lost pages back.
+    pub reverts: u8,
     /// Whether the home may be among them.
     pub home_may_die: bool,
     /// What a loss means; it is the schedulers' too.
     pub on_loss: OnLoss,
     /// What kind of scheduler it is.
     pub shape: Shape,
+}
+
+impl Limits {
+    /// Hosts that do this to pages of an object; nothing happens to them.
+    pub fn new(shape: Shape, scripts: Vec<Vec<Op>>, pages: u32) -> Limits {
+        Limits {
+            scripts,
+            pages,
+            evictions: 0,
+            losses: 0,
+            leaves: 0,
+            reverts: 0,
+            home_may_die: false,
+            on_loss: OnLoss::Error,
+            shape,
+        }
+    }
 }
 
 /// A message under way, with the versions of the pages that it carries.
@@ -70,8 +99,14 @@ pub struct World<N: Scheduler> {
     pub nodes: Vec<N>,
     /// Version in each host's frame of each page.
     frames: Vec<Vec<u32>>,
+    /// What each host keeps of what it handed over.
+    kept: Vec<Vec<u32>>,
     /// The newest version of each page: the sequential memory beside the cluster.
     latest: Vec<u32>,
+    /// How many versions of each page there were.
+    written: Vec<u32>,
+    /// The version of each page when it last came to somebody who may write.
+    handed: Vec<u32>,
     /// Users of each page, and writers among them.
     users: Vec<(u32, u32)>,
     rights: Vec<Vec<Access>>,
@@ -82,10 +117,16 @@ pub struct World<N: Scheduler> {
     holds: Vec<Vec<u8>>,
     /// In the order in which they died.
     dead: Vec<usize>,
-    /// How many of them each host knows of.
-    known: Vec<usize>,
+    /// Which of them each host knows of.
+    known: Vec<BTreeSet<usize>>,
     evictions: u8,
     losses: u8,
+    leaves: u8,
+    reverts: u8,
+    /// Somebody wanted lost pages back.
+    was_reverted: bool,
+    /// Hosts that do not use the object for now.
+    left: Vec<bool>,
     home_may_die: bool,
     on_loss: OnLoss,
     shape: Shape,
@@ -109,7 +150,10 @@ where
         let mut world = World {
             nodes,
             frames: (0..hosts).map(|host| vec![if host == HOME { 0 } else { GONE }; pages]).collect(),
+            kept: vec![vec![GONE; pages]; hosts],
             latest: vec![0; pages],
+            written: vec![0; pages],
+            handed: vec![0; pages],
             users: vec![(0, 0); pages],
             rights: vec![vec![Access::None; pages]; hosts],
             channels: BTreeMap::new(),
@@ -117,9 +161,13 @@ where
             awake: vec![true; hosts],
             holds: vec![vec![0; pages]; hosts],
             dead: Vec::new(),
-            known: vec![0; hosts],
+            known: vec![BTreeSet::new(); hosts],
             evictions: limits.evictions,
             losses: limits.losses,
+            leaves: limits.leaves,
+            reverts: limits.reverts,
+            was_reverted: false,
+            left: vec![false; hosts],
             home_may_die: limits.home_may_die,
             on_loss: limits.on_loss,
             shape: limits.shape,
@@ -132,16 +180,20 @@ where
         world
     }
 
-    /// A host that comes later, or comes back under a new number. It is told of no loss before its time.
+    /// A host that comes later, or comes back under a new number. Under forwarding it is told of the losses before its time.
     pub fn join(&mut self, node: N, script: Vec<Op>) -> usize {
         let pages = self.latest.len();
         self.nodes.push(node);
         self.frames.push(vec![GONE; pages]);
+        self.kept.push(vec![GONE; pages]);
+        self.left.push(false);
         self.rights.push(vec![Access::None; pages]);
         self.scripts.push(script.into());
         self.awake.push(true);
         self.holds.push(vec![0; pages]);
-        self.known.push(self.dead.len());
+        let known =
+            if self.shape == Shape::Central { self.dead.iter().copied().collect() } else { BTreeSet::new() };
+        self.known.push(known);
         self.nodes.len() - 1
     }
 
@@ -173,8 +225,22 @@ where
     /// Whether a host is concerned by a loss that it does not know of.
     pub fn has_to_learn(&self, host: usize) -> bool {
         let concerned =
-            self.shape == Shape::Forwarding || host == HOME || self.dead[self.known[host]..].contains(&HOME);
-        !self.is_dead(host) && self.known[host] < self.dead.len() && concerned
+            self.shape == Shape::Forwarding || host == HOME || self.unknown(host).any(|lost| lost == HOME);
+        !self.is_dead(host) && self.unknown_losses(host) > 0 && concerned
+    }
+
+    /// Losses that a host does not know of.
+    pub fn unknown_losses(&self, host: usize) -> usize {
+        self.unknown(host).count()
+    }
+
+    fn unknown(&self, host: usize) -> impl DoubleEndedIterator<Item = usize> {
+        self.dead.iter().copied().filter(move |lost| !self.known[host].contains(lost))
+    }
+
+    /// Whether no process of a host uses the object for now.
+    pub fn has_left(&self, host: usize) -> bool {
+        self.left[host]
     }
 
     fn may(&self, host: usize, (span, access): Op) -> bool {
@@ -208,6 +274,12 @@ where
             if self.has_to_learn(host) {
                 steps.push(Step::Learn(host));
             }
+            if self.leaves > 0 && self.awake[host] && !self.left[host] {
+                steps.push(Step::Leave(host));
+            }
+            if self.reverts > 0 && !self.dead.is_empty() {
+                steps.push(Step::Revert(host));
+            }
         }
         steps
     }
@@ -223,7 +295,12 @@ where
         match *step {
             Step::Deliver(from, to) => self.deliver(from, to),
             Step::Lose(host) => self.lose(host),
-            Step::Run(host) | Step::HoldOver(host, _) | Step::Evict(host, _) | Step::Learn(host)
+            Step::Run(host)
+            | Step::HoldOver(host, _)
+            | Step::Evict(host, _)
+            | Step::Learn(host)
+            | Step::Leave(host)
+            | Step::Revert(host)
                 if self.is_dead(host) => {}
             Step::Run(host) => self.run(host),
             Step::HoldOver(host, page) => {
@@ -235,6 +312,18 @@ where
                 self.happens(host, Event::Evict { page });
             }
             Step::Learn(host) => self.learn(host),
+            Step::Leave(host) => {
+                self.leaves = self.leaves.saturating_sub(1);
+                if self.awake[host] {
+                    self.left[host] = true;
+                    self.happens(host, Event::Leave);
+                }
+            }
+            Step::Revert(host) => {
+                self.reverts = self.reverts.saturating_sub(1);
+                self.was_reverted = true;
+                self.happens(host, Event::Revert);
+            }
         }
     }
 
@@ -245,7 +334,14 @@ where
             self.channels.remove(&(from, to));
         }
         let mut actions = Vec::new();
+        let pages = N::carries(&message).pages();
         self.nodes[to].handle(Event::Message { from: HostId(from as u32), message }, &mut actions);
+        let is_owner = |action: &Action<N::Message>| {
+            matches!(action, Action::Install { access: Access::Write, with_data: true, .. })
+        };
+        if actions.iter().any(is_owner) {
+            pages.iter().zip(&data).for_each(|(page, version)| self.handed[*page as usize] = *version);
+        }
         self.perform(to, actions, &data);
     }
 
@@ -277,6 +373,11 @@ where
                     }
                 }
                 Action::Save { page } => self.frames[host][page as usize] = data[0],
+                Action::KeepSent { page } => {
+                    self.kept[host][page as usize] = self.frames[host][page as usize];
+                }
+                Action::DropKept { page } => self.kept[host][page as usize] = GONE,
+                Action::Restore { page } => self.restore(host, page as usize),
                 Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {
                     self.expect(false, "an action of explicit coherence");
                 }
@@ -310,20 +411,6 @@ where
         }
     }
 
-    fn fail(&mut self, host: usize, page: u32, why: Why) {
-        if self.scripts[host].front().is_some_and(|op| op.0.contains(page)) {
-            self.scripts[host].pop_front();
-            self.failed += 1;
-        }
-        let dead = match why {
-            Why::HomeLost => self.is_dead(HOME),
-            Why::NewestLost => !self.dead.is_empty(),
-            Why::NotStored => false, // nothing is stored here
-        };
-        self.expect(dead, "an error where nobody died");
-        self.wake(host);
-    }
-
     /// The next access of a program.
     fn run(&mut self, host: usize) {
         let Some(op) = self.scripts[host].front().copied().filter(|_| self.awake[host]) else { return };
@@ -331,6 +418,7 @@ where
         if !self.may(host, op) {
             self.awake[host] = false;
             self.faults += 1;
+            self.left[host] = false;
             self.notes.traffic.faults += 1;
             self.happens(host, Event::Fault { span, access });
             return;
@@ -339,52 +427,13 @@ where
             let fresh = self.frames[host][page] == self.latest[page];
             self.expect(fresh, "an access found an old version");
             if access == Access::Write {
-                self.latest[page] += 1;
+                self.written[page] += 1;
+                self.latest[page] = self.written[page];
                 self.frames[host][page] = self.latest[page];
             }
         }
         self.notes.traffic.accesses += 1;
         self.scripts[host].pop_front();
-    }
-
-    fn lose(&mut self, host: usize) {
-        if self.is_dead(host) {
-            return;
-        }
-        self.losses = self.losses.saturating_sub(1);
-        self.dead.push(host);
-        self.scripts[host].clear();
-        self.channels.retain(|(_, to), _| *to != host);
-        self.count_rights(host, |_| Access::None);
-    }
-
-    /// A host learns of the next loss.
-    fn learn(&mut self, host: usize) {
-        let Some(lost) = self.dead.get(self.known[host]).copied() else { return };
-        self.known[host] += 1;
-        if self.shape == Shape::Central && host == HOME {
-            self.revert(lost);
-        }
-        self.channels.remove(&(lost, host));
-        self.happens(host, Event::Lost { host: HostId(lost as u32) });
-    }
-
-    /// What a host had written and nobody else had yet is gone: the newest version is what the home has then.
-    fn revert(&mut self, lost: usize) {
-        for page in 0..self.pages() {
-            let beside = (0..self.nodes.len())
-                .any(|host| !self.is_dead(host) && self.nodes[host].access(page) == Access::Write);
-            if self.on_loss == OnLoss::Revert && !beside && self.is_under_way(lost, page) {
-                self.latest[page as usize] = self.frames[HOME][page as usize];
-            }
-        }
-    }
-
-    /// Whether a host could write a page when it died, or has sent it: then its newest version goes with the host.
-    fn is_under_way(&self, host: usize, page: u32) -> bool {
-        let letters = self.channels.get(&(host, HOME)).into_iter().flatten();
-        let mut carried = letters.flat_map(|(message, _)| N::carries(message).pages());
-        self.nodes[host].access(page) == Access::Write || carried.any(|carried| carried == page)
     }
 
     fn note_rights(&mut self, host: usize) {
@@ -409,66 +458,5 @@ where
         if !holds && self.violation.is_none() {
             self.violation = Some(what.to_owned());
         }
-    }
-}
-
-/// A cluster under strict coherence that hosts can join, as the clock drives it.
-pub struct Joined<N: Scheduler, F> {
-    /// The cluster.
-    pub world: World<N>,
-    /// Makes the host of a number, and its program.
-    pub newcomer: F,
-}
-
-impl<N, F> Cluster for Joined<N, F>
-where
-    N: Scheduler,
-    N::Message: Clone,
-    F: FnMut(&World<N>) -> Option<(N, Vec<Op>)>,
-{
-    fn deliver(&mut self, from: usize, to: usize) {
-        self.world.step(&Step::Deliver(from, to));
-    }
-
-    fn act(&mut self, host: usize) -> bool {
-        self.world.step(&Step::Run(host));
-        self.world.is_awake(host) && self.world.left(host) > 0
-    }
-
-    fn hold_over(&mut self, host: usize, page: u32) {
-        // The hold is long enough for an instruction that can go on.
-        if self.world.retires(host, page) {
-            self.world.step(&Step::Run(host));
-        }
-        self.world.step(&Step::HoldOver(host, page));
-    }
-
-    fn evict(&mut self, host: usize, page: u32) {
-        self.world.step(&Step::Evict(host, page));
-    }
-
-    fn lose(&mut self, host: usize) {
-        self.world.step(&Step::Lose(host));
-    }
-
-    fn learn(&mut self, host: usize) {
-        self.world.step(&Step::Learn(host));
-    }
-
-    fn join(&mut self) -> Option<usize> {
-        let (node, script) = (self.newcomer)(&self.world)?;
-        Some(self.world.join(node, script))
-    }
-
-    fn hosts(&self) -> usize {
-        self.world.nodes.len()
-    }
-
-    fn news(&mut self) -> News {
-        std::mem::take(&mut self.world.notes.news)
-    }
-
-    fn violation(&self) -> Option<String> {
-        self.world.violation.clone()
     }
 }

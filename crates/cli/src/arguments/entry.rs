@@ -2,6 +2,7 @@
 //! by people.
 
 use clap::Args;
+use commonhold_host::EtcdPlace;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,7 +47,21 @@ pub struct Place {
     /// Join the cluster of the host that listens there; unless given, this host begins one
     #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
     pub join: Option<SocketAddr>,
-    /// A host that is not heard of for so long is lost; of the host that others join, 10 unless given
+    /// Members, names and losses are kept in etcd: etcd://HOST:PORT,HOST:PORT or etcds:// for TLS, /NAME where several
+    /// clusters share it. No host is needed by the others then
+    #[arg(long, value_name = "URL", requires = "listen", conflicts_with = "join")]
+    pub registry: Option<EtcdPlace>,
+    /// Certificate of the authority that issued etcd's, PEM
+    #[arg(long, value_name = "FILE", requires = "registry")]
+    pub registry_ca: Option<PathBuf>,
+    /// This host's certificate for etcd, PEM
+    #[arg(long, value_name = "FILE", requires = "registry_ca", requires = "registry_key")]
+    pub registry_cert: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "registry_cert")]
+    pub registry_key: Option<PathBuf>,
+    /// A host that is not heard of for so long is lost; 10 unless given. Of the host that others join; with --registry the
+    /// same for all
     #[arg(long, value_name = "SECONDS", requires = "listen", conflicts_with = "join",
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub lease: Option<u64>,
@@ -70,16 +85,43 @@ impl Place {
         let pairs = [
             ("--listen", self.listen.map(|address| address.to_string())),
             ("--join", self.join.map(|address| address.to_string())),
+            ("--registry", self.registry.as_ref().map(EtcdPlace::to_string)),
             ("--lease", self.lease.map(|seconds| seconds.to_string())),
             ("--name", self.name.clone()),
         ];
         let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));
         let mut words: Vec<OsString> = given.flat_map(|(word, value)| [word.into(), value.into()]).collect();
-        if let Some(identity) = &self.identity {
-            words.extend(["--identity".into(), identity.clone().into()]);
-        }
+        let files = [
+            ("--identity", &self.identity),
+            ("--registry-ca", &self.registry_ca),
+            ("--registry-cert", &self.registry_cert),
+            ("--registry-key", &self.registry_key),
+        ];
+        let given = files.into_iter().filter_map(|(word, path)| Some((word, path.clone()?)));
+        words.extend(given.flat_map(|(word, path)| [word.into(), path.into()]));
         let flags = [("--plain", self.plain), ("--even-beyond-loopback", self.even_beyond_loopback)];
         words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(word, _)| word.into()));
+        words
+    }
+}
+
+/// Where Prometheus may ask for a host's numbers, as people and the keeper write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Metrics {
+    /// Tell the numbers of this host to whoever asks there (Prometheus); the names of objects are among them
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// With --metrics, also at an address that other machines reach: nothing asks them who they are
+    #[arg(long, requires = "metrics")]
+    pub metrics_beyond_loopback: bool,
+}
+
+impl Metrics {
+    /// The words of a command line that say the same.
+    pub fn words(&self) -> Vec<OsString> {
+        let Some(address) = self.metrics else { return Vec::new() };
+        let mut words = vec!["--metrics".into(), address.to_string().into()];
+        words.extend(self.metrics_beyond_loopback.then(|| "--metrics-beyond-loopback".into()));
         words
     }
 }
@@ -99,6 +141,9 @@ pub struct Serve {
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,
+    /// Its numbers.
+    #[command(flatten)]
+    pub metrics: Metrics,
 }
 
 /// `keeper`.

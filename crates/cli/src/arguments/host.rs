@@ -1,7 +1,7 @@
 //! Arguments of `host`.
 
 use super::Form;
-use super::entry::Place;
+use super::entry::{Metrics, Place};
 use crate::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
     /// Start a host: for everybody when root does it, else for this user
-    Start(Start),
+    Start(Box<Start>),
     /// End host and keeper; refused while there are clients or anonymous objects
     Stop(Stop),
     /// Replace the host process; clients keep all they have
@@ -49,6 +49,9 @@ pub struct Start {
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,
+    /// Its numbers.
+    #[command(flatten)]
+    pub metrics: Metrics,
     /// How to answer.
     #[command(flatten)]
     pub form: Form,

@@ -6,6 +6,7 @@ pub mod entry;
 pub mod host;
 pub mod objects;
 pub mod place;
+pub mod seeing;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -68,6 +69,12 @@ pub enum Command {
     Host(host::HostCommand),
     /// List the hosts of the cluster
     Hosts(Form),
+    /// Tell what was counted of objects: faults, messages, bytes, and their hottest pages
+    Stats(seeing::Stats),
+    /// Print the faults and messages of an object as they come
+    Trace(seeing::Trace),
+    /// Show what happens to objects now, and who owns their hot pages
+    Top(seeing::Top),
     /// Make and give out the certificates by which the hosts of a cluster know each other
     #[command(subcommand)]
     Ca(ca::CaCommand),

@@ -3,7 +3,7 @@
 use crate::arguments::entry::Limits;
 use crate::arguments::host::{HostCommand, Restart, Start, Stop, Upgrade};
 use crate::failure::{Done, error};
-use crate::host_process::{self, StartOptions};
+use crate::host_process::{self, StartOptions, metrics_options};
 use crate::output::{answer, columns, count, say_json};
 use crate::people::People;
 use crate::place::HostPlace;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the command.
 pub fn run(place: &HostPlace, command: HostCommand) -> Done {
     match command {
-        HostCommand::Start(arguments) => start(place, arguments),
+        HostCommand::Start(arguments) => start(place, *arguments),
         HostCommand::Stop(arguments) => stop(place, &arguments),
         HostCommand::Restart(arguments) => restart(place, &arguments),
         HostCommand::Upgrade(arguments) => upgrade(place, &arguments),
@@ -30,6 +30,9 @@ pub fn run(place: &HostPlace, command: HostCommand) -> Done {
 
 fn start(place: &HostPlace, arguments: Start) -> Done {
     let (json, quiet) = (arguments.form.json, arguments.quiet);
+    if let Some(metrics) = metrics_options(&arguments.metrics) {
+        metrics.check()?; // said here, not in the log
+    }
     let options = StartOptions {
         state_directory: place.to_start(arguments.state)?,
         limits: Limits {
@@ -39,6 +42,7 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
             max_clients: arguments.max_clients,
         },
         place: arguments.place,
+        metrics: arguments.metrics,
         any: quiet,
     };
     // One that runs already is good enough for who asks quietly: clients do, several at once.

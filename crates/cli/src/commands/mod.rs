@@ -13,6 +13,9 @@ mod incore;
 mod interrupts;
 mod list;
 mod show;
+mod stats;
+pub mod top;
+mod trace;
 mod transfer;
 
 use crate::arguments::{Command, CommandLine};
@@ -38,6 +41,9 @@ pub fn run(line: CommandLine) -> Done {
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
         Command::Host(command) => host::run(&place, command),
+        Command::Stats(arguments) => stats::stats(&place.connect()?, &arguments),
+        Command::Trace(arguments) => trace::trace(&place.connect()?, &arguments),
+        Command::Top(arguments) => top::top(&place.connect()?, &arguments),
         Command::Hosts(form) => hosts::hosts(&place.connect()?, form.json),
         Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),

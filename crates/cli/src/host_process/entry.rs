@@ -1,8 +1,8 @@
 //! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
 
-use crate::arguments::entry::{Keeper, Place, Serve};
+use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
 use commonhold::Result;
-use commonhold_host::{ClusterOptions, Proof, ServeOptions};
+use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
 use rustix::fs::Mode;
@@ -26,7 +26,8 @@ pub fn serve(arguments: Serve) -> Result<()> {
         max_objects: arguments.limits.max_objects,
         max_clients: arguments.limits.max_clients,
         program: own_program()?,
-        arguments: [arguments.limits.words(), arguments.place.words()].concat(),
+        arguments: [arguments.limits.words(), arguments.place.words(), arguments.metrics.words()].concat(),
+        metrics: metrics_options(&arguments.metrics),
         cluster: cluster_options(arguments.place, &state),
     };
     commonhold_host::serve(options).inspect_err(|error| log.say(&format!("ended by an error: {error}")))
@@ -35,7 +36,7 @@ pub fn serve(arguments: Serve) -> Result<()> {
 fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
     Some(ClusterOptions {
         listen: place.listen?,
-        join: place.join,
+        registry: registry_place(&place),
         lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
         proof: if place.plain {
@@ -44,6 +45,21 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
             Proof::Certificate(place.identity.unwrap_or_else(|| state.join("identity")))
         },
     })
+}
+
+fn registry_place(place: &Place) -> RegistryPlace {
+    let own = place.registry_cert.clone().zip(place.registry_key.clone());
+    let files = place.registry_ca.clone().map(|authority| TlsFiles { authority, own });
+    match (&place.registry, place.join) {
+        (Some(etcd), _) => RegistryPlace::Etcd(etcd.clone(), files),
+        (None, Some(address)) => RegistryPlace::Host(address),
+        (None, None) => RegistryPlace::Here,
+    }
+}
+
+/// Where Prometheus may ask, if it may.
+pub fn metrics_options(metrics: &Metrics) -> Option<MetricsOptions> {
+    Some(MetricsOptions { address: metrics.metrics?, even_beyond_loopback: metrics.metrics_beyond_loopback })
 }
 
 /// What this machine is called.

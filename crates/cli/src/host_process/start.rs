@@ -1,7 +1,7 @@
 //! `host start`: takes the lock of the state directory, starts the keeper, and waits until its host answers.
 
 use super::entry::own_program;
-use crate::arguments::entry::{Limits, Place};
+use crate::arguments::entry::{Limits, Metrics, Place};
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_object::error::Doing;
@@ -25,6 +25,8 @@ pub struct StartOptions {
     pub limits: Limits,
     /// Its place in a cluster.
     pub place: Place,
+    /// Its numbers.
+    pub metrics: Metrics,
     /// A host that somebody else is starting there at the same time will do.
     pub any: bool,
 }
@@ -46,7 +48,7 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let command = KeeperCommand {
         program: own_program()?,
         state_directory: directory.clone(),
-        host_arguments: [options.limits.words(), options.place.words()].concat(),
+        host_arguments: [options.limits.words(), options.place.words(), options.metrics.words()].concat(),
     };
     let keeper = command.start(lock)?;
     wait_for_answer(&directory, Some(keeper))

@@ -81,7 +81,10 @@ impl Cache {
             | Event::Written { .. }
             | Event::Sync { .. }
             | Event::Lock { .. }
-            | Event::Unlock { .. } => {}
+            | Event::Unlock { .. }
+            | Event::Join
+            | Event::Leave
+            | Event::Revert => {}
         }
         self.forget_nothing(touched);
     }

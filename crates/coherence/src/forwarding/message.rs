@@ -1,10 +1,11 @@
-//! What fellow hosts say to each other about a page.
+//! What fellow hosts say to each other: about a page, about who takes part, and after a loss.
 
+use super::members::{Epoch, View};
 use crate::event::Kind;
 use crate::span::HostId;
 use serde::{Deserialize, Serialize};
 
-/// A message of the distributed scheduler. All are about one scheduler page.
+/// A message of the distributed scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message {
     /// `who` wants a copy to read; goes from hint to hint until somebody has one to give, or will.
@@ -37,6 +38,10 @@ pub enum Message {
     HandOver {
         /// The page.
         page: u32,
+        /// Which hand-over of the page this is, where versions are kept.
+        number: u64,
+        /// Who keeps the version before what the sender keeps, and need not any more.
+        before: Option<HostId>,
     },
     /// Drop your copy, and those that you supplied: `owner` is about to write.
     Invalidate {
@@ -50,28 +55,125 @@ pub enum Message {
         /// The page.
         page: u32,
     },
+    /// What you keep of the page, up to this hand-over, is not needed any more.
+    Forget {
+        /// The page.
+        page: u32,
+        /// The hand-over.
+        number: u64,
+    },
+    /// To the home: ask for this page, the sender would rather not own it.
+    Take {
+        /// The page.
+        page: u32,
+    },
+    /// The newest version of the page that you asked for is lost.
+    Missing {
+        /// The page.
+        page: u32,
+    },
+    /// To the home: the sender wants to take part.
+    Join,
+    /// You take part; these do, and this is what is known of losses.
+    Welcome(View),
+    /// To all who took part before: the sender takes part.
+    Hello(View),
+    /// The sender knows that you take part.
+    Known(View),
+    /// All that the sender sends from now on is of this epoch.
+    Flush(Epoch),
+    /// To the leader of the round: what the sender has.
+    Report {
+        /// Of these pages, and of those in the parts before.
+        pages: Vec<Standing>,
+        /// The reverts of the epoch that the sender settled last.
+        settled_reverts: u32,
+        /// No part follows.
+        is_last: bool,
+    },
+    /// From the leader: how things are from now on.
+    Settle {
+        /// Of these pages, and of those in the parts before.
+        pages: Vec<Settled>,
+        /// No part follows.
+        is_last: bool,
+    },
+}
+
+/// What a host has of a page, and knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Standing {
+    /// The page.
+    pub page: u32,
+    /// It owns it, since that hand-over.
+    pub owned: Option<u64>,
+    /// It has a copy to read.
+    pub has_copy: bool,
+    /// It keeps what it sent at that hand-over.
+    pub kept: Option<u64>,
+    /// Its newest version was lost, at so many reverts.
+    pub lost: Option<u32>,
+}
+
+/// What was settled about a page.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Settled {
+    /// The page.
+    pub page: u32,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Who keeps the version before, beside the home; whoever else does need not any more.
+    pub before: Option<HostId>,
+}
+
+/// What becomes of a page after a loss.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Fate {
+    /// Its newest version is lost, at so many reverts.
+    Lost(u32),
+    /// It has an owner.
+    Owned {
+        /// Who.
+        owner: HostId,
+        /// The hand-over by which it got it.
+        number: u64,
+        /// Who has a copy beside it; told to the owner alone.
+        copies: Vec<HostId>,
+        /// From what the owner keeps of it.
+        is_restored: bool,
+    },
 }
 
 impl Message {
-    /// Which page it is about.
-    pub fn page(&self) -> u32 {
-        match *self {
+    /// The pages that it is about: whoever takes a message from the network looks whether they are there.
+    pub fn pages(&self) -> Vec<u32> {
+        match self {
             Message::Read { page, .. }
             | Message::Write { page, .. }
             | Message::Insist { page }
             | Message::Copy { page }
-            | Message::HandOver { page }
+            | Message::HandOver { page, .. }
             | Message::Invalidate { page, .. }
-            | Message::Invalidated { page } => page,
+            | Message::Invalidated { page }
+            | Message::Forget { page, .. }
+            | Message::Take { page }
+            | Message::Missing { page } => vec![*page],
+            Message::Report { pages, .. } => pages.iter().map(|standing| standing.page).collect(),
+            Message::Settle { pages, .. } => pages.iter().map(|settled| settled.page).collect(),
+            Message::Join
+            | Message::Welcome(_)
+            | Message::Hello(_)
+            | Message::Known(_)
+            | Message::Flush(_) => Vec::new(),
         }
     }
 
-    /// How it is counted.
+    /// How it is counted: what is said about members and after losses is apart from the paper's messages.
     pub fn kind(&self) -> Kind {
         match self {
             Message::Read { .. } | Message::Write { .. } | Message::Invalidate { .. } => Kind::Request,
             Message::Copy { .. } | Message::HandOver { .. } => Kind::Page,
-            Message::Insist { .. } | Message::Invalidated { .. } => Kind::Acknowledgement,
+            _ => Kind::Acknowledgement,
         }
     }
 }

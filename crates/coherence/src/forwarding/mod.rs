@@ -9,10 +9,19 @@
 //! Copies to read are a tree as well: who has a copy gives copies, and knows whom it gave one. An invalidation goes down
 //! that tree, each host asking those it supplied (divide and conquer), and the answers come back up it. The right to
 //! write is handed over when they all have.
+//!
+//! Who takes part is known to all who do (`joining`). A loss is settled in a round that one of them leads (`round`,
+//! `decide`): nothing of the time before it is under way when they report what they have.
 
+mod decide;
+mod joining;
+mod members;
 mod message;
 mod node;
 mod page;
+mod round;
+mod serve;
 
-pub use message::Message;
-pub use node::Node;
+pub use members::{Epoch, View};
+pub use message::{Fate, Message, Settled, Standing};
+pub use node::{Node, Options};

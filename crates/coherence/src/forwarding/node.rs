@@ -1,61 +1,181 @@
 //! A host among its fellows: the paper's pager with Figures 6 and 7, and its kernel.
 
+use super::members::View;
 use super::message::Message;
 use super::page::{Page, Purpose};
-use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
+use super::round::Round;
+use crate::central::OnLoss;
+use crate::event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
 use crate::span::{HostId, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Where to.
-type Actions = Vec<Action<Message>>;
+pub(super) type Actions = Vec<Action<Message>>;
+
+/// How an object is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Whether pages stay for a minimum hold.
+    pub has_hold: bool,
+    /// How often a request to read is forwarded before it becomes one to write, which none can outrun.
+    pub patience: u32,
+    /// What serves a page whose newest version is lost.
+    pub on_loss: OnLoss,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error }
+    }
+}
+
+/// How far a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// Not admitted by the home; whether it was asked.
+    Outside { has_asked: bool },
+    /// Admitted; not all who were before it know of it.
+    Meeting,
+    /// Requests are made and served.
+    Running,
+    /// A loss is being settled: nothing is asked, nothing given.
+    Frozen,
+}
 
 /// One host's part of an object that is scheduled by forwarding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    me: HostId,
-    /// From whom this host copied the object: the first hint of every page. Any host that has the object will do.
-    origin: HostId,
-    /// Whether pages stay for a minimum hold.
-    has_hold: bool,
-    /// How often a request to read is forwarded before it becomes one to write, which none can outrun.
-    patience: u32,
-    pages: BTreeMap<u32, Page>,
+    pub(super) me: HostId,
+    /// Where the object begins: it owns what nobody has asked for, and admits newcomers.
+    pub(super) home: HostId,
+    /// The first hint of every page: from whom this host copied the object. Any host that has it will do. After a loss
+    /// it is who settled it, and knows of every page.
+    pub(super) first_hint: HostId,
+    pub(super) options: Options,
+    pub(super) pages: BTreeMap<u32, Page>,
+    pub(super) view: View,
+    pub(super) phase: Phase,
+    /// Members that know that this host is one.
+    pub(super) met: BTreeSet<HostId>,
+    /// Members whose messages are of this host's epoch by now.
+    pub(super) flushed: BTreeSet<HostId>,
+    /// Lost hosts that were no members as far as is known here.
+    pub(super) gone: BTreeSet<HostId>,
+    /// What faults here want that cannot be asked for yet.
+    pub(super) pending: BTreeMap<u32, Access>,
+    /// Messages of this epoch from hosts that have settled it before this one.
+    pub(super) inbox: VecDeque<(HostId, Message)>,
+    pub(super) round: Round,
+    /// Reverts of the epoch that was settled last.
+    pub(super) settled_reverts: u32,
+    /// No process here uses the object.
+    pub(super) has_left: bool,
 }
 
 impl Node {
-    /// The host `me`, which copies the object from `origin`; the host where the object begins is its own origin.
-    pub fn new(me: HostId, origin: HostId, has_hold: bool, patience: u32) -> Node {
-        Node { me, origin, has_hold, patience, pages: BTreeMap::new() }
+    /// The host `me` of an object that begins at `home`; whoever is not the home asks it to be admitted.
+    pub fn new(me: HostId, home: HostId, options: Options) -> Node {
+        let is_home = me == home;
+        let ranks = is_home.then_some((me, 0)).into_iter().collect();
+        Node {
+            me,
+            home,
+            first_hint: home,
+            options,
+            pages: BTreeMap::new(),
+            view: View { ranks, ..View::default() },
+            phase: if is_home { Phase::Running } else { Phase::Outside { has_asked: false } },
+            met: BTreeSet::new(),
+            flushed: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            round: Round::default(),
+            settled_reverts: 0,
+            has_left: false,
+        }
+    }
+
+    /// The host `me` of an object that all `members` begin to use together, the first of them being its home; `me` copies
+    /// it from `origin`, which has its copy from the home or from another.
+    pub fn founder(me: HostId, origin: HostId, members: &[HostId], options: Options) -> Node {
+        let mut node = Node::new(me, members[0], options);
+        node.first_hint = origin;
+        node.view.ranks = members.iter().copied().zip(0..).collect();
+        node.met = members.iter().copied().filter(|host| *host != me).collect();
+        node.phase = Phase::Running;
+        node
     }
 
     /// Who owns a page, as far as this host knows (Figure 8 of the paper).
     pub fn hint(&self, page: u32) -> HostId {
-        self.pages.get(&page).map_or(self.origin, |page| page.hint)
+        self.pages.get(&page).map_or(self.first_hint, |page| page.hint)
     }
 
     /// Whether this host owns a page.
     pub fn owns(&self, page: u32) -> bool {
-        self.pages.get(&page).map_or(self.me == self.origin, |page| page.owned)
+        self.pages.get(&page).map_or(self.me == self.home, |page| page.owned)
     }
 
-    fn page(&mut self, number: u32) -> &mut Page {
-        let (me, origin) = (self.me, self.origin);
-        let new = || if me == origin { Page::origin(me) } else { Page::unknown(origin) };
-        self.pages.entry(number).or_insert_with(new)
+    /// Whether this host owns any page, or may come to: until it does not, its frames are needed. The home owns what
+    /// nobody has asked for.
+    pub fn owns_anything(&self) -> bool {
+        let owns = |page: &Page| page.owned || page.asked != Access::None;
+        self.me == self.home || self.pages.values().any(owns) || !self.pending.is_empty()
     }
 
-    fn fault(&mut self, span: Span, access: Access, actions: &mut Actions) {
-        for number in span.pages() {
-            self.want(number, access, actions);
+    /// Who takes part, and who is lost, as far as this host knows.
+    pub fn members(&self) -> &View {
+        &self.view
+    }
+
+    /// At a home that begins anew: the newest versions of these pages were with other hosts, and are lost. What this host
+    /// has of them is the version before.
+    pub fn were_lost(&mut self, pages: impl IntoIterator<Item = u32>) {
+        if self.options.on_loss == OnLoss::Error {
+            let lost = |page| (page, Page { kept: Some(0), ..Page::lost(self.me, self.settled_reverts) });
+            self.pages.extend(pages.into_iter().map(lost));
         }
     }
 
+    /// Pages that this host knows to be lost.
+    pub fn lost_pages(&self) -> Vec<u32> {
+        self.pages.iter().filter(|(_, page)| page.lost.is_some()).map(|(number, _)| *number).collect()
+    }
+
+    /// A page of which nothing is noted.
+    pub(super) fn untouched(&self) -> Page {
+        if self.me == self.home {
+            Page::origin(self.me)
+        } else if self.me == self.first_hint {
+            // The home is lost, and whatever living hosts had was settled.
+            Page::lost(self.me, self.settled_reverts)
+        } else {
+            Page::unknown(self.first_hint)
+        }
+    }
+
+    pub(super) fn page(&mut self, number: u32) -> &mut Page {
+        let untouched = if self.pages.contains_key(&number) { None } else { Some(self.untouched()) };
+        let new = || untouched.expect("made just now where it is needed");
+        self.pages.entry(number).or_insert_with(new)
+    }
+
     /// A process here wants a page (Figures 2 and 3 for the host's own kernel).
-    fn want(&mut self, number: u32, access: Access, actions: &mut Actions) {
+    pub(super) fn want(&mut self, number: u32, access: Access, actions: &mut Actions) {
+        let may = self.access(number);
+        if may >= access {
+            actions.push(Action::Install { span: Span::one(number), access: may, with_data: false });
+            return;
+        }
+        if self.phase != Phase::Running {
+            return self.want_later(number, access, actions);
+        }
         let me = self.me;
         let page = self.page(number);
-        if page.access >= access {
-            actions.push(Action::Install { span: Span::one(number), access: page.access, with_data: false });
+        if page.lost.is_some() {
+            page.wants = Access::None;
+            actions.push(Action::Fail { page: number, why: Why::NewestLost });
             return;
         }
         page.wants = page.wants.max(access);
@@ -65,7 +185,7 @@ impl Node {
         page.asked = page.wants;
         if page.owned && page.purpose.is_none() {
             self.invalidate(number, Purpose::Write, me, actions);
-        } else if access == Access::Write {
+        } else if page.wants == Access::Write {
             let to = std::mem::replace(&mut page.hint, me);
             actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
         } else {
@@ -74,213 +194,60 @@ impl Node {
         }
     }
 
+    /// Nothing can be asked for yet.
+    fn want_later(&mut self, number: u32, access: Access, actions: &mut Actions) {
+        if matches!(self.phase, Phase::Outside { .. }) && self.gone.contains(&self.home) {
+            actions.push(Action::Fail { page: number, why: Why::HomeLost });
+            return;
+        }
+        let wanted = self.pending.entry(number).or_insert(access);
+        *wanted = access.max(*wanted);
+        self.ask_to_join(actions);
+    }
+
     fn message(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+        if self.view.epoch.lost.contains(&from) {
+            return; // its messages end where its loss is known
+        }
         match message {
-            Message::Read { page, who, hops } => self.read_request(page, who, hops, actions),
-            Message::Write { page, who } => self.write_request(page, who, actions),
-            Message::Insist { page } => self.insist(page, actions),
+            Message::Join => self.asked_to_join(from, actions),
+            Message::Welcome(view) | Message::Hello(view) if view.epoch.lost.contains(&self.me) => {}
+            Message::Welcome(view) => self.welcomed(from, &view, actions),
+            Message::Hello(view) => self.greeted(from, &view, actions),
+            Message::Known(view) => self.known(from, &view, actions),
+            Message::Flush(epoch) => self.flush(from, &epoch, actions),
+            // Until its flush is in, what a host says is of an epoch before.
+            message if self.view.epoch.is_first() || self.flushed.contains(&from) => {
+                self.said_now(from, message, actions);
+            }
+            message => self.said_before(from, message, actions),
+        }
+    }
+
+    /// A message of this host's epoch.
+    fn said_now(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+        match message {
+            Message::Report { pages, settled_reverts, is_last } => {
+                self.reported(from, pages, settled_reverts, is_last, actions);
+            }
+            Message::Settle { pages, is_last } => self.settle_part(from, pages, is_last, actions),
+            message if self.phase == Phase::Running => self.serve(from, message, actions),
+            message => self.inbox.push_back((from, message)),
+        }
+    }
+
+    /// A message of an epoch before: pages count until all flushes are in, whatever else it was is asked anew.
+    fn said_before(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+        if self.phase != Phase::Frozen {
+            return;
+        }
+        match message {
             Message::Copy { page } => self.received(page, Access::Read, actions),
-            Message::HandOver { page } => self.received(page, Access::Write, actions),
-            Message::Invalidate { page, owner } => self.invalidated(page, from, owner, actions),
-            Message::Invalidated { page } => {
-                let known = self.page(page);
-                known.expected.remove(&from);
-                if known.expected.is_empty() {
-                    self.all_gone(page, actions);
-                }
+            Message::HandOver { page, number, before } => {
+                self.handed_over(from, page, number, before, actions);
             }
-        }
-    }
-
-    /// `page_fault()` of Figure 7, for a read: forwarded only by who has no interest in the page.
-    fn read_request(&mut self, number: u32, who: HostId, hops: u32, actions: &mut Actions) {
-        let patience = self.patience;
-        let page = self.page(number);
-        if page.can_supply() {
-            self.supply(number, who, actions);
-        } else if page.asked == Access::Write
-            || page.owned && !matches!(page.purpose, Some(Purpose::HandOver(_)))
-        {
-            page.readers.push(who);
-        } else if hops >= patience {
-            actions.push(Action::Send { to: who, message: Message::Insist { page: number } });
-        } else {
-            let message = Message::Read { page: number, who, hops: hops + 1 };
-            actions.push(Action::Send { to: page.hint, message });
-        }
-    }
-
-    /// Our request to read ran after the page in vain: one to write has its place in the order.
-    fn insist(&mut self, number: u32, actions: &mut Actions) {
-        let me = self.me;
-        let page = self.page(number);
-        page.asked = Access::Write;
-        let to = std::mem::replace(&mut page.hint, me);
-        actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
-    }
-
-    fn supply(&mut self, number: u32, who: HostId, actions: &mut Actions) {
-        let page = self.page(number);
-        if page.access == Access::Write {
-            page.access = Access::Read;
-            actions.push(Action::Restrict { page: number, access: Access::Read });
-        }
-        page.supplied.insert(who);
-        actions.push(Action::Send { to: who, message: Message::Copy { page: number } });
-    }
-
-    /// `page_fault()` for a write: who asked last is asked next, here or further on.
-    fn write_request(&mut self, number: u32, who: HostId, actions: &mut Actions) {
-        let me = self.me;
-        let page = self.page(number);
-        let before = std::mem::replace(&mut page.hint, who);
-        if before == me {
-            page.next = Some(who);
-            self.pass_on(number, actions);
-        } else {
-            actions.push(Action::Send { to: before, message: Message::Write { page: number, who } });
-        }
-    }
-
-    /// A copy, or the page itself, came (`pageout()` of the paper, at a fellow server).
-    fn received(&mut self, number: u32, access: Access, actions: &mut Actions) {
-        let holds = u8::from(self.has_hold);
-        let page = self.page(number);
-        page.owned = access == Access::Write;
-        page.access = access;
-        page.asked = Access::None;
-        page.holds = page.holds.saturating_add(holds);
-        let wants = std::mem::replace(&mut page.wants, Access::None);
-        actions.push(Action::Install { span: Span::one(number), access, with_data: true });
-        self.installed(number, access, wants, actions);
-    }
-
-    /// Processes here may use the page from now on: until the hold is over nobody takes it.
-    fn installed(&mut self, number: u32, access: Access, wants: Access, actions: &mut Actions) {
-        if self.has_hold {
-            actions.push(Action::Hold { page: number });
-        }
-        if wants > access {
-            self.want(number, wants, actions);
-        }
-        self.pass_on(number, actions);
-    }
-
-    /// What others wait for here, as far as it can be had now: copies first, then the page.
-    fn pass_on(&mut self, number: u32, actions: &mut Actions) {
-        let page = self.page(number);
-        if page.can_supply() {
-            for who in std::mem::take(&mut page.readers) {
-                self.supply(number, who, actions);
-            }
-        }
-        let page = self.page(number);
-        if let Some(next) = page.next
-            && page.owned
-            && page.holds == 0
-            && page.purpose.is_none()
-        {
-            page.next = None;
-            self.invalidate(number, Purpose::HandOver(next), next, actions);
-        }
-    }
-
-    /// Has all copies dropped that this host supplied (line 7 of Figure 7).
-    fn invalidate(&mut self, number: u32, purpose: Purpose, owner: HostId, actions: &mut Actions) {
-        let page = self.page(number);
-        page.purpose = Some(purpose);
-        page.expected = std::mem::take(&mut page.supplied);
-        let message = Message::Invalidate { page: number, owner };
-        actions.extend(page.expected.iter().map(|to| Action::Send { to: *to, message: message.clone() }));
-        if page.expected.is_empty() {
-            self.all_gone(number, actions);
-        }
-    }
-
-    /// No copy is left of those that were supplied here, nor of those below them.
-    fn all_gone(&mut self, number: u32, actions: &mut Actions) {
-        let holds = u8::from(self.has_hold);
-        let page = self.page(number);
-        match page.purpose.take() {
-            Some(Purpose::Supplier(to)) => {
-                actions.push(Action::Send { to, message: Message::Invalidated { page: number } });
-            }
-            Some(Purpose::Write) => {
-                page.access = Access::Write;
-                page.asked = Access::None;
-                page.wants = Access::None;
-                page.holds = page.holds.saturating_add(holds);
-                actions.push(Action::Install {
-                    span: Span::one(number),
-                    access: Access::Write,
-                    with_data: false,
-                });
-                self.installed(number, Access::Write, Access::None, actions);
-            }
-            Some(Purpose::HandOver(next)) => self.hand_over(number, next, actions),
-            None => {}
-        }
-    }
-
-    fn hand_over(&mut self, number: u32, next: HostId, actions: &mut Actions) {
-        let me = self.me;
-        let page = self.page(number);
-        page.owned = false;
-        page.access = Access::None;
-        actions.push(Action::Restrict { page: number, access: Access::None });
-        actions.push(Action::Send { to: next, message: Message::HandOver { page: number } });
-        let hint = page.hint;
-        if hint == me {
-            return; // asked for it again meanwhile: they get their copies then
-        }
-        // Copies that could not be given any more: whoever owns the page after us gives them.
-        for who in std::mem::take(&mut page.readers) {
-            actions.push(Action::Send { to: hint, message: Message::Read { page: number, who, hops: 0 } });
-        }
-    }
-
-    /// `invalidate_page()` of Figure 7.
-    fn invalidated(&mut self, number: u32, from: HostId, owner: HostId, actions: &mut Actions) {
-        let page = self.page(number);
-        if page.holds > 0 && page.access != Access::None {
-            page.deferred.push_back((from, owner));
-            return;
-        }
-        if page.access != Access::None {
-            page.access = Access::None;
-            actions.push(Action::Restrict { page: number, access: Access::None });
-        }
-        // Who asked to write is in the order of owners: its hint is who asked after it.
-        if page.asked != Access::Write {
-            page.hint = owner;
-        }
-        if page.purpose.is_some() {
-            // Two suppliers, one of them below the other: what is below us is being seen to already.
-            actions.push(Action::Send { to: from, message: Message::Invalidated { page: number } });
-        } else {
-            self.invalidate(number, Purpose::Supplier(from), owner, actions);
-        }
-    }
-
-    fn hold_over(&mut self, number: u32, actions: &mut Actions) {
-        let page = self.page(number);
-        page.holds = page.holds.saturating_sub(1);
-        if page.holds > 0 {
-            return;
-        }
-        for (from, owner) in std::mem::take(&mut page.deferred) {
-            self.invalidated(number, from, owner, actions);
-        }
-        self.pass_on(number, actions);
-    }
-
-    /// Memory is short: a copy goes. Who supplied it and whom it supplied stay known. What is owned stays: the host puts
-    /// it where it puts its own pages.
-    fn evict(&mut self, number: u32, actions: &mut Actions) {
-        let page = self.page(number);
-        if !page.owned && page.holds == 0 && page.access != Access::None {
-            page.access = Access::None;
-            actions.push(Action::Restrict { page: number, access: Access::None });
+            Message::Forget { page, number } => self.forget(page, number, actions),
+            _ => {}
         }
     }
 }
@@ -294,27 +261,30 @@ impl Scheduler for Node {
 
     fn carries(message: &Message) -> Carried {
         match message {
-            Message::Copy { page } | Message::HandOver { page } => Carried::Frames(vec![*page]),
+            Message::Copy { page } | Message::HandOver { page, .. } => Carried::Frames(vec![*page]),
             _ => Carried::Nothing,
         }
     }
 
     fn handle(&mut self, event: Event<Message>, actions: &mut Actions) {
         match event {
-            Event::Fault { span, access } => self.fault(span, access, actions),
+            Event::Fault { span, access } => {
+                self.has_left = false;
+                span.pages().for_each(|number| self.want(number, access, actions));
+            }
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { from, message } => self.message(from, message, actions),
-            Event::Lost { .. }
-            | Event::Written { .. }
-            | Event::Sync { .. }
-            | Event::Lock { .. }
-            | Event::Unlock { .. } => {}
+            Event::Lost { host } => self.lost(host, actions),
+            Event::Join => self.ask_to_join(actions),
+            Event::Leave => self.leave(actions),
+            Event::Revert => self.revert(actions),
+            Event::Written { .. } | Event::Sync { .. } | Event::Lock { .. } | Event::Unlock { .. } => {}
         }
     }
 
     fn access(&self, page: u32) -> Access {
-        let untouched = if self.me == self.origin { Access::Write } else { Access::None };
+        let untouched = if self.me == self.home { Access::Write } else { Access::None };
         self.pages.get(&page).map_or(untouched, |page| page.access)
     }
 
@@ -325,6 +295,6 @@ impl Scheduler for Node {
                 || page.next.is_some()
                 || !page.readers.is_empty()
         };
-        self.pages.values().any(waits)
+        self.phase == Phase::Frozen || !self.pending.is_empty() || self.pages.values().any(waits)
     }
 }

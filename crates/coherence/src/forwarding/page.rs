@@ -43,6 +43,16 @@ pub(super) struct Page {
     pub holds: u8,
     /// Invalidations that wait for the hold to end: from whom, and for whom.
     pub deferred: VecDeque<(HostId, HostId)>,
+    /// The home was told that this host would rather not own it.
+    pub is_offered: bool,
+    /// By which hand-over this host got it, if it owns it. Counted only where versions are kept for a loss.
+    pub number: u64,
+    /// Who keeps what it sent at that hand-over, beside the home.
+    pub before: Option<HostId>,
+    /// This host keeps what it sent at that hand-over.
+    pub kept: Option<u64>,
+    /// Its newest version is lost, at so many reverts.
+    pub lost: Option<u32>,
 }
 
 impl Page {
@@ -61,12 +71,22 @@ impl Page {
             purpose: None,
             holds: 0,
             deferred: VecDeque::new(),
+            is_offered: false,
+            number: 0,
+            before: None,
+            kept: None,
+            lost: None,
         }
     }
 
     /// A page that nobody has asked for yet, at the host that the object begins at: it has the newest version.
     pub fn origin(me: HostId) -> Page {
         Page { access: Access::Write, owned: true, ..Page::unknown(me) }
+    }
+
+    /// A page of which nothing is left.
+    pub fn lost(hint: HostId, at: u32) -> Page {
+        Page { lost: Some(at), ..Page::unknown(hint) }
     }
 
     /// Whether it has a copy to give now.

@@ -1,6 +1,6 @@
 //! Figure 8 of the paper and its counts of messages, under the distributed scheduler.
 
-use commonhold_coherence::forwarding::{Message, Node};
+use commonhold_coherence::forwarding::{Message, Node, Options};
 use commonhold_coherence::{Access, Action, Event, HostId, Kind, Scheduler, Span};
 use std::collections::VecDeque;
 
@@ -15,7 +15,9 @@ struct Hotspot {
 
 impl Hotspot {
     fn new(hosts: u32) -> Hotspot {
-        let nodes = (0..hosts).map(|me| Node::new(HostId(me), HostId(0), true, 64)).collect();
+        let members: Vec<HostId> = (0..hosts).map(HostId).collect();
+        let node = |me: &HostId| Node::founder(*me, HostId(0), &members, Options::default());
+        let nodes = members.iter().map(node).collect();
         Hotspot { nodes, under_way: VecDeque::new(), messages: 0 }
     }
 

@@ -3,3 +3,4 @@
 
 mod central;
 mod forwarding;
+mod losses;

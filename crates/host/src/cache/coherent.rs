@@ -93,6 +93,10 @@ impl Cache {
     /// The object is not in use here any more: what is newest here goes home.
     pub fn send_home(self: &Arc<Self>) {
         let Some(driver) = self.driver().filter(|driver| !driver.is_home()) else { return };
+        driver.leave();
+        if self.role() == Some(Role::Own) {
+            return; // what was not synced was given up
+        }
         // What was granted a moment ago stays for its minimum hold.
         for _ in 0..MOST_HOLDS {
             let resident = self.lock().resident.clone();
@@ -226,7 +230,7 @@ impl Cache {
         let set = book::set_of(one);
         inner.views.iter_mut().for_each(|view| view.forget(&set));
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
-        if matches!(self.role(), None | Some(Role::Saved)) {
+        if matches!(self.role(), None | Some(Role::Saved | Role::Origin)) {
             write_frames(&self.frames, page, &bytes[..]).doing("keeping a copy")?;
         } else {
             inner.resident.remove(page as u32);
@@ -258,6 +262,14 @@ impl Cache {
         write_frames(&self.frames, page, bytes).doing("saving a page")?;
         self.count_frames(&mut inner, one);
         self.note_write(&mut inner, page);
+        Ok(())
+    }
+
+    /// The newest version of a page is lost: this one serves again.
+    pub fn restore(&self, page: u64, bytes: &[u8; PAGE_SIZE_BYTES as usize]) -> Result<()> {
+        let mut inner = self.idle(page);
+        write_frames(&self.frames, page, bytes).doing("restoring a page")?;
+        self.count_frames(&mut inner, PageRange::new(page, 1));
         Ok(())
     }
 

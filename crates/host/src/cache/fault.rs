@@ -7,6 +7,7 @@
 
 use super::view::Mapping;
 use super::{Cache, Inner, Refused, Waiting, book};
+use crate::seeing;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
 use commonhold_sys::userfaultfd::{Fault, Kind};
 use rustix::io::Errno;
@@ -47,6 +48,7 @@ impl Cache {
         let page = mapping.page_at(fault.address);
         mapping.faults.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
+        self.seen.fault(page, seeing::Fault::new(fault.write, fault.protected));
         let mut inner = self.lock();
         let Some(view) = inner.view_of(mapping, page) else {
             // Taken out since it was looked up: what is there now is looked up anew.
@@ -265,6 +267,7 @@ impl Cache {
                 .partition(|w| range.contains(u64::from(w.page)) && !inner.in_flight.contains(w.page));
             inner.waiting = later;
             for waiter in now {
+                self.seen.waited(waiter.since.elapsed());
                 if inner.resident.contains(waiter.page)
                     && inner.view_of(&waiter.mapping, waiter.page.into()).is_some()
                 {
@@ -290,6 +293,8 @@ impl Cache {
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| range.contains(u64::from(w.page)));
         inner.waiting = later;
         for waiter in now {
+            self.seen.waited(waiter.since.elapsed());
+            self.seen.refused();
             inner.refuse(&waiter.mapping, waiter.page.into());
         }
         self.settled.notify_all();

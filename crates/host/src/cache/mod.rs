@@ -104,6 +104,8 @@ pub struct Cache {
     evicting: AtomicBool,
     flushes: flushes::Flushes,
     syncs: AtomicU64,
+    /// What was counted of it; of an object that hosts share, by all its caches here.
+    pub seen: Arc<crate::seeing::Seen>,
     /// Of an object that hosts share: who speaks with its scheduler, and what the frames are.
     driver: OnceLock<(Weak<Driver>, Role)>,
 }
@@ -253,6 +255,7 @@ impl Cache {
             evicting: AtomicBool::new(false),
             flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
+            seen: machine.seen_of(uuid),
             driver: OnceLock::new(),
             machine,
             traits,

@@ -35,6 +35,15 @@ impl Carrier for Cluster {
 }
 
 impl Cluster {
+    /// What was to be sent to that host about the object is of a time before one of the two gave everything up.
+    pub(super) fn do_not_send(&self, to: HostId, object: u128) {
+        if let Some(queue) = lock(&self.waiting).get_mut(&to) {
+            queue.retain(|(message, _)| {
+                !matches!(message, Message::Coherence { object: about, .. } if *about == object)
+            });
+        }
+    }
+
     fn connect_and_send(self: &Arc<Self>, to: HostId) {
         let mut outcome = self.reach(to);
         loop {
@@ -45,7 +54,7 @@ impl Cluster {
                 waiting.remove(&to);
                 break;
             };
-            drop(waiting);
+            // Under the lock, so that what is dropped below was not sent: sending does not wait.
             outcome = Cluster::send(self, to, &message, &Payload(&pages));
         }
         if let Err(error) = outcome {

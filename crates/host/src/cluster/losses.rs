@@ -7,7 +7,7 @@
 
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
-use crate::shared::Driver;
+use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::{Arc, PoisonError};
@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
+const APART: Duration = Duration::from_secs(10);
+
+fn forwards(driver: &Driver) -> bool {
+    matches!(driver.plan().how, How::Forwarding(_))
+}
 
 impl Cluster {
     pub(super) fn drivers(&self) -> Vec<Arc<Driver>> {
@@ -36,9 +43,8 @@ impl Cluster {
         if is_member {
             self.report(format_args!("{} cannot be reached: {why}; trying again", self.called(host)));
         }
-        for driver in self.drivers().into_iter().filter(|driver| driver.home() == Some(host)) {
-            self.give_up(&driver, host);
-        }
+        let mine = |driver: &Arc<Driver>| driver.home() == Some(host) && !forwards(driver);
+        self.drivers().iter().filter(|driver| mine(driver)).for_each(|driver| self.give_up(driver, host));
         if is_member {
             self.reach_again(host);
         }
@@ -49,9 +55,22 @@ impl Cluster {
         // PLACE: what is newest here is forgotten. Where a sharer gives such pages back to the home it does so before
         // `GaveUp` is said, in `try_home`; they must be kept here until then.
         lock(&self.given_up).insert(driver.plan().object);
-        if driver.lost(home) {
+        let found_anew = driver.lost(home);
+        self.do_not_send(home, driver.plan().object);
+        if found_anew {
             self.find_home(driver);
         }
+    }
+
+    /// Whether this host has to begin anew when messages between it and another, which lives on, were lost. Where requests
+    /// are forwarded any host may have been told of what this one has: only its loss reaches them all, in order. Of two
+    /// that are not the home it is the one with the greater number.
+    fn must_begin_anew(&self, other: HostId) -> bool {
+        let anew = |driver: &Arc<Driver>| {
+            let home = driver.home();
+            forwards(driver) && !driver.is_home() && (home == Some(other) || self.me.host > other)
+        };
+        self.drivers().iter().any(anew)
     }
 
     /// Tells the home that this host gave up what it had of the object, if it did since they spoke last.
@@ -99,6 +118,7 @@ impl Cluster {
         if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
             driver.lost(former);
         }
+        self.do_not_send(former, object);
         Ok(Answer::Done)
     }
 
@@ -107,10 +127,18 @@ impl Cluster {
         if !lock(&self.reaching).insert(host) {
             return;
         }
-        let this = Arc::downgrade(self);
+        let (this, began) = (Arc::downgrade(self), Instant::now());
         let reaching = move || {
             while let Some(this) = this.upgrade() {
-                if this.lease.is_fenced() || this.member(host).is_none() || this.reach(host).is_ok() {
+                let over = this.lease.is_fenced() || this.member(host).is_none();
+                let reached = !over && this.reach(host).is_ok();
+                if reached || began.elapsed() > APART {
+                    // The other lives, and what was on the way between the two is lost.
+                    if !over && this.must_begin_anew(host) {
+                        this.fence(&format!("messages between it and {} were lost", this.called(host)));
+                    }
+                }
+                if over || reached {
                     lock(&this.reaching).remove(&host);
                     return;
                 }
@@ -143,6 +171,11 @@ impl Cluster {
         if let Ok(this) = self.host() {
             this.settle_removed();
         }
+    }
+
+    /// Hosts that are lost.
+    pub(super) fn all_gone(&self) -> Vec<HostId> {
+        self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// Refuses what a host says that is lost: it does not know it yet.

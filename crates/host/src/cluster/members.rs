@@ -1,6 +1,7 @@
 //! Joining the cluster, staying in it, and hearing what happens in it.
 
 use super::lease::Times;
+use super::registry::place::Place;
 use super::registry::{Before, Joining, News, Registry, out_of_reach};
 use super::wire::{Claim, Member};
 use super::{Cluster, PATIENCE, lock};
@@ -72,12 +73,12 @@ impl Cluster {
     }
 
     fn what_is_tried(&self) -> String {
-        match (lock(&self.heard).joined, self.join) {
+        let until_then = "(until then objects that hosts share wait)";
+        match (lock(&self.heard).joined, &self.place) {
             (Some(_), _) => "renewing this host's lease".to_owned(),
-            (None, Some(address)) => {
-                format!("joining the cluster at {address} (until then objects that hosts share wait)")
-            }
-            (None, None) => "joining the cluster (until then objects that hosts share wait)".to_owned(),
+            (None, Place::Host(address)) => format!("joining the cluster at {address} {until_then}"),
+            (None, Place::Etcd(place, _)) => format!("joining the cluster at {place} {until_then}"),
+            (None, Place::Here) => format!("joining the cluster {until_then}"),
         }
     }
 
@@ -100,7 +101,7 @@ impl Cluster {
             return Ok(times.renew);
         }
         if before.is_none() {
-            self.has_joined(joined.news);
+            self.has_joined(joined.news, joined.begin_at);
         } else {
             self.heard(joined.news);
         }
@@ -130,12 +131,12 @@ impl Cluster {
         self.nudge.notify_all();
     }
 
-    fn has_joined(self: &Arc<Self>, news: News) {
+    fn has_joined(self: &Arc<Self>, news: News, begin_at: u64) {
         let early = {
             let mut heard = lock(&self.heard);
             heard.joined = Some(news.epoch);
             heard.number = news.number;
-            heard.begin_at = news.lost.last().map_or(0, |(number, _)| *number);
+            heard.begin_at = begin_at;
             heard.early.take()
         };
         self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
@@ -160,7 +161,9 @@ impl Cluster {
             news.lost.iter().filter(|(number, _)| *number > heard.number).map(|(_, host)| *host).collect();
         // So many were lost that not all are told.
         let now: HashSet<HostId> = news.members.iter().map(|member| member.host).collect();
-        for member in self.members() {
+        let before = self.members();
+        let joined = news.members.len() + lost.len() > before.len();
+        for member in before {
             if !now.contains(&member.host) && !lost.contains(&member.host) {
                 lost.push(member.host);
             }
@@ -172,7 +175,7 @@ impl Cluster {
         let begins = news.settled >= heard.begin_at;
         self.now_members(news.members);
         drop(heard);
-        if !lost.is_empty() {
+        if !lost.is_empty() || joined {
             self.renew_now(); // others may wait for all to have heard of it
         }
         if begins {

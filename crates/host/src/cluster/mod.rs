@@ -35,6 +35,7 @@ use commonhold_object::{Access, Error, ErrorKind, Result};
 use lease::Lease;
 use members::Heard;
 use registry::Registry;
+use registry::place::Place;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
@@ -61,8 +62,8 @@ pub trait Transport: Send + Sync {
 pub struct Cluster {
     /// This host, as the others know it.
     pub me: Member,
-    /// Where the list is kept, unless it is kept here.
-    join: Option<SocketAddr>,
+    /// Where the registry is.
+    place: Place,
     host: Weak<Host>,
     transport: OnceLock<Arc<dyn Transport>>,
     registry: OnceLock<Arc<dyn Registry>>,
@@ -106,18 +107,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cluster {
-    /// This host's part. `join`: where the list is kept, if not here. `returning`: how long clients of a host that died
+    /// This host's part. `returning`: how long clients of a host that died
     /// with its keeper are waited for before it joins; none if it is in no cluster.
     pub fn new(
         host: &Arc<Host>,
         me: Member,
-        join: Option<SocketAddr>,
+        place: Place,
         lease: Lease,
         returning: Option<Duration>,
     ) -> std::io::Result<Arc<Cluster>> {
         let cluster = Cluster {
             me,
-            join,
+            place,
             host: Arc::downgrade(host),
             transport: OnceLock::new(),
             registry: OnceLock::new(),

@@ -37,9 +37,14 @@ impl Cluster {
             object: record.uuid,
             me: self.me.host,
             is_home: !record.is_elsewhere,
+            pages: pages_of(record.options.size_bytes),
             how,
             hold: Duration::from_micros(hold_us.into()),
         };
+        if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
+            driver.attach(cache); // it was used here before
+            return;
+        }
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
@@ -68,10 +73,9 @@ impl Cluster {
 
     /// All of it is home.
     pub fn leave_off(self: &Arc<Self>, object: u128) {
-        let used_at_home = self.record_of(object).is_ok() && self.driver(object).is_some_and(|d| d.detach());
-        if !used_at_home {
+        if !self.driver(object).is_some_and(|driver| driver.detach()) {
             let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
-            driver.iter().for_each(|driver| driver.leave());
+            driver.iter().for_each(|driver| driver.say_leave());
             if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host) {
                 let _ = self.ask(home, Call::Leave(object), PATIENCE);
             }
@@ -122,12 +126,19 @@ impl Cluster {
     pub(super) fn find_home(self: &Arc<Self>, driver: &Arc<Driver>) {
         let (this, driver) = (Arc::downgrade(self), Arc::downgrade(driver));
         let begun = Instant::now();
+        let mut said = false;
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
                 && !this.lease.is_fenced()
             {
-                if this.try_home(&driver).is_err() && begun.elapsed() > HOME_AWAY {
+                if let Err(error) = this.try_home(&driver)
+                    && begun.elapsed() > HOME_AWAY
+                {
+                    if !std::mem::replace(&mut said, true) {
+                        let home = format!("the home of object {:032x}", driver.plan().object);
+                        this.report(format_args!("{home} is not found: {error}; trying again"));
+                    }
                     driver.home_is_away();
                 }
                 drop((this, driver));
@@ -145,7 +156,7 @@ impl Cluster {
         for (who, access) in self.host()?.openers(object) {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
         }
-        driver.found_home(home);
+        driver.found_home(home, &self.all_gone());
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
             lock(&self.given_up).insert(object);
@@ -265,15 +276,18 @@ fn how(options: &CreateOptions) -> Option<(How, u32)> {
     match options.coherence {
         Coherence::Local => None,
         Coherence::Explicit => Some((How::Explicit, 0)),
-        Coherence::Strict { scheduler: Scheduler::Forwarding, hold_us, .. } => {
-            Some((How::Forwarding, hold_us))
-        }
-        Coherence::Strict { scheduler: Scheduler::Central { reader_bound }, on_loss, hold_us } => {
+        Coherence::Strict { scheduler, on_loss, hold_us } => {
             let on_loss = match on_loss {
                 OnLoss::Error => central::OnLoss::Error,
                 OnLoss::Revert => central::OnLoss::Revert,
             };
-            Some((How::Central(central::Options { reader_bound, on_loss }), hold_us))
+            let how = match scheduler {
+                Scheduler::Forwarding => How::Forwarding(on_loss),
+                Scheduler::Central { reader_bound } => {
+                    How::Central(central::Options { reader_bound, on_loss })
+                }
+            };
+            Some((how, hold_us))
         }
     }
 }

@@ -138,6 +138,8 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
+            Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),
+            Request::Trace { name, place } => self.traced(session, &name, place),
             Request::Hosts => Ok(Reply::Hosts(self.cluster_hosts())),
             Request::Stop { force } => self.stop(session, force).map(done),
             Request::Replace { program, keeper } => self.replace(session, program, keeper).map(done),

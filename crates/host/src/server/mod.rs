@@ -10,6 +10,7 @@
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
 //! | `shared` | objects that hosts share, as the server sees them |
+//! | `seeing` | what was counted and traced of objects |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
@@ -34,6 +35,7 @@ pub mod object;
 mod repairs;
 mod resize;
 mod returning;
+mod seeing;
 pub mod session;
 mod shared;
 mod slots;

@@ -6,12 +6,13 @@ use super::{Host, Limits, control::Control};
 use crate::cache::{Evictor, frames_survive_in_pipe};
 use crate::cluster::lease::Lease;
 use crate::cluster::link::{self, Proof};
-use crate::cluster::registry::embedded::Embedded;
+use crate::cluster::registry::{self, place::Place};
 use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
@@ -45,6 +46,8 @@ pub struct ServeOptions {
     pub program: PathBuf,
     /// Its place in a cluster, if it has one.
     pub cluster: Option<ClusterOptions>,
+    /// Where Prometheus may ask for its numbers.
+    pub metrics: Option<MetricsOptions>,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
 }
@@ -53,8 +56,8 @@ pub struct ServeOptions {
 pub struct ClusterOptions {
     /// Where it listens for other hosts.
     pub listen: SocketAddr,
-    /// Who keeps the cluster's list; this host unless given.
-    pub join: Option<SocketAddr>,
+    /// Where the cluster's registry is.
+    pub registry: Place,
     /// How long a host that says nothing belongs to the cluster, if this host keeps the list.
     pub lease: Duration,
     /// What the others call it.
@@ -118,8 +121,12 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     host.vault.ready();
     if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
         let state = host.machine.directory.clone();
-        let registry = Embedded::new(cluster, options.join, &state, options.lease)?;
+        options.registry.check(matches!(&options.proof, Proof::None { even_beyond_loopback: true }))?;
+        let registry = registry::open(cluster, &options.registry, &state, options.lease)?;
         link::start(cluster, &state, &options.proof, registry)?;
+    }
+    if let Some(metrics) = options.metrics {
+        metrics.serve(&host)?;
     }
     Control::new(host, listener)?.run()
 }
@@ -196,8 +203,9 @@ impl Host {
             address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
         };
         let lease = Lease::new(&self.vault, kept)?;
-        let (join, returning) = (options.and_then(|o| o.join), options.map(|o| o.lease));
-        let cluster = Cluster::new(self, me, join, lease, returning).doing("starting a thread")?;
+        let place = options.map_or(Place::Here, |o| o.registry.clone());
+        let returning = options.map(|o| o.lease);
+        let cluster = Cluster::new(self, me, place, lease, returning).doing("starting a thread")?;
         let _ = self.cluster.set(cluster);
         Ok(())
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{OnceLock, PoisonError};
 
 impl Host {
-    pub(super) fn status(&self) -> HostStatus {
+    /// What the host says of itself.
+    pub fn status(&self) -> HostStatus {
         let counters = &self.machine.counters;
         let sessions = self.sessions();
         let me = rustix::process::geteuid().as_raw();

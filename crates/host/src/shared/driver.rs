@@ -5,9 +5,11 @@ use super::part::{How, Part, Said};
 use super::turn::Turn;
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
+use crate::cache::coherent::PageBytes;
+use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, pages_of};
-use std::collections::VecDeque;
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -26,6 +28,8 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
+    /// Its size in pages.
+    pub pages: u64,
     /// How.
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
@@ -37,6 +41,8 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    /// What is counted of it.
+    pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
     /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
     cache: RwLock<Weak<Cache>>,
@@ -55,6 +61,8 @@ pub(super) struct State {
     pub part: Part,
     /// Bytes of syncs whose turn has not come.
     pub kept: VecDeque<VecDeque<u8>>,
+    /// Of forwarding: what was handed over, in case its newest version is lost.
+    pub sent: HashMap<u32, PageBytes>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
 }
@@ -72,8 +80,8 @@ impl Plan {
     fn role(&self) -> Role {
         match (self.how, self.is_home) {
             (How::Central(_), true) => Role::Saved,
-            (How::Forwarding, true) => Role::Origin,
-            (How::Central(_) | How::Forwarding, false) => Role::Copies,
+            (How::Forwarding(_), true) => Role::Origin,
+            (How::Central(_) | How::Forwarding(_), false) => Role::Copies,
             (How::Explicit, _) => Role::Own,
         }
     }
@@ -88,7 +96,8 @@ impl Driver {
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
-        let state = State { home: None, part, kept: VecDeque::new(), syncs: VecDeque::new() };
+        let state =
+            State { home: None, part, kept: VecDeque::new(), sent: HashMap::new(), syncs: VecDeque::new() };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -96,6 +105,7 @@ impl Driver {
             plan,
             carrier,
             holds,
+            seen: cache.seen.clone(),
             state: state.into(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
@@ -106,7 +116,8 @@ impl Driver {
         driver
     }
 
-    /// Of explicit coherence, at the home: what processes of this host map from now on.
+    /// What processes of this host map from now on: of explicit coherence at the home, and of forwarding where the object
+    /// is used again.
     pub fn attach(self: &Arc<Self>, cache: &Arc<Cache>) {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
@@ -115,9 +126,15 @@ impl Driver {
         cache.share(self, self.plan.role());
     }
 
-    /// Of explicit coherence, at the home: nobody here uses the object any more. Whether it was that.
+    /// Nobody here uses the object any more. Whether this goes on without: of explicit coherence at the home, and of
+    /// forwarding, because requests of others may come by here.
     pub fn detach(&self) -> bool {
-        if !self.plan.is_home || self.plan.how != How::Explicit {
+        let goes_on = match self.plan.how {
+            How::Explicit => self.plan.is_home,
+            How::Forwarding(_) => !self.plan.is_home,
+            How::Central(_) => false,
+        };
+        if !goes_on {
             return false;
         }
         let mut state = self.state();
@@ -126,6 +143,23 @@ impl Driver {
             node.begin_anew([]);
         }
         true
+    }
+
+    /// Whether it may be used here again without beginning anew: under forwarding, once it was.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.plan.how, How::Forwarding(_)) && !self.plan.is_home
+    }
+
+    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
+    pub fn leave(self: &Arc<Self>) {
+        if !self.goes_on() {
+            return;
+        }
+        self.happened(Event::Leave, Vec::new());
+        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Whether this host is the object's home.
@@ -177,16 +211,26 @@ impl Driver {
 
     /// At the home: pages that the host before had lent. Nobody knows to whom.
     pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
-        if let Part::Central(node) = &mut self.state().part {
-            node.were_lost(pages.iter());
+        match &mut self.state().part {
+            Part::Central(node) => node.were_lost(pages.iter()),
+            Part::Forwarding(node) => node.were_lost(pages.iter()),
+            Part::Explicit(_) => {}
         }
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
-    pub fn revert(&self) -> u64 {
+    pub fn revert(self: &Arc<Self>) -> u64 {
         let Some(cache) = self.saved() else { return 0 };
-        let Part::Central(node) = &mut self.state().part else { return 0 };
-        let reverted = node.revert();
+        let mut state = self.state();
+        let reverted = match &mut state.part {
+            Part::Central(node) => node.revert(),
+            Part::Forwarding(node) => {
+                let lost = node.lost_pages();
+                Turn::take(self, &mut state, Event::Revert, Vec::new());
+                return lost.len() as u64;
+            }
+            Part::Explicit(_) => return 0,
+        };
         reverted.iter().for_each(|page| cache.returned(PageRange::new((*page).into(), 1)));
         reverted.len() as u64
     }
@@ -222,8 +266,8 @@ impl Driver {
         }
     }
 
-    /// The home is known (again). Whoever waited asks it.
-    pub fn found_home(&self, home: HostId) {
+    /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
+    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
         let mut state = self.state();
         if self.fenced.load(Ordering::SeqCst) {
             return;
@@ -231,6 +275,13 @@ impl Driver {
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
+        if let Part::Forwarding(_) = state.part {
+            state.sent.clear();
+            for host in lost.iter().filter(|host| **host != home) {
+                Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
+            }
+            Turn::take(self, &mut state, Event::Join, Vec::new());
+        }
         drop(state);
         if let Some(cache) = self.cache() {
             cache.ask_again();
@@ -278,6 +329,7 @@ impl Driver {
             state.home = None;
             return true;
         }
+        state.sent.clear();
         // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
         state.home = None;
         state.part = self.plan.part(host);
@@ -311,11 +363,17 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
-        let size = self.cache().or_else(|| self.saved()).map_or(0, |cache| pages_of(cache.size_bytes()));
+        let size = self.plan.pages;
         if count > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())
+    }
+
+    /// The only way to other hosts.
+    pub(super) fn say(&self, to: HostId, message: &Said, bytes: &[u8]) {
+        self.seen.said(self.plan.me, to, message);
+        self.carrier.send(to, self.plan.object, message, bytes);
     }
 
     /// The only way into the scheduler.

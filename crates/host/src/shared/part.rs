@@ -4,16 +4,13 @@ use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, Schedul
 use commonhold_coherence::{central, explicit, forwarding};
 use serde::{Deserialize, Serialize};
 
-/// A request to read is forwarded so often before it becomes one to write, which none can outrun.
-const PATIENCE: u32 = 8;
-
 /// How an object is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// By its home.
     Central(central::Options),
-    /// By all hosts that have it.
-    Forwarding,
+    /// By all hosts that have it. What serves pages whose newest version is lost.
+    Forwarding(central::OnLoss),
     /// Not at all: what is written is seen elsewhere after a sync.
     Explicit,
 }
@@ -45,7 +42,11 @@ impl How {
     pub fn part(self, me: HostId, home: HostId, holds: bool) -> Part {
         match self {
             How::Central(options) => Part::Central(central::Node::new(me, home, options, holds)),
-            How::Forwarding => Part::Forwarding(forwarding::Node::new(me, home, holds, PATIENCE)),
+            How::Forwarding(on_loss) => {
+                let options =
+                    forwarding::Options { has_hold: holds, on_loss, ..forwarding::Options::default() };
+                Part::Forwarding(forwarding::Node::new(me, home, options))
+            }
             How::Explicit => Part::Explicit(explicit::Node::new(me, home)),
         }
     }
@@ -55,7 +56,7 @@ impl How {
         matches!(
             (self, message),
             (How::Central(_), Said::Central(_))
-                | (How::Forwarding, Said::Forwarding(_))
+                | (How::Forwarding(_), Said::Forwarding(_))
                 | (How::Explicit, Said::Explicit(_))
         )
     }
@@ -127,17 +128,16 @@ impl Said {
 
     /// The pages that it is about: how many, and the end of the last.
     pub fn extent(&self) -> (u64, u64) {
+        let of_pages =
+            |pages: &[u32]| (pages.len() as u64, pages.iter().max().map_or(0, |last| u64::from(*last) + 1));
         let of_span = |span: Span| (u64::from(span.count), u64::from(span.first) + u64::from(span.count));
         match self {
             Said::Central(message) => of_span(message.span()),
-            Said::Forwarding(message) => of_span(Span::one(message.page())),
             Said::Explicit(explicit::Message::Fetch { span } | explicit::Message::Pages { span }) => {
                 of_span(*span)
             }
-            Said::Explicit(message) => {
-                let pages = message.pages();
-                (pages.len() as u64, pages.iter().max().map_or(0, |last| u64::from(*last) + 1))
-            }
+            Said::Forwarding(message) => of_pages(&message.pages()),
+            Said::Explicit(message) => of_pages(&message.pages()),
         }
     }
 

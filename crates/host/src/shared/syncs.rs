@@ -67,13 +67,13 @@ impl Driver {
     }
 
     /// This host shares the object no longer.
-    pub fn leave(&self) {
+    pub fn say_leave(&self) {
         let state = self.state();
         if let (Part::Explicit(_), Some(home)) = (&state.part, state.home)
             && home != self.plan.me
         {
             let leave = Said::Explicit(explicit::Message::Leave);
-            self.carrier.send(home, self.plan.object, &leave, &[]);
+            self.say(home, &leave, &[]);
         }
     }
 
@@ -120,7 +120,7 @@ impl Driver {
         if to == self.plan.me {
             self.happened(Event::Message { from: to, message }, Vec::new());
         } else {
-            self.carrier.send(to, self.plan.object, &message, &[]);
+            self.say(to, &message, &[]);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::driver::{Driver, PAGE, State, range, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit};
+use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit, forwarding};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +29,7 @@ impl<'d> Turn<'d> {
     /// Something happened, with these bytes.
     pub fn take(driver: &'d Arc<Driver>, state: &'d mut State, event: Event<Said>, bytes: Vec<u8>) {
         let (cache, saved) = (driver.cache(), driver.saved());
-        if cache.is_none() && saved.is_none() {
+        if cache.is_none() && saved.is_none() && !matches!(state.part, Part::Forwarding(_)) {
             return; // the object ends
         }
         let mut turn = Turn {
@@ -48,11 +48,14 @@ impl<'d> Turn<'d> {
 
     fn happened(&mut self, event: Event<Said>, bytes: VecDeque<u8>) {
         let stopped = self.stop_writers(&event);
+        let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
+        seen.event(me, &event);
         let mut actions = Vec::new();
         self.state.part.handle(event, &mut actions);
         self.came = bytes;
         self.taken.clear();
         for action in actions {
+            seen.action(me, &action);
             if let Err(error) = self.act(action)
                 && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
             {
@@ -99,6 +102,18 @@ impl<'d> Turn<'d> {
                     saved.returned(PageRange::new(page.into(), 1));
                 }
             }
+            // At the origin the frame stays as it was sent, until something else comes into it.
+            Action::KeepSent { page } => {
+                if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
+                    self.state.sent.insert(page, bytes.clone());
+                }
+            }
+            Action::DropKept { page } => drop(self.state.sent.remove(&page)),
+            Action::Restore { page } => {
+                if let (Some(bytes), Some(cache)) = (self.state.sent.remove(&page), &self.cache) {
+                    cache.restore(page.into(), &bytes)?;
+                }
+            }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => {
@@ -139,12 +154,15 @@ impl<'d> Turn<'d> {
             return Ok(());
         }
         let bytes = self.bytes_of(&message)?;
-        if let Said::Central(central::Message::Grant { span, access: Access::Write, .. }) = &message
-            && let Some(saved) = &self.saved
-        {
-            saved.lend(range(*span))?; // the next host must know that it has not the newest
+        let lent = match &message {
+            Said::Central(central::Message::Grant { span, access: Access::Write, .. }) => Some(*span),
+            Said::Forwarding(forwarding::Message::HandOver { page, .. }) => Some(Span::one(*page)),
+            _ => None,
+        };
+        if let (Some(span), Some(saved)) = (lent, &self.saved) {
+            saved.lend(range(span))?; // the next host must know that it has not the newest
         }
-        self.driver.carrier.send(to, plan.object, &message, &bytes);
+        self.driver.say(to, &message, &bytes);
         Ok(())
     }
 
@@ -177,6 +195,9 @@ impl<'d> Turn<'d> {
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
         let bytes = (with_data && !in_place).then(|| self.next(span.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
+        if access == Access::Write && plan.is_home && with_data && !in_place {
+            cache.returned(range(span)); // owned here again
+        }
         let installed = cache.install(range(span), access, bytes.as_deref());
         installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
     }

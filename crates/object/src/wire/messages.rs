@@ -2,7 +2,7 @@
 
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, Protection, SessionId, Sharing,
+    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, TracePlace, Traced,
 };
 use serde::{Deserialize, Serialize};
 
@@ -196,6 +196,22 @@ pub enum Request {
         /// What came of it.
         result: PagerReply,
     },
+    /// What was counted of an object, or of all that the client may read.
+    Counts {
+        /// Which; none: all.
+        name: Option<Name>,
+        /// Of all: those after this one.
+        after: Option<ObjectId>,
+        /// How many of the hottest pages of each.
+        hottest: u32,
+    },
+    /// Lines of the trace of an object, which is kept while somebody asks for it again and again.
+    Trace {
+        /// Which object.
+        name: Name,
+        /// Where the reader is; none: at the beginning.
+        place: Option<TracePlace>,
+    },
 }
 
 /// A mapping that host and client shall have in common.
@@ -315,6 +331,10 @@ pub enum Reply {
     Status(Box<HostStatus>),
     /// To `Hosts`.
     Hosts(Vec<ClusterHost>),
+    /// To `Counts`.
+    Counts(Box<Seen>),
+    /// To `Trace`.
+    Traced(Box<Traced>),
 }
 
 /// A new session.

@@ -162,7 +162,8 @@ impl Registry for Embedded {
             self.tell(&cluster, news);
             let list = kept.list();
             let lease = Duration::from_nanos(list.lease_ns());
-            Ok(Answer::Joined(Box::new(Joined { lease, news: list.news() })))
+            let begin_at = list.last_loss();
+            Ok(Answer::Joined(Box::new(Joined { lease, news: list.news(), begin_at })))
         };
         match call {
             Call::Join { member, .. } if member.host != from => {

@@ -1,7 +1,7 @@
 //! The list: who belongs to the cluster and until when, whose name is whose, and who is lost, in order. Pure: the time is
 //! told to it.
 
-use super::{Before, Joining, News};
+use super::{Before, Joining, News, out_of_reach};
 use crate::cluster::wire::{Claim, Member};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
@@ -188,6 +188,9 @@ impl List {
 
     /// Gives a name to a host, unless another has it.
     pub fn claim(&mut self, host: HostId, claim: Claim) -> Result<()> {
+        if !self.members.contains_key(&host) {
+            return Err(out_of_reach()); // it would have the name for ever
+        }
         match self.names.get(&claim.name) {
             Some((owner, object)) if (*owner, *object) != (host, claim.object) => {
                 let owner = self.members.get(owner).map_or("another host", |s| s.member.name.as_str());

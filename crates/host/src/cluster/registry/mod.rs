@@ -5,15 +5,25 @@
 //! | `list` | the list itself: members with leases, names, losses in order. Pure |
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
+//! | `etcd` | the registry in etcd (feature `etcd`) |
+//! | `place` | where it is, as people write it |
 
 pub mod embedded;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod kept;
 mod list;
+pub mod place;
 
+use super::Cluster;
 use super::wire::{Answer, Call, Claim, Member};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
+use embedded::Embedded;
+use place::Place;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What all hosts hear, and in one order.
@@ -58,6 +68,8 @@ pub struct Joined {
     pub lease: Duration,
     /// What happened.
     pub news: News,
+    /// When this change is settled, nobody has anything of an earlier process of this host.
+    pub begin_at: u64,
 }
 
 /// What the cluster needs of a registry. Calls may wait for it, but for what is said of `within` no longer than they must.
@@ -86,6 +98,28 @@ pub trait Registry: Send + Sync {
     fn answer(&self, from: HostId, call: Call) -> Result<Answer>;
 }
 
+/// The registry at that place.
+pub fn open(
+    cluster: &Arc<Cluster>,
+    place: &Place,
+    state: &Path,
+    lease: Duration,
+) -> Result<Arc<dyn Registry>> {
+    Ok(match place {
+        Place::Here => Embedded::new(cluster, None, state, lease)?,
+        Place::Host(address) => Embedded::new(cluster, Some(*address), state, lease)?,
+        #[cfg(feature = "etcd")]
+        Place::Etcd(place, files) => etcd::Etcd::new(cluster, place, files.as_ref(), lease)?,
+        #[cfg(not(feature = "etcd"))]
+        Place::Etcd(place, _) => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{place}: this program was built without etcd: build it with --features etcd"),
+            ));
+        }
+    })
+}
+
 /// What is not kept cannot be asked for.
 pub(super) fn keeps_no_list(name: &str) -> Error {
     Error::new(
@@ -98,6 +132,7 @@ pub(super) fn keeps_no_list(name: &str) -> Error {
 pub(super) fn out_of_reach() -> Error {
     Error::new(
         ErrorKind::Disconnected,
-        "the cluster's registry cannot be reached: what is mapped goes on until this host's lease ends; try again later",
+        "this host has not joined its cluster's registry, or cannot reach it: what is mapped goes on until its lease ends; \
+         try again later",
     )
 }

@@ -1,0 +1,206 @@
+//! How a loss is settled: everybody stops, what is under way arrives, everybody says what he has, and one of them says who
+//! owns which page from then on.
+
+use super::decide::{Verdict, decide};
+use super::message::{Fate, Message, Settled, Standing};
+use super::node::{Actions, Node, Phase};
+use super::page::Page;
+use crate::event::{Access, Action};
+use crate::span::{HostId, Span};
+use std::collections::BTreeMap;
+
+/// Pages and copies in one message: it stays below 64 KiB.
+const PART: usize = 1024;
+
+/// What a member reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Report {
+    pub pages: Vec<Standing>,
+    pub settled_reverts: u32,
+    is_complete: bool,
+}
+
+/// What has come in of a round.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Round {
+    /// This host said what it has; until the end nothing of that changes but what programs write to pages they may.
+    has_reported: bool,
+    /// At the leader.
+    reports: BTreeMap<HostId, Report>,
+    /// Parts of the leader's answer.
+    settled: Vec<Settled>,
+}
+
+impl Node {
+    /// When all are flushed, this host reports; when all have reported, the leader settles.
+    pub(super) fn go_on_settling(&mut self, actions: &mut Actions) {
+        let me = self.me;
+        let is_flushed = self.view.living().all(|host| host == me || self.flushed.contains(&host));
+        if is_flushed && !self.round.has_reported {
+            self.round.has_reported = true;
+            self.report(actions);
+        }
+        if self.view.leader() == Some(me) && self.has_all_reports() {
+            self.lead(actions);
+        }
+    }
+
+    fn has_all_reports(&self) -> bool {
+        let reports = &self.round.reports;
+        self.view.living().all(|host| reports.get(&host).is_some_and(|report| report.is_complete))
+    }
+
+    fn report(&mut self, actions: &mut Actions) {
+        let is_home = self.me == self.home;
+        let all = self.pages.iter().map(|(number, page)| Standing {
+            page: *number,
+            owned: page.owned.then_some(page.number),
+            has_copy: !page.owned && page.access != Access::None,
+            kept: page.kept,
+            lost: page.lost,
+        });
+        // A hint is worth nothing now; but the home says of which pages it knows, because of others it is the owner.
+        let has =
+            |s: &Standing| is_home || s.owned.is_some() || s.has_copy || s.kept.is_some() || s.lost.is_some();
+        let pages: Vec<Standing> = all.filter(has).collect();
+        let settled_reverts = self.settled_reverts;
+        let Some(to) = self.view.leader() else { return };
+        if to == self.me {
+            let report = Report { pages, settled_reverts, is_complete: true };
+            self.round.reports.insert(to, report);
+            return;
+        }
+        let mut parts: Vec<Vec<Standing>> = pages.chunks(PART).map(<[Standing]>::to_vec).collect();
+        let last = parts.pop().unwrap_or_default();
+        let message = |pages, is_last| Message::Report { pages, settled_reverts, is_last };
+        let messages = parts.into_iter().map(|part| message(part, false)).chain([message(last, true)]);
+        actions.extend(messages.map(|message| Action::Send { to, message }));
+    }
+
+    /// A part of a report came to the leader.
+    pub(super) fn reported(
+        &mut self,
+        from: HostId,
+        pages: Vec<Standing>,
+        settled_reverts: u32,
+        is_last: bool,
+        actions: &mut Actions,
+    ) {
+        if self.phase != Phase::Frozen {
+            // A newcomer, which the round was settled without: it has nothing.
+            if is_last {
+                let message = Message::Settle { pages: Vec::new(), is_last };
+                actions.push(Action::Send { to: from, message });
+            }
+            return;
+        }
+        let report = self.round.reports.entry(from).or_default();
+        report.pages.extend(pages);
+        report.settled_reverts = settled_reverts;
+        report.is_complete = is_last;
+        self.go_on(actions);
+    }
+
+    /// Everybody has said what he has.
+    fn lead(&mut self, actions: &mut Actions) {
+        let reports = std::mem::take(&mut self.round.reports);
+        let verdicts = decide(&reports, self.home, self.view.epoch.reverts, self.options.on_loss);
+        for (host, report) in reports.iter().filter(|(host, _)| **host != self.me) {
+            let pages = report.pages.iter().map(|standing| verdicts[&standing.page].told(*host));
+            for message in in_parts(pages) {
+                actions.push(Action::Send { to: *host, message });
+            }
+        }
+        let me = self.me;
+        self.settle(verdicts.values().map(|verdict: &Verdict| verdict.told(me)).collect(), actions);
+    }
+
+    /// A part of the leader's answer.
+    pub(super) fn settle_part(
+        &mut self,
+        from: HostId,
+        pages: Vec<Settled>,
+        is_last: bool,
+        actions: &mut Actions,
+    ) {
+        if self.phase != Phase::Frozen || !self.round.has_reported || self.view.leader() != Some(from) {
+            return;
+        }
+        self.round.settled.extend(pages);
+        if is_last {
+            let settled = std::mem::take(&mut self.round.settled);
+            self.settle(settled, actions);
+        }
+    }
+
+    /// From now on things are so. All that was asked for is asked for again.
+    fn settle(&mut self, settled: Vec<Settled>, actions: &mut Actions) {
+        for (number, page) in self.pages.iter().filter(|(_, page)| page.wants > page.access) {
+            let wanted = self.pending.entry(*number).or_insert(page.wants);
+            *wanted = page.wants.max(*wanted);
+        }
+        self.settled_reverts = self.view.epoch.reverts;
+        self.first_hint = self.view.leader().unwrap_or(self.home);
+        let mut before = std::mem::take(&mut self.pages);
+        for entry in settled {
+            let was = before.remove(&entry.page).unwrap_or_else(|| self.untouched());
+            let (number, page) = (entry.page, self.settled(was, entry, actions));
+            self.pages.insert(number, page);
+        }
+        // What was not reported was a hint, and the first hint is better.
+        self.run(actions);
+    }
+
+    fn settled(&self, was: Page, entry: Settled, actions: &mut Actions) -> Page {
+        let (me, number) = (self.me, entry.page);
+        let mut page =
+            Page { access: was.access, holds: was.holds, kept: was.kept, ..Page::unknown(self.first_hint) };
+        let (mut needs_kept, mut is_restored) = (me == self.home || entry.before == Some(me), false);
+        match entry.fate {
+            Fate::Lost(at) => page.lost = Some(at),
+            Fate::Owned { owner, number, copies, is_restored: from_kept } => {
+                page.hint = owner;
+                if owner == me {
+                    page.owned = true;
+                    page.number = number;
+                    page.before = entry.before;
+                    page.supplied = copies.into_iter().collect();
+                    (needs_kept, is_restored) = (false, from_kept);
+                }
+            }
+        }
+        if is_restored {
+            page.kept = None;
+            page.access = Access::Read;
+            actions.push(Action::Restore { page: number });
+            let span = Span::one(number);
+            actions.push(Action::Install { span, access: Access::Read, with_data: false });
+        } else if !needs_kept && page.kept.take().is_some() {
+            actions.push(Action::DropKept { page: number });
+        }
+        page
+    }
+}
+
+fn in_parts(pages: impl Iterator<Item = Settled>) -> Vec<Message> {
+    let (mut parts, mut part, mut weight) = (Vec::new(), Vec::new(), 0);
+    for settled in pages {
+        weight += settled.weight();
+        part.push(settled);
+        if weight >= PART {
+            parts.push(Message::Settle { pages: std::mem::take(&mut part), is_last: false });
+            weight = 0;
+        }
+    }
+    parts.push(Message::Settle { pages: part, is_last: true });
+    parts
+}
+
+impl Settled {
+    fn weight(&self) -> usize {
+        match &self.fate {
+            Fate::Owned { copies, .. } => 1 + copies.len(),
+            Fate::Lost(_) => 1,
+        }
+    }
+}

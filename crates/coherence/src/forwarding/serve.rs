@@ -1,0 +1,336 @@
+//! What fellows ask for, and what comes: Figures 6 and 7 of the paper at a server.
+
+use super::message::Message;
+use super::node::{Actions, Node, Phase};
+use super::page::{Page, Purpose};
+use crate::central::OnLoss;
+use crate::event::{Access, Action, Why};
+use crate::span::{HostId, Span};
+
+impl Node {
+    /// A message of a fellow, while requests are served.
+    pub(super) fn serve(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+        match message {
+            Message::Read { page, who, hops } => self.read_request(page, who, hops, actions),
+            Message::Write { page, who } => self.write_request(page, who, actions),
+            Message::Insist { page } => self.insist(page, actions),
+            Message::Copy { page } => self.received(page, Access::Read, actions),
+            Message::HandOver { page, number, before } => {
+                self.handed_over(from, page, number, before, actions)
+            }
+            Message::Invalidate { page, owner } => self.invalidated(page, from, owner, actions),
+            Message::Invalidated { page } => {
+                let known = self.page(page);
+                known.expected.remove(&from);
+                if known.expected.is_empty() {
+                    self.all_gone(page, actions);
+                }
+            }
+            Message::Forget { page, number } => self.forget(page, number, actions),
+            Message::Take { page } => self.take(page, actions),
+            Message::Missing { page } => self.missing(page, actions),
+            // Of members and rounds: heard before this.
+            Message::Join
+            | Message::Welcome(_)
+            | Message::Hello(_)
+            | Message::Known(_)
+            | Message::Flush(_)
+            | Message::Report { .. }
+            | Message::Settle { .. } => {}
+        }
+    }
+
+    /// `page_fault()` of Figure 7, for a read: forwarded only by who has no interest in the page.
+    fn read_request(&mut self, number: u32, who: HostId, hops: u32, actions: &mut Actions) {
+        let patience = self.options.patience;
+        let page = self.page(number);
+        if page.lost.is_some() {
+            actions.push(Action::Send { to: who, message: Message::Missing { page: number } });
+        } else if page.can_supply() {
+            self.supply(number, who, actions);
+        } else if page.asked == Access::Write
+            || page.owned && !matches!(page.purpose, Some(Purpose::HandOver(_)))
+        {
+            page.readers.push(who);
+        } else if hops >= patience {
+            actions.push(Action::Send { to: who, message: Message::Insist { page: number } });
+        } else {
+            let message = Message::Read { page: number, who, hops: hops + 1 };
+            actions.push(Action::Send { to: page.hint, message });
+        }
+    }
+
+    /// Our request to read ran after the page in vain: one to write has its place in the order.
+    fn insist(&mut self, number: u32, actions: &mut Actions) {
+        let me = self.me;
+        let page = self.page(number);
+        page.asked = Access::Write;
+        let to = std::mem::replace(&mut page.hint, me);
+        actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
+    }
+
+    fn supply(&mut self, number: u32, who: HostId, actions: &mut Actions) {
+        let page = self.page(number);
+        if page.access == Access::Write {
+            page.access = Access::Read;
+            actions.push(Action::Restrict { page: number, access: Access::Read });
+        }
+        page.supplied.insert(who);
+        actions.push(Action::Send { to: who, message: Message::Copy { page: number } });
+    }
+
+    /// `page_fault()` for a write: who asked last is asked next, here or further on.
+    fn write_request(&mut self, number: u32, who: HostId, actions: &mut Actions) {
+        let me = self.me;
+        let page = self.page(number);
+        if page.lost.is_some() {
+            actions.push(Action::Send { to: who, message: Message::Missing { page: number } });
+            return;
+        }
+        let before = std::mem::replace(&mut page.hint, who);
+        if before == me {
+            page.next = Some(who);
+            self.pass_on(number, actions);
+        } else {
+            actions.push(Action::Send { to: before, message: Message::Write { page: number, who } });
+        }
+    }
+
+    /// A copy, or the page itself, came (`pageout()` of the paper, at a fellow server).
+    pub(super) fn received(&mut self, number: u32, access: Access, actions: &mut Actions) {
+        let holds = u8::from(self.options.has_hold);
+        let page = self.page(number);
+        page.owned = access == Access::Write;
+        page.access = access;
+        page.asked = Access::None;
+        page.holds = page.holds.saturating_add(holds);
+        let wants = std::mem::replace(&mut page.wants, Access::None);
+        actions.push(Action::Install { span: Span::one(number), access, with_data: true });
+        self.installed(number, access, wants, actions);
+    }
+
+    /// The page came with its ownership. Who kept the version before the one that its last owner keeps now is told.
+    pub(super) fn handed_over(
+        &mut self,
+        from: HostId,
+        number: u32,
+        hand_over: u64,
+        before: Option<HostId>,
+        actions: &mut Actions,
+    ) {
+        let (me, home) = (self.me, self.home);
+        let is_kept = self.options.on_loss == OnLoss::Revert && from != home;
+        let is_running = self.phase == Phase::Running;
+        let page = self.page(number);
+        page.number = hand_over;
+        page.before = is_kept.then_some(from);
+        if page.kept.take().is_some() {
+            actions.push(Action::DropKept { page: number });
+        }
+        if let Some(to) = before.filter(|keeper| is_running && *keeper != me) {
+            let message = Message::Forget { page: number, number: hand_over - 1 };
+            actions.push(Action::Send { to, message });
+        }
+        self.received(number, Access::Write, actions);
+    }
+
+    /// A page that was sent went on, or its version after that did: what is kept of it need not be. The home's stays, so
+    /// that there is something as long as there is a home.
+    pub(super) fn forget(&mut self, number: u32, hand_over: u64, actions: &mut Actions) {
+        let is_home = self.me == self.home;
+        let Some(page) = self.pages.get_mut(&number) else { return };
+        if !is_home && page.kept.is_some_and(|kept| kept <= hand_over) {
+            page.kept = None;
+            actions.push(Action::DropKept { page: number });
+        }
+    }
+
+    /// Processes here may use the page from now on: until the hold is over nobody takes it.
+    fn installed(&mut self, number: u32, access: Access, wants: Access, actions: &mut Actions) {
+        if self.options.has_hold {
+            actions.push(Action::Hold { page: number });
+        }
+        if wants > access {
+            self.want(number, wants, actions);
+        }
+        self.pass_on(number, actions);
+        if self.has_left {
+            self.retire(number, actions);
+        }
+    }
+
+    /// What others wait for here, as far as it can be had now: copies first, then the page.
+    fn pass_on(&mut self, number: u32, actions: &mut Actions) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let page = self.page(number);
+        if page.can_supply() {
+            for who in std::mem::take(&mut page.readers) {
+                self.supply(number, who, actions);
+            }
+        }
+        let page = self.page(number);
+        if let Some(next) = page.next
+            && page.owned
+            && page.holds == 0
+            && page.purpose.is_none()
+        {
+            page.next = None;
+            self.invalidate(number, Purpose::HandOver(next), next, actions);
+        }
+    }
+
+    /// Has all copies dropped that this host supplied (line 7 of Figure 7).
+    pub(super) fn invalidate(&mut self, number: u32, purpose: Purpose, owner: HostId, actions: &mut Actions) {
+        let page = self.page(number);
+        page.purpose = Some(purpose);
+        page.expected = std::mem::take(&mut page.supplied);
+        let message = Message::Invalidate { page: number, owner };
+        actions.extend(page.expected.iter().map(|to| Action::Send { to: *to, message: message.clone() }));
+        if page.expected.is_empty() {
+            self.all_gone(number, actions);
+        }
+    }
+
+    /// No copy is left of those that were supplied here, nor of those below them.
+    fn all_gone(&mut self, number: u32, actions: &mut Actions) {
+        let holds = u8::from(self.options.has_hold);
+        let page = self.page(number);
+        match page.purpose.take() {
+            Some(Purpose::Supplier(to)) => {
+                actions.push(Action::Send { to, message: Message::Invalidated { page: number } });
+            }
+            Some(Purpose::Write) => {
+                page.access = Access::Write;
+                page.asked = Access::None;
+                page.wants = Access::None;
+                page.holds = page.holds.saturating_add(holds);
+                actions.push(Action::Install {
+                    span: Span::one(number),
+                    access: Access::Write,
+                    with_data: false,
+                });
+                self.installed(number, Access::Write, Access::None, actions);
+            }
+            Some(Purpose::HandOver(next)) => self.hand_over(number, next, actions),
+            None => {}
+        }
+    }
+
+    fn hand_over(&mut self, number: u32, next: HostId, actions: &mut Actions) {
+        let me = self.me;
+        let has_versions = self.options.on_loss == OnLoss::Revert;
+        let keeps = has_versions || me == self.home;
+        let page = self.page(number);
+        page.owned = false;
+        page.is_offered = false;
+        page.access = Access::None;
+        page.number += u64::from(has_versions);
+        let (hand_over, before) = (page.number, page.before.take());
+        actions.push(Action::Restrict { page: number, access: Access::None });
+        if keeps {
+            page.kept = Some(hand_over);
+            actions.push(Action::KeepSent { page: number });
+        }
+        let message = Message::HandOver { page: number, number: hand_over, before };
+        actions.push(Action::Send { to: next, message });
+        let hint = page.hint;
+        if hint == me {
+            return; // asked for it again meanwhile: they get their copies then
+        }
+        // Copies that could not be given any more: whoever owns the page after us gives them.
+        for who in std::mem::take(&mut page.readers) {
+            actions.push(Action::Send { to: hint, message: Message::Read { page: number, who, hops: 0 } });
+        }
+    }
+
+    /// `invalidate_page()` of Figure 7.
+    fn invalidated(&mut self, number: u32, from: HostId, owner: HostId, actions: &mut Actions) {
+        let page = self.page(number);
+        if page.holds > 0 && page.access != Access::None {
+            page.deferred.push_back((from, owner));
+            return;
+        }
+        if page.access != Access::None {
+            page.access = Access::None;
+            actions.push(Action::Restrict { page: number, access: Access::None });
+        }
+        // Who asked to write is in the order of owners: its hint is who asked after it.
+        if page.asked != Access::Write {
+            page.hint = owner;
+        }
+        if page.purpose.is_some() {
+            // Two suppliers, one of them below the other: what is below us is being seen to already.
+            actions.push(Action::Send { to: from, message: Message::Invalidated { page: number } });
+        } else {
+            self.invalidate(number, Purpose::Supplier(from), owner, actions);
+        }
+    }
+
+    pub(super) fn hold_over(&mut self, number: u32, actions: &mut Actions) {
+        let is_running = self.phase == Phase::Running;
+        let Some(page) = self.pages.get_mut(&number) else { return };
+        page.holds = page.holds.saturating_sub(1);
+        if page.holds > 0 || !is_running {
+            return;
+        }
+        for (from, owner) in std::mem::take(&mut page.deferred) {
+            self.invalidated(number, from, owner, actions);
+        }
+        self.pass_on(number, actions);
+        if self.has_left {
+            self.retire(number, actions);
+        }
+    }
+
+    /// Memory is short, or nobody here uses the page. A copy goes: who supplied it and whom it supplied stay known. What
+    /// is owned is offered to the home, which asks for it like anybody else; the home keeps it where it keeps its pages.
+    pub(super) fn evict(&mut self, number: u32, actions: &mut Actions) {
+        if self.phase == Phase::Running && self.pages.contains_key(&number) {
+            self.retire(number, actions);
+        }
+    }
+
+    fn retire(&mut self, number: u32, actions: &mut Actions) {
+        let (home, is_home) = (self.home, self.me == self.home);
+        let may_take = !is_home && !self.view.epoch.lost.contains(&home);
+        let page = self.page(number);
+        if page.holds > 0 || page.access == Access::None {
+            return;
+        }
+        if !page.owned {
+            page.access = Access::None;
+            actions.push(Action::Restrict { page: number, access: Access::None });
+        } else if may_take && !page.is_offered {
+            page.is_offered = true;
+            actions.push(Action::Send { to: home, message: Message::Take { page: number } });
+        }
+    }
+
+    /// No process here uses the object any more.
+    pub(super) fn leave(&mut self, actions: &mut Actions) {
+        self.has_left = true;
+        let pages: Vec<u32> = self.pages.keys().copied().collect();
+        pages.into_iter().for_each(|page| self.evict(page, actions));
+    }
+
+    /// A page that its owner would rather not have. It may be on its way here already.
+    fn take(&mut self, number: u32, actions: &mut Actions) {
+        if self.me == self.home && !self.page(number).owned {
+            self.want(number, Access::Write, actions);
+        }
+    }
+
+    /// The page that was asked for is lost. Those who asked here meanwhile learn it too.
+    fn missing(&mut self, number: u32, actions: &mut Actions) {
+        let at = self.settled_reverts;
+        let page = self.page(number);
+        let waiting: Vec<HostId> =
+            page.next.take().into_iter().chain(std::mem::take(&mut page.readers)).collect();
+        *page = Page { holds: page.holds, kept: page.kept, ..Page::lost(page.hint, at) };
+        actions.push(Action::Fail { page: number, why: Why::NewestLost });
+        let message = Message::Missing { page: number };
+        actions.extend(waiting.into_iter().map(|to| Action::Send { to, message: message.clone() }));
+    }
+}

@@ -1,0 +1,156 @@
+//! The layout of keys. All of one cluster lie under `/commonhold/CLUSTER/`, and all of one host hang on its lease:
+//!
+//! | key | value |
+//! |---|---|
+//! | `hosts/NAME` | number, address and lease of the host that has the name |
+//! | `members/NUMBER` | name, address and lease. Its deletion is the loss of the host |
+//! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
+//! | `names/PATH` | number and object: whose the name of a shared object is |
+//! | `objects/UUID` | the number of the object's home |
+//! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; the home removes it |
+
+use commonhold_coherence::HostId;
+use commonhold_object::Name;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Where a cluster's keys are.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// What all begin with.
+    pub prefix: String,
+}
+
+/// Value of a host and of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedHost {
+    /// Its number.
+    pub number: u32,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// On which all its keys hang.
+    pub lease: i64,
+}
+
+/// Value of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedMember {
+    /// What people call it.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// On which all its keys hang.
+    pub lease: i64,
+}
+
+/// Value of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedName {
+    /// Whose.
+    pub number: u32,
+    /// Which object, as 32 hexadecimal digits.
+    pub object: String,
+}
+
+/// What a change of a key means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A host belongs.
+    Joined(HostId, SavedMember),
+    /// A host is lost.
+    Gone(HostId),
+    /// A host has heard up to this revision.
+    Heard(HostId, u64),
+    /// A host has given up what it had of an object of that home.
+    GaveUp { home: HostId, object: u128, former: HostId },
+    /// Nothing that concerns everybody.
+    Other,
+}
+
+impl Keys {
+    pub fn new(cluster: &str) -> Keys {
+        Keys { prefix: format!("/commonhold/{cluster}/") }
+    }
+
+    pub fn host(&self, name: &str) -> String {
+        format!("{}hosts/{name}", self.prefix)
+    }
+
+    pub fn members(&self) -> String {
+        format!("{}members/", self.prefix)
+    }
+
+    pub fn member(&self, host: HostId) -> String {
+        format!("{}{}", self.members(), host.0)
+    }
+
+    pub fn all_seen(&self) -> String {
+        format!("{}seen/", self.prefix)
+    }
+
+    pub fn seen(&self, host: HostId) -> String {
+        format!("{}{}", self.all_seen(), host.0)
+    }
+
+    pub fn name(&self, name: &Name) -> String {
+        format!("{}names{name}", self.prefix)
+    }
+
+    pub fn object(&self, object: u128) -> String {
+        format!("{}objects/{object:032x}", self.prefix)
+    }
+
+    pub fn given_up(&self, home: HostId, object: u128, former: HostId) -> String {
+        format!("{}given-up/{}/{object:032x}/{}", self.prefix, home.0, former.0)
+    }
+
+    /// What it means that a key has this value now, or (none) is gone.
+    pub fn change(&self, key: &[u8], value: Option<&[u8]>) -> Change {
+        self.understand(key, value).unwrap_or(Change::Other)
+    }
+
+    fn understand(&self, key: &[u8], value: Option<&[u8]>) -> Option<Change> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let (kind, rest) = rest.split_once('/')?;
+        let number = |text: &str| text.parse().ok().map(HostId);
+        match (kind, value) {
+            ("members", Some(value)) => {
+                Some(Change::Joined(number(rest)?, serde_json::from_slice(value).ok()?))
+            }
+            ("members", None) => Some(Change::Gone(number(rest)?)),
+            ("seen", Some(value)) => {
+                Some(Change::Heard(number(rest)?, std::str::from_utf8(value).ok()?.parse().ok()?))
+            }
+            ("given-up", Some(_)) => {
+                let mut parts = rest.split('/');
+                let home = number(parts.next()?)?;
+                let object = u128::from_str_radix(parts.next()?, 16).ok()?;
+                Some(Change::GaveUp { home, object, former: number(parts.next()?)? })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_they_were_made_for() {
+        let keys = Keys::new("lab");
+        let member = SavedMember { name: "a".into(), address: ([127, 0, 0, 1], 7).into(), lease: 9 };
+        let value = serde_json::to_vec(&member).unwrap();
+        let host = HostId(5);
+        let joined = keys.change(keys.member(host).as_bytes(), Some(&value));
+        assert_eq!(joined, Change::Joined(host, member));
+        assert_eq!(keys.change(keys.member(host).as_bytes(), None), Change::Gone(host));
+        assert_eq!(keys.change(keys.seen(host).as_bytes(), Some(b"77")), Change::Heard(host, 77));
+        let gave_up = keys.change(keys.given_up(HostId(1), u128::MAX, host).as_bytes(), Some(b""));
+        assert_eq!(gave_up, Change::GaveUp { home: HostId(1), object: u128::MAX, former: host });
+        for other in ["/commonhold/lab/members/x", "/commonhold/other/members/5", "/commonhold/lab/seen"] {
+            assert_eq!(keys.change(other.as_bytes(), None), Change::Other, "{other}");
+        }
+        assert_eq!(keys.name(&Name::new("/a/b").unwrap()), "/commonhold/lab/names/a/b");
+    }
+}

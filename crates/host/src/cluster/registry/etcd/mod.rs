@@ -1,0 +1,294 @@
+//! The registry in etcd: its leases are the hosts' leases, and its revisions the order of losses. The cluster outlives the
+//! loss of any host, and of a minority of etcd's members.
+//!
+//! | file | does |
+//! |---|---|
+//! | `keys` | the layout of keys |
+//! | `mirror` | what a host knows of them. Pure |
+//! | `client` | questions to etcd, with a limit to their time |
+//! | `watch` | hears what changes |
+
+mod client;
+mod keys;
+mod mirror;
+mod watch;
+
+use super::place::{EtcdPlace, TlsFiles};
+use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
+use crate::cluster::wire::{Answer, Call, Claim, Member};
+use crate::cluster::{Cluster, PATIENCE, lock};
+use client::Client;
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Name, Result};
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
+use keys::{Keys, SavedHost, SavedMember, SavedName};
+use mirror::Mirror;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// The registry as one host sees it.
+pub struct Etcd {
+    cluster: Weak<Cluster>,
+    client: Client,
+    keys: Keys,
+    lease: Duration,
+    mirror: Mutex<Mirror>,
+    /// The mirror has more.
+    further: Condvar,
+    mine: Mutex<Mine>,
+}
+
+/// What this host has there.
+#[derive(Debug, Default)]
+struct Mine {
+    /// 0: none yet.
+    lease: i64,
+    /// The revision that others know to have been heard here.
+    told: u64,
+    names: BTreeMap<Name, u128>,
+}
+
+fn text(value: &impl serde::Serialize) -> Vec<u8> {
+    // Plain data with text for keys: the only failure would be one of memory.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+impl Etcd {
+    /// The registry there. `lease`: how long a host that says nothing belongs.
+    pub fn new(
+        cluster: &Arc<Cluster>,
+        place: &EtcdPlace,
+        files: Option<&TlsFiles>,
+        lease: Duration,
+    ) -> Result<Arc<Etcd>> {
+        let this = Arc::new(Etcd {
+            cluster: Arc::downgrade(cluster),
+            client: Client::new(place, files)?,
+            keys: Keys::new(&place.cluster),
+            lease,
+            mirror: Mutex::default(),
+            further: Condvar::new(),
+            mine: Mutex::default(),
+        });
+        watch::start(&this)?;
+        Ok(this)
+    }
+
+    /// The first time: the name, and all that hangs on the lease. Gives the revision of it.
+    fn join_first(&self, member: &Member, within: Duration) -> Result<u64> {
+        let seconds = self.lease.as_secs().max(2) as i64;
+        let lease =
+            self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
+        let host_key = self.keys.host(&member.name);
+        let own = SavedHost { number: member.host.0, address: member.address, lease };
+        let saved = SavedMember { name: member.name.clone(), address: member.address, lease };
+        let put =
+            |key: &str, value: Vec<u8>| TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)));
+        let txn = Txn::new()
+            .when([Compare::version(host_key.as_str(), CompareOp::Equal, 0)])
+            .and_then([put(&host_key, text(&own)), put(&self.keys.member(member.host), text(&saved))])
+            .or_else([TxnOp::get(host_key.as_str(), None)]);
+        for _ in 0..2 {
+            let txn = txn.clone();
+            let done = self.client.ask(within, async |mut etcd| etcd.txn(txn.clone()).await)?;
+            if done.succeeded() {
+                *lock(&self.mine) = Mine { lease, ..Mine::default() };
+                return Ok(done.header().map_or(0, |header| header.revision() as u64));
+            }
+            let there = done.op_responses().into_iter().find_map(|response| match response {
+                TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
+                _ => None,
+            });
+            let Some(there) = there.and_then(|value| serde_json::from_slice::<SavedHost>(&value).ok()) else {
+                continue;
+            };
+            if there.address != member.address {
+                self.revoke(lease);
+                return Err(Error::new(
+                    ErrorKind::Exists,
+                    format!(
+                        "there is a host named {} in the cluster, at {}: start this one with another --name (if it is \
+                         the same host, moved: the lease of its earlier process may last for another {seconds} s)",
+                        member.name, there.address
+                    ),
+                ));
+            }
+            // Its earlier process, of which nothing is left: everything of it goes at one revision.
+            self.revoke(there.lease);
+        }
+        self.revoke(lease);
+        Err(Error::new(ErrorKind::Busy, "the earlier process of this host is still in the registry"))
+    }
+
+    fn revoke(&self, lease: i64) {
+        // One that is not there any more is as good.
+        let _ = self.client.ask(PATIENCE, async |mut etcd| etcd.lease_revoke(lease).await.map(drop));
+    }
+
+    fn renew(&self, me: HostId, seen: u64, within: Duration) -> Result<()> {
+        let (lease, told) = {
+            let mine = lock(&self.mine);
+            (mine.lease, mine.told)
+        };
+        self.client.ask(within, async |mut etcd| etcd.lease_keep_alive(lease).await.map(drop))?;
+        if seen > told {
+            let (key, value) = (self.keys.seen(me), seen.to_string());
+            let options = PutOptions::new().with_lease(lease);
+            self.client.ask(within, async |mut etcd| {
+                etcd.put(key.as_str(), value.as_str(), Some(options.clone())).await.map(drop)
+            })?;
+            lock(&self.mine).told = seen;
+        }
+        Ok(())
+    }
+
+    /// What the mirror tells, when it has come that far.
+    fn news_from(&self, revision: u64, within: Duration) -> Result<News> {
+        let deadline = Instant::now() + within;
+        let mut mirror = lock(&self.mirror);
+        while mirror.number < revision {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::new(ErrorKind::TimedOut, "etcd does not tell what changes"));
+            }
+            mirror = self.further.wait_timeout(mirror, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(mirror.news())
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let got = self.client.ask(PATIENCE, async |mut etcd| etcd.get(key, None).await)?;
+        Ok(got.kvs().first().map(|kv| kv.value().to_vec()))
+    }
+
+    /// Takes a name that nobody has. What else it is, if it is not this host's now.
+    fn take(&self, me: HostId, name: &Name, object: u128) -> Result<Option<SavedName>> {
+        let lease = self.own_lease()?;
+        let (name_key, object_key) = (self.keys.name(name), self.keys.object(object));
+        let value = SavedName { number: me.0, object: format!("{object:032x}") };
+        let options = || Some(PutOptions::new().with_lease(lease));
+        let txn = Txn::new()
+            .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0)])
+            .and_then([
+                TxnOp::put(name_key.as_str(), text(&value), options()),
+                TxnOp::put(object_key.as_str(), me.0.to_string(), options()),
+            ])
+            .or_else([TxnOp::get(name_key.as_str(), None)]);
+        let done = self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await)?;
+        if !done.succeeded() {
+            let there = done.op_responses().into_iter().find_map(|response| match response {
+                TxnOpResponse::Get(got) => {
+                    got.kvs().first().and_then(|kv| serde_json::from_slice::<SavedName>(kv.value()).ok())
+                }
+                _ => None,
+            });
+            if let Some(other) = there.filter(|there| *there != value) {
+                return Ok(Some(other));
+            }
+        }
+        lock(&self.mine).names.insert(name.clone(), object);
+        Ok(None)
+    }
+
+    /// What hangs on no lease would stay for ever.
+    fn own_lease(&self) -> Result<i64> {
+        let lease = lock(&self.mine).lease;
+        if lease == 0 { Err(out_of_reach()) } else { Ok(lease) }
+    }
+
+    fn cluster(&self) -> Result<Arc<Cluster>> {
+        self.cluster.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "this host is ending"))
+    }
+}
+
+impl Registry for Etcd {
+    fn join(&self, joining: &Joining, within: Duration) -> Result<Joined> {
+        let me = joining.member.host;
+        match joining.before {
+            Some(before) => {
+                self.renew(me, before.seen, within)?;
+                // What has changed was told by the watch, or will be.
+                Ok(Joined { lease: self.lease, news: lock(&self.mirror).news(), begin_at: 0 })
+            }
+            None => {
+                // An error of this says more than that of waiting for news.
+                self.get(&self.keys.host(&joining.member.name))?;
+                // First, so that an earlier process's end is seen.
+                self.news_from(1, within)?;
+                let revision = self.join_first(&joining.member, within)?;
+                self.replace(joining.claims.clone())?;
+                let news = self.news_from(revision, within).inspect_err(|_| self.leave())?;
+                Ok(Joined { lease: self.lease, news, begin_at: revision })
+            }
+        }
+    }
+
+    fn leave(&self) {
+        let lease = std::mem::take(&mut *lock(&self.mine)).lease;
+        if lease != 0 {
+            self.revoke(lease);
+        }
+    }
+
+    fn claim(&self, claim: Claim) -> Result<()> {
+        let cluster = self.cluster()?;
+        let Some(other) = self.take(cluster.me.host, &claim.name, claim.object)? else { return Ok(()) };
+        let owner = cluster.called(HostId(other.number));
+        Err(Error::new(
+            ErrorKind::Exists,
+            format!("{} exists already, on {owner}: open it, or choose another name", claim.name),
+        ))
+    }
+
+    fn replace(&self, claims: Vec<Claim>) -> Result<()> {
+        let me = self.cluster()?.me.host;
+        let before = lock(&self.mine).names.clone();
+        let now: BTreeMap<Name, u128> = claims.into_iter().map(|claim| (claim.name, claim.object)).collect();
+        for (name, object) in before.iter().filter(|(name, object)| now.get(*name) != Some(*object)) {
+            let mut gone = vec![TxnOp::delete(self.keys.name(name), None)];
+            if !now.values().any(|left| left == object) {
+                gone.push(TxnOp::delete(self.keys.object(*object), None)); // else it has another name
+            }
+            let txn = Txn::new().and_then(gone);
+            self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await.map(drop))?;
+            lock(&self.mine).names.remove(name);
+        }
+        for (name, object) in now.iter().filter(|(name, object)| before.get(*name) != Some(*object)) {
+            // Where two have one, who was first keeps it.
+            self.take(me, name, *object)?;
+        }
+        Ok(())
+    }
+
+    fn look_up(&self, name: &Name) -> Result<HostId> {
+        let found = self.get(&self.keys.name(name))?;
+        let found = found.and_then(|value| serde_json::from_slice::<SavedName>(&value).ok());
+        found.map(|saved| HostId(saved.number)).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))
+        })
+    }
+
+    fn where_is(&self, object: u128) -> Result<HostId> {
+        let found = self.get(&self.keys.object(object))?;
+        let found = found.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
+        found.map(HostId).ok_or_else(|| Error::new(ErrorKind::NotFound, "no host has the object (any more)"))
+    }
+
+    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
+        let (key, lease) = (self.keys.given_up(home, object, self.cluster()?.me.host), self.own_lease()?);
+        let options = PutOptions::new().with_lease(lease);
+        self.client
+            .ask(PATIENCE, async |mut etcd| etcd.put(key.as_str(), "", Some(options.clone())).await.map(drop))
+    }
+
+    fn broken(&self, _host: HostId) {}
+
+    fn kept_by(&self) -> Option<HostId> {
+        None
+    }
+
+    fn answer(&self, _from: HostId, _call: Call) -> Result<Answer> {
+        Err(keeps_no_list(&self.cluster()?.me.name))
+    }
+}

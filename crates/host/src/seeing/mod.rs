@@ -1,0 +1,19 @@
+//! What is counted and traced of each object (`docs/SEEING.md`).
+//!
+//! | file | does |
+//! |---|---|
+//! | `counts` | the numbers of one object; the driver and the cache say what happens |
+//! | `hot` | its hottest pages, in bounded memory |
+//! | `trace` | its last messages, while somebody wants to see them |
+//! | `told` | what there is to see of a message |
+//! | `exposition`, `endpoint` | the same for Prometheus, and who asks for it |
+
+mod counts;
+pub mod endpoint;
+mod exposition;
+mod hot;
+mod told;
+mod trace;
+
+pub use counts::{Fault, Seen};
+pub use told::Told;
