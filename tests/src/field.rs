@@ -8,6 +8,7 @@ use crate::crash::Chance;
 use crate::host::{kill_together, signal};
 use crate::network::Network;
 use crate::{PAGE, Scratch, TestHost, Worker, wait};
+use commonhold_linear::trouble::{self, Window};
 use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check, now, record};
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -226,7 +227,7 @@ impl Field {
             hosts |= 1 << host;
         }
         // What the logs name may have come since the last look.
-        self.lose(hosts, self.quiet_since.min(start), end);
+        self.losses.extend(trouble::loss(hosts, HOME, self.quiet_since.min(start), end));
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
     }
@@ -254,7 +255,9 @@ impl Field {
                 // Sooner or later than its lease ends.
                 std::thread::sleep(if chance.below(2) == 0 { Duration::ZERO } else { lease });
                 chance.pause(500);
-                self.windows.push(Window { host: host as u8, start, killed, starts: now(), end: 0 });
+                if host != HOME {
+                    self.windows.push(Window { host: host as u8, start, killed, starts: now(), end: 0 });
+                }
                 self.hosts[host].start_again().expect("the host starts again");
             }
             Strike::Pause => {
@@ -292,38 +295,14 @@ impl Field {
 
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
-        let mut hosts = 0;
-        for (number, host) in self.hosts.iter().enumerate() {
+        let count = self.hosts.len();
+        let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
-            let new = log.get(self.read[number]..).unwrap_or_default();
-            self.read[number] = log.len();
-            for line in new.lines() {
-                let named = |other: &usize| line.contains(&format!("host{other} "));
-                let named = (0..self.hosts.len()).filter(named).fold(0, |all, other| all | 1 << other);
-                if line.contains("cannot be reached") {
-                    // Of the two, whoever is not the object's home gives up what it had.
-                    hosts |= (named | 1 << number) & !(1 << HOME);
-                }
-                if line.contains("is lost") {
-                    hosts |= named;
-                }
-                if line.contains("fenced") || line.contains("lets its lease run out") {
-                    hosts |= 1 << number;
-                }
-            }
-        }
-        hosts
-    }
-
-    /// What these hosts alone may have had is gone.
-    fn lose(&mut self, mut hosts: u64, start: u64, end: u64) {
-        if hosts & (1 << HOME) != 0 {
-            // The others drop what they had from it. What it has itself is in its own frames, which stay.
-            hosts = !(1 << HOME);
-        }
-        if hosts != 0 {
-            self.losses.push(Loss { hosts, start, end: Some(end) });
-        }
+            let new = log.get(*read..).unwrap_or_default();
+            *read = log.len();
+            trouble::named_in(new, number, count, HOME)
+        };
+        self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one)
     }
 
     /// All that was done, as the check wants it.
@@ -345,7 +324,7 @@ impl Field {
         self.wait_for_progress();
         // The last look: between strikes leases may end too.
         let last = self.named_in_logs();
-        self.lose(last, self.quiet_since, now());
+        self.losses.extend(trouble::loss(last, HOME, self.quiet_since, now()));
         self.clients.iter().for_each(|client| client.worker.kill());
         let history = self.history();
         let reads = history.operations.iter().filter(|one| matches!(one.act, Act::Read(_))).count();
@@ -363,35 +342,6 @@ impl Field {
         if let Err(violation) = check(&history) {
             panic!("register {}: {}", violation.register, violation.text);
         }
-    }
-}
-
-/// A time in which host and keeper of clients are dead. What they read then may be old, and what they write is discarded.
-struct Window {
-    host: u8,
-    /// Before the deaths, and after them.
-    start: u64,
-    killed: u64,
-    /// Before the next host is started, and when all go on.
-    starts: u64,
-    end: u64,
-}
-
-impl Window {
-    /// Whether an operation is judged at all; what is not known of it is taken from it.
-    fn judges(&self, one: &mut Operation) -> bool {
-        let ended = one.end.unwrap_or(u64::MAX);
-        let within = one.host == self.host && ended >= self.start && one.start <= self.end;
-        // A home's own frames are the current ones, host or not.
-        if !within || usize::from(self.host) == HOME || matches!(one.act, Act::Revert | Act::Failed) {
-            return true;
-        }
-        if one.start > self.killed && ended < self.starts {
-            return false; // nobody ever sees what was written
-        }
-        // A read of which nothing is known, or a write that may have been discarded.
-        one.end = None;
-        true
     }
 }
 

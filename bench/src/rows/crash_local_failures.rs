@@ -147,7 +147,8 @@ fn keep(context: &Context, directory: &Path, segment: u64) -> Result<()> {
     Ok(())
 }
 
-fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Copies a folder, but for what is no file.
+pub fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;

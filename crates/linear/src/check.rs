@@ -8,7 +8,7 @@
 use crate::arena::Arena;
 use crate::configuration::{Configuration, Rules, Step};
 use crate::history::{Act, History, Loss, Operation};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
 /// Operations that may be under way at once, those without an end included.
@@ -28,15 +28,19 @@ pub struct Violation {
 
 /// Checks every register of a history. Registers hold 0 at first.
 pub fn check(history: &History) -> Result<(), Violation> {
-    let mut registers: HashMap<u32, Vec<Operation>> = HashMap::new();
+    check_all(history).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// All registers of which a history is none of one memory.
+pub fn check_all(history: &History) -> Vec<Violation> {
+    let mut registers: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in &history.operations {
         registers.entry(operation.register).or_default().push(*operation);
     }
-    let mut all: Vec<_> = registers.into_iter().collect();
-    all.sort_by_key(|(register, _)| *register);
-    all.into_iter().try_for_each(|(register, operations)| {
-        check_register(&operations, history).map_err(|text| Violation { register, text })
-    })
+    let wrong = |(register, operations): (u32, Vec<Operation>)| {
+        check_register(&operations, history).err().map(|text| Violation { register, text })
+    };
+    registers.into_iter().filter_map(wrong).collect()
 }
 
 /// The values of a register, as numbers of writes.

@@ -27,8 +27,9 @@ pub mod load;
 pub mod record;
 #[cfg(test)]
 mod tests;
+pub mod trouble;
 
-pub use check::{Violation, check};
+pub use check::{Violation, check, check_all};
 pub use history::{Act, History, Loss, OnLoss, Operation};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
