@@ -219,6 +219,9 @@ impl Field {
     pub fn strike(&mut self, host: usize, strike: Strike, chance: &mut Chance) {
         chance.pause(100);
         let start = now();
+        // Between strikes leases may end too.
+        let before = self.named_in_logs();
+        self.losses.extend(trouble::loss(before, HOME, self.quiet_since, start));
         self.do_strike(host, strike, chance);
         self.wait_for_progress();
         let end = now();
@@ -226,8 +229,7 @@ impl Field {
         if !matches!(strike, Strike::Client | Strike::Keeper) {
             hosts |= 1 << host;
         }
-        // What the logs name may have come since the last look.
-        self.losses.extend(trouble::loss(hosts, HOME, self.quiet_since.min(start), end));
+        self.losses.extend(trouble::loss(hosts, HOME, start, end));
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
     }
@@ -255,7 +257,8 @@ impl Field {
                 // Sooner or later than its lease ends.
                 std::thread::sleep(if chance.below(2) == 0 { Duration::ZERO } else { lease });
                 chance.pause(500);
-                if host != HOME {
+                // Where the home schedules, nobody gets a page while it is away.
+                if host != HOME || self.options.starts_with("forwarding") {
                     self.windows.push(Window { host: host as u8, start, killed, starts: now(), end: 0 });
                 }
                 self.hosts[host].start_again().expect("the host starts again");
@@ -315,8 +318,9 @@ impl Field {
             }
             operations.extend(noted);
         }
+        let keeper = self.options.starts_with("forwarding").then_some(HOME as u8);
         operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
-        History { operations, losses: self.losses.clone(), on_loss: self.on_loss }
+        History { operations, losses: self.losses.clone(), on_loss: self.on_loss, keeper }
     }
 
     /// Ends the clients, and checks what they noted.

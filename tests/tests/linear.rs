@@ -7,10 +7,6 @@ use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::field::{Field, HOME, Strike};
 use std::time::Duration;
 
-/// Whether the home of a forwarded object may be lost without taking back what living hosts have. It may not yet: the next
-/// process of the home serves what it had, and the others drop theirs. Until then it is other hosts that are struck.
-const FORWARDING_OUTLIVES_ITS_HOME: bool = false;
-
 const OF_CLIENTS: [Strike; 1] = [Strike::Client];
 const OF_PROCESSES: [Strike; 5] =
     [Strike::Client, Strike::Host, Strike::Keeper, Strike::Both, Strike::Machine];
@@ -34,10 +30,6 @@ fn struck(options: &str, strikes: &[Strike], times: usize) {
         let mut host = chance.below(field.hosts() as u64) as usize;
         // An object in memory dies with the whole machine that is its home.
         if strike == Strike::Machine && host == HOME {
-            host = field.hosts() - 1;
-        }
-        let of_home = options.starts_with("forwarding") && !matches!(strike, Strike::Client | Strike::Keeper);
-        if of_home && host == HOME && !FORWARDING_OUTLIVES_ITS_HOME {
             host = field.hosts() - 1;
         }
         eprintln!("{turn}: {strike:?} at host{host}");

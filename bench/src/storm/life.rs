@@ -121,6 +121,9 @@ impl Life {
     pub fn trial(&mut self, plan: Plan) -> Result<Outcome> {
         std::thread::sleep(plan.delay);
         let (start, begun) = (now(), Instant::now());
+        // Between strikes leases may end too.
+        let before = self.named_in_logs();
+        self.losses.extend(trouble::loss(before, HOME, self.quiet_since, start));
         self.strike(plan)?;
         let mut tally = Tally::default();
         let stuck = self.wait_for_progress(&mut tally)?;
@@ -131,8 +134,7 @@ impl Life {
         if !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper) {
             hosts |= 1 << plan.host;
         }
-        // What the logs name may have come since the last look.
-        self.losses.extend(trouble::loss(hosts, HOME, self.quiet_since.min(start), end));
+        self.losses.extend(trouble::loss(hosts, HOME, start, end));
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
         tally += self.judge(end)?;
@@ -242,7 +244,7 @@ impl Life {
         }
         trouble::until(&mut operations, instant);
         operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
-        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert })
+        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper: None })
     }
 
     /// Checks all that was noted until that instant; what was found wrong before is not counted again.

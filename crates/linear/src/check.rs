@@ -7,7 +7,7 @@
 
 use crate::arena::Arena;
 use crate::configuration::{Configuration, Rules, Step};
-use crate::history::{Act, History, Loss, Operation};
+use crate::history::{Act, History, Loss, OnLoss, Operation};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
@@ -48,11 +48,18 @@ struct Values {
     numbers: HashMap<u64, u32>,
     writers: Vec<Option<u8>>,
     last_read: Vec<u64>,
+    /// When each write began.
+    started: Vec<u64>,
 }
 
 impl Values {
     fn of(operations: &[Operation]) -> Result<Values, String> {
-        let mut this = Values { numbers: HashMap::from([(0, 0)]), writers: vec![None], last_read: vec![0] };
+        let mut this = Values {
+            numbers: HashMap::from([(0, 0)]),
+            writers: vec![None],
+            last_read: vec![0],
+            started: vec![0],
+        };
         for operation in operations {
             if let Act::Write(value) = operation.act {
                 if this.numbers.insert(value, this.writers.len() as u32).is_some() {
@@ -60,6 +67,7 @@ impl Values {
                 }
                 this.writers.push(Some(operation.host));
                 this.last_read.push(0);
+                this.started.push(operation.start);
             }
         }
         for operation in operations {
@@ -72,6 +80,20 @@ impl Values {
             }
         }
         Ok(this)
+    }
+
+    /// Which of them some loss may bring back so that somebody sees it.
+    fn that_matter(&self, losses: &[Loss], on_loss: OnLoss) -> Vec<bool> {
+        let since = losses.iter().map(|loss| loss.start).min().unwrap_or(u64::MAX);
+        let seen_after = |loss: &Loss, write: usize| {
+            // Where an error comes first, the revert may be later than the loss.
+            let until = if on_loss == OnLoss::Error { u64::MAX } else { loss.end.unwrap_or(u64::MAX) };
+            self.last_read[write] >= loss.start && self.started[write] <= until
+        };
+        let matters = |write: usize| {
+            self.last_read[write] >= since && losses.iter().any(|loss| seen_after(loss, write))
+        };
+        (0..self.last_read.len()).map(matters).collect()
     }
 
     fn step(&self, operation: &Operation) -> Step {
@@ -116,7 +138,14 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
         events.extend(end.map(|at| Event { at, ends: true, what }));
     }
     events.sort_by_key(|event| (event.at, event.ends));
-    let rules = Rules { on_loss: history.on_loss, writers: &values.writers, last_read: &values.last_read };
+    let matters = values.that_matter(&history.losses, history.on_loss);
+    let rules = Rules {
+        on_loss: history.on_loss,
+        keeper: history.keeper,
+        writers: &values.writers,
+        matters: &matters,
+        last_read: &values.last_read,
+    };
     let mut search = Search::new(rules);
     for event in &events {
         let (step, _, end) = steps[event.what];

@@ -69,4 +69,7 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// What the object does about that.
     pub on_loss: OnLoss,
+    /// Where hosts hand pages over without the home's help (forwarding): the home. It keeps what it had last itself, and
+    /// that is what comes back if no newer version is left anywhere.
+    pub keeper: Option<u8>,
 }
