@@ -1,7 +1,6 @@
 //! `crash.cluster_failures`: hosts under load are killed, stopped and cut off, and nobody reads what is old, nothing synced
 //! is lost, and nobody waits for ever.
 
-use super::crash_local_failures::copy_files;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::measure::{median, most, percentile};
@@ -129,11 +128,21 @@ fn run_life(context: &Context, number: u64, count: u64, score: &mut Score) -> Re
     Ok(())
 }
 
-/// Copies what a failed life left (logs, notes) to where it outlives this run.
+/// Copies the notes and the logs of a failed life to where they outlive this run. (A host's own files are large and sparse.)
 fn keep(context: &Context, directory: &Path, life: u64) -> Result<()> {
     let place = context.directory.with_file_name(format!("storm-{}-life-{life}", context.seed));
     let _ = std::fs::remove_dir_all(&place);
-    copy_files(directory, &place)?;
+    std::fs::create_dir_all(&place)?;
+    for host in 0..HOSTS {
+        let log = directory.join("cluster").join(format!("state-{host}")).join("log");
+        std::fs::copy(log, place.join(format!("log-{host}")))?;
+    }
+    for entry in std::fs::read_dir(directory)?.flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("notes-") {
+            std::fs::copy(entry.path(), place.join(name))?;
+        }
+    }
     eprintln!("commonhold-bench: what life {life} left is in {}", place.display());
     Ok(())
 }

@@ -147,8 +147,7 @@ fn keep(context: &Context, directory: &Path, segment: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies a folder, but for what is no file.
-pub fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
