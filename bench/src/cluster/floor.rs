@@ -1,5 +1,5 @@
-//! What a page from another host costs at least: 32 bytes there and a page back over one TCP connection between the same
-//! places, and a fault that another process answers. Whoever waits sleeps.
+//! What a page from another host costs at least: 32 bytes there and a page back over one TCP connection between the
+//! same places, and a fault that another process answers. Whoever waits sleeps.
 
 use super::Network;
 use crate::context::{Context, Random};

@@ -1,5 +1,6 @@
-//! A cluster of a row's own: hosts of the program beside this one, each with its certificate and its place in a network that
-//! the row made. All of it goes when this is dropped; what a row that dies leaves is killed by who started the row.
+//! A cluster of a row's own: hosts of the program beside this one, each with its certificate and its place in a
+//! network that the row made. All of it goes when this is dropped; what a row that dies leaves is killed by who
+//! started the row.
 
 pub mod floor;
 mod namespaces;

@@ -1,5 +1,5 @@
-//! Network namespaces of a row's own: nothing in them is seen from the machine's network, and they are gone when the last
-//! process and descriptor of theirs is.
+//! Network namespaces of a row's own: nothing in them is seen from the machine's network, and they are gone when the
+//! last process and descriptor of theirs is.
 
 use crate::failure::{Doing, Result, failed};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};

@@ -1,5 +1,5 @@
-//! The network between the hosts of a row: each in a network namespace of its own where that is allowed, else ports of the
-//! loopback device, which the row's detail then says.
+//! The network between the hosts of a row: each in a network namespace of its own where that is allowed, else ports
+//! of the loopback device, which the row's detail then says.
 
 use super::namespaces::Namespace;
 use crate::failure::{Result, failed};

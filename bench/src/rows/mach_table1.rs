@@ -34,8 +34,8 @@ impl Row for MachTable1 {
     }
 
     fn about(&self) -> &'static str {
-        "Table 1 of Forin et al., costs of the server: faults of one machine and of a hotspot between real hosts, messages of \
-         simulated ones"
+        "Table 1 of Forin et al., costs of the server: faults of one machine and of a hotspot between real \
+         hosts, messages of simulated ones"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -90,8 +90,8 @@ impl Row for MachTable1 {
             "table": rows,
             "zero_fill_fault": "first write of a page that nobody has touched, by a process of its home; p50",
             "protection_fault": "first write of a page that the process has read; p50",
-            "hotspot_cycle": "two hosts add to one word as fast as they can, minimum hold 0: time by hand-overs of the page. The \
-                              paper's is of one server, and its network took 98 % of the elapsed time besides",
+            "hotspot_cycle": "two hosts add to one word as fast as they can, minimum hold 0: time by \
+                              hand-overs of the page. The paper's is of one server, and its network took 98 % of the elapsed time besides",
             "messages": "cycles of 2 to 8 hosts, the mean; the paper's 4.1 of the distributed case counts local ones too",
             "network": cluster.network().words(),
         });

@@ -1,5 +1,5 @@
-//! `remote.read_fault_ratio` and `remote.write_fault_ratio`: a page that another host wrote last, against what it costs at
-//! least.
+//! `remote.read_fault_ratio` and `remote.write_fault_ratio`: a page that another host wrote last, against what it
+//! costs at least.
 
 use crate::cluster::floor::{Floor, Least, WARM_UP};
 use crate::cluster::{Cluster, Sharer};
@@ -33,8 +33,8 @@ impl Row for ReadFaultRatio {
     }
 
     fn about(&self) -> &'static str {
-        "read fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare userfaultfd fault), \
-         to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+        "read fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare \
+         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -59,8 +59,8 @@ impl Row for WriteFaultRatio {
     }
 
     fn about(&self) -> &'static str {
-        "write fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare userfaultfd fault), \
-         to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+        "write fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare \
+         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

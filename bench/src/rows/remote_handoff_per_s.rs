@@ -29,8 +29,8 @@ impl Row for HandoffPerSecond {
     }
 
     fn about(&self) -> &'static str {
-        "two hosts adding to one word, minimum hold 0: how often a second the word came to a host that then added, ÷ (1 s ÷ \
-         (TCP round trip 32 B → 4 KiB + bare userfaultfd fault))"
+        "two hosts adding to one word, minimum hold 0: how often a second the word came to a host that then \
+         added, ÷ (1 s ÷ (TCP round trip 32 B → 4 KiB + bare userfaultfd fault))"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

@@ -35,8 +35,8 @@ impl Row for SeqRatio {
     }
 
     fn about(&self) -> &'static str {
-        "every word of a 256 MiB object of another host added up in order ÷ one TLS 1.3 stream of as many bytes over the same \
-         veth into memory, and the same sum"
+        "every word of a 256 MiB object of another host added up in order ÷ one TLS 1.3 stream of as many \
+         bytes over the same veth into memory, and the same sum"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

@@ -1,6 +1,6 @@
-//! `sprite.table4_remote` and `sprite.table6_remote`: the columns "remotely cached" of Shirriff's Tables 4 and 6. His file
-//! server is the object's home, its file warm there; the client is another host, which has none of it when the clock
-//! starts.
+//! `sprite.table4_remote` and `sprite.table6_remote`: the columns "remotely cached" of Shirriff's Tables 4 and 6. His
+//! file server is the object's home, its file warm there; the client is another host, which has none of it when the
+//! clock starts.
 
 use crate::cluster::floor::Floor;
 use crate::cluster::{Cluster, Sharer};
@@ -34,7 +34,8 @@ const SEQUENTIAL: [(Way, &str, f64, f64); 5] = [
     (Way::Rpc, "RPC", 1.1, 0.45),
 ];
 
-/// Name, probes, whether mapped, and the paper's remote figures: seconds, kilobytes (10³) a second, milliseconds a probe.
+/// Name, probes, whether mapped, and the paper's remote figures: seconds, kilobytes (10³) a second, milliseconds a
+/// probe.
 const RANDOM: [(&str, usize, bool, [f64; 3]); 4] = [
     ("read", 120, false, [0.7, 0.17, 5.8]),
     ("read", 1000, false, [1.3, 0.77, 1.3]),
@@ -43,9 +44,9 @@ const RANDOM: [(&str, usize, bool, [f64; 3]); 4] = [
 ];
 
 /// What stands for what.
-const MEANS: &str = "the file is a strict object with its home on the other host; read: Commonhold's copy out of it, a page at \
-                     a time (getc: by way of a buffer of a page); mmap: one byte of each page of a mapping; data fill: a \
-                     private mapping written; RPC: 32 B there, 4 KiB back over one bare TCP connection";
+const MEANS: &str = "the file is a strict object with its home on the other host; read: Commonhold's copy out \
+                     of it, a page at a time (getc: by way of a buffer of a page); mmap: one byte of each page \
+                     of a mapping; data fill: a private mapping written; RPC: 32 B there, 4 KiB back over one bare TCP connection";
 
 /// Home and client: their processes end before the hosts do.
 struct Subject {

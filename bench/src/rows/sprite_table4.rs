@@ -60,7 +60,7 @@ impl Row for SpriteTable4 {
         }
         let figures = Method::ALL.iter().filter(|method| published(**method).is_some()).count() * 2;
         detail.insert("averages".into(), json!("medians; the paper: means of 10"));
-        detail.insert("not_reproduced".into(), json!("RPC and the remote columns: there is one machine"));
+        detail.insert("not_reproduced".into(), json!("RPC and the remote columns: see sprite.table4_remote"));
         Ok(Measured::single(figures as f64, runs, Value::Object(detail)))
     }
 

@@ -1,5 +1,5 @@
-//! `sprite.table5`: the operations that reading and mapping take, as in Shirriff's Table 5, counted where the kernel counts
-//! them: bytes that the home had read from its disk, and bytes that came in over the network.
+//! `sprite.table5`: the operations that reading and mapping take, as in Shirriff's Table 5, counted where the kernel
+//! counts them: bytes that the home had read from its disk, and bytes that came in over the network.
 
 use crate::cluster::{Cluster, Sharer};
 use crate::context::Context;
@@ -78,9 +78,9 @@ impl Row for SpriteTable5 {
         }
         let detail = json!({
             "table": rows,
-            "counted": "bytes by the bytes of the file. Reads: what the processes of the home had read from a disk; remote \
-                        procedure calls: what came in at the client's host, with all headers. Copies within a machine nobody \
-                        counts",
+            "counted": "bytes by the bytes of the file. Reads: what the processes of the home had read from a \
+                        disk; remote procedure calls: what came in at the client's host, with all headers. \
+                        Copies within a machine nobody counts",
             "network": cluster.network().words(),
         });
         Ok(Measured::single(alike as f64, 1, detail))

@@ -75,7 +75,7 @@ impl Row for SpriteTable6 {
         }
         let figures = lines_published() * 3;
         detail.insert("averages".into(), json!("medians; the paper: means of 10"));
-        detail.insert("not_reproduced".into(), json!("the remote columns: there is one machine"));
+        detail.insert("not_reproduced".into(), json!("the remote columns: see sprite.table6_remote"));
         Ok(Measured::single(figures as f64, rounds * 2, Value::Object(detail)))
     }
 

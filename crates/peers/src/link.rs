@@ -9,6 +9,7 @@ use crate::inbound::Inbound;
 use crate::out::Out;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::slice;
 use std::io::IoSlice;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,15 +85,19 @@ impl Link {
 
     /// Ends it: the first reason is the one that is told. The reader thread tells the handler.
     pub fn fail(&self, why: Error) {
-        let mut told = lock(&self.why);
-        if told.is_none() {
-            *told = Some(Error::new(why.kind, format!("{}: {}", self.hello.who(), why.message)));
-        }
-        drop(told);
+        self.will_end(why);
         self.live.store(false, Ordering::Release);
         self.out.close();
         // Wakes both threads; what was written before is still delivered.
         let _ = self.stream.socket.shutdown(Shutdown::Both);
+    }
+
+    /// It is about to end, for this reason: what follows from that is told as nothing else.
+    pub fn will_end(&self, why: Error) {
+        let mut told = lock(&self.why);
+        if told.is_none() {
+            *told = Some(Error::new(why.kind, format!("{}: {}", self.hello.who(), why.message)));
+        }
     }
 
     fn failed(&self, error: Error) -> Error {
@@ -125,6 +130,8 @@ impl Link {
         let (this, handler) = (self.clone(), handler.clone());
         let reader = thread::Builder::new().name(name).spawn(move || {
             *lock(&this.reader) = Some(thread::current().id());
+            // Whoever waits for a message waits for this thread; without it that takes longer, no more.
+            let _ = slice::ask_for_short();
             let read = catch_unwind(AssertUnwindSafe(|| this.read(&*handler)));
             this.fail(match read {
                 Ok(Err(error)) => error,

@@ -305,9 +305,12 @@ impl Drop for Settled<'_> {
 /// Ends a connection and tells the other end why.
 pub fn dismiss(link: &Link, why: &str) {
     let end = (0..=why.len().min(1024)).rev().find(|at| why.is_char_boundary(*at)).unwrap_or(0);
+    let reason = Error::new(ErrorKind::Disconnected, format!("disconnected here: {why}"));
+    // Before the peer hears of it: it may have closed its end before this thread goes on.
+    link.will_end(reason.clone());
     // It is ended in any case.
     let _ = link.send(Kind::Goodbye, &why.as_bytes()[..end], &[]);
-    link.fail(Error::new(ErrorKind::Disconnected, format!("disconnected here: {why}")));
+    link.fail(reason);
 }
 
 fn make_room(replaced: &[Arc<Link>], hello: &Hello) -> Result<()> {

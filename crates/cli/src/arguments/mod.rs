@@ -90,7 +90,7 @@ pub enum Command {
     Man(Man),
     /// The host process; started by its keeper alone
     #[command(hide = true)]
-    Serve(entry::Serve),
+    Serve(Box<entry::Serve>),
     /// The keeper process; started by `host start` and by clients alone
     #[command(hide = true)]
     Keeper(entry::Keeper),

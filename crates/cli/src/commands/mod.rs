@@ -50,7 +50,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
-        Command::Serve(arguments) => Ok(crate::host_process::serve(arguments)?),
+        Command::Serve(arguments) => Ok(crate::host_process::serve(*arguments)?),
         Command::Keeper(arguments) => Ok(crate::host_process::keeper(arguments)?),
     }
 }

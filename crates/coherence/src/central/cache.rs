@@ -89,8 +89,8 @@ impl Cache {
         self.forget_nothing(touched);
     }
 
-    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that the host
-    /// has would take longer than the event.
+    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that
+    /// the host has would take longer than the event.
     fn forget_nothing(&mut self, touched: Span) {
         let end = touched.first.saturating_add(touched.count);
         let nothing = |(number, page): (&u32, &Page)| (*page == NOTHING).then_some(*number);

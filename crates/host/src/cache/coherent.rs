@@ -28,6 +28,9 @@ const FETCH_PAGES: u64 = 512;
 /// Looks at what is still held, a millisecond apart, when an object is given up.
 const MOST_HOLDS: u32 = 200;
 
+/// Whoever waited for a page, and was woken less than that ago, may not have run since.
+const JUST_WOKEN: Duration = Duration::from_micros(100);
+
 /// The bytes of one page.
 pub type PageBytes = Box<[u8; PAGE_SIZE_BYTES as usize]>;
 
@@ -36,6 +39,8 @@ pub type PageBytes = Box<[u8; PAGE_SIZE_BYTES as usize]>;
 pub(super) struct Rights {
     pub read: RoaringBitmap,
     pub write: RoaringBitmap,
+    /// The page that came last for somebody who waited for it, and when.
+    let_in: Option<(u64, Instant)>,
 }
 
 impl Rights {
@@ -194,6 +199,11 @@ impl Cache {
         if let Some(rights) = &mut inner.rights {
             rights.allow_too(pages, access);
         }
+        if !inner.waiting.is_empty()
+            && let Some(rights) = &mut inner.rights
+        {
+            rights.let_in = Some((pages.first, Instant::now()));
+        }
         // Where this may be the newest version, the next host must know; the origin has it stored some time.
         if self.role() == Some(Role::Copies) && access == Access::Write
             || self.role() == Some(Role::Origin) && bytes.is_some()
@@ -219,6 +229,7 @@ impl Cache {
     /// a host that is not the home they are nowhere else.
     pub fn restrict(&self, page: u64, access: Access) -> Result<Option<PageBytes>> {
         let one = PageRange::new(page, 1);
+        self.let_waiters_go_on(page);
         let mut inner = self.idle(page);
         let written = inner.rights.as_ref().is_some_and(|rights| rights.allow(page, true));
         if let Some(rights) = &mut inner.rights {
@@ -248,6 +259,15 @@ impl Cache {
             self.give_back(1);
         }
         Ok(Some(bytes))
+    }
+
+    /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
+    /// it to and fro, and nobody would use it. Whoever was woken on this processor goes first.
+    fn let_waiters_go_on(&self, page: u64) {
+        let let_in = self.lock().rights.as_ref().and_then(|rights| rights.let_in);
+        if let_in.is_some_and(|(last, when)| last == page && when.elapsed() < JUST_WOKEN) {
+            std::thread::yield_now();
+        }
     }
 
     fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
@@ -285,25 +305,35 @@ impl Cache {
 
     /// The newest bytes of pages as this host has them, one page after the other.
     pub fn content(&self, pages: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
-        let mut all = Vec::new();
-        for page in pages {
-            let at = all.len();
-            all.resize(at + PAGE_SIZE_BYTES as usize, 0);
-            self.content_of(page, &mut all[at..])?;
+        const PAGE: usize = PAGE_SIZE_BYTES as usize;
+        let pages: Vec<u64> = pages.into_iter().collect();
+        let mut all = vec![0; pages.len() * PAGE];
+        let mut at = 0;
+        while at < pages.len() {
+            at += self.content_of(&pages[at..], &mut all[at * PAGE..])?;
         }
         Ok(all)
     }
 
-    fn content_of(&self, page: u64, slot: &mut [u8]) -> Result<()> {
+    /// The bytes of the first of these pages, and of as many of the next as lie behind it in frames; how many they
+    /// were.
+    fn content_of(&self, pages: &[u64], slots: &mut [u8]) -> Result<usize> {
+        let page = pages[0];
         let inner = self.idle(page);
-        if inner.resident.contains(page as u32) {
-            return read_frames(&self.frames, page, slot).doing("reading a frame");
+        let has_frame =
+            |page: u64| inner.resident.contains(page as u32) && !inner.in_flight.contains(page as u32);
+        let in_a_row = (page..).zip(pages).take_while(|(next, page)| next == *page && has_frame(**page));
+        let count = in_a_row.count();
+        if count > 0 {
+            let slots = &mut slots[..count * PAGE_SIZE_BYTES as usize];
+            return read_frames(&self.frames, page, slots).doing("reading frames").map(|()| count);
         }
+        let slot = &mut slots[..PAGE_SIZE_BYTES as usize];
         if inner.book.spilled().contains(page as u32) {
-            return lock(&self.spill).read(page, slot);
+            return lock(&self.spill).read(page, slot).map(|()| 1);
         }
         drop(inner);
-        self.pager.page_in(page * PAGE_SIZE_BYTES, slot)
+        self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }
 
     /// The lock, at an instant when nobody brings the page in or evicts it.

@@ -7,10 +7,16 @@ use super::{Cache, Inner, book};
 use crate::shared::Driver;
 use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
-use commonhold_object::{PageRange, Result};
+use commonhold_object::{ErrorKind, PageRange, Result};
 use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a sync waits for a home that is away.
+const HOME_AWAY: Duration = Duration::from_secs(30);
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(20);
 
 impl Cache {
     /// From now on whoever writes a page for the first time waits. Gives those of `pages` that were written.
@@ -52,16 +58,30 @@ impl Cache {
         driver: &Arc<Driver>,
         choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
     ) -> Result<u64> {
-        let mut pages = RoaringBitmap::new();
-        let result = driver.sync(|| {
-            let mut inner = self.lock();
-            pages = choose(&mut inner);
-            inner.book.start_writing(&pages)?;
-            self.protect_synchronous(&inner, &pages);
-            Ok(pages.clone())
-        });
-        self.end_writing(&pages, result)?;
-        Ok(pages.len())
+        let deadline = Instant::now() + HOME_AWAY;
+        let (mut choose, mut asked) = (Some(choose), RoaringBitmap::new());
+        loop {
+            let mut pages = RoaringBitmap::new();
+            let result = driver.sync(|| {
+                let mut inner = self.lock();
+                pages = match choose.take() {
+                    Some(choose) => choose(&mut inner),
+                    None => &asked & inner.book.dirty(),
+                };
+                asked |= &pages;
+                inner.book.start_writing(&pages)?;
+                self.protect_synchronous(&inner, &pages);
+                Ok(pages.clone())
+            });
+            match self.end_writing(&pages, result) {
+                Ok(()) => return Ok(pages.len()),
+                // A home that is lost in the middle of it may be back in a moment.
+                Err(error) if error.kind == ErrorKind::Disconnected && Instant::now() < deadline => {
+                    std::thread::sleep(AGAIN);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The object's pages held here stay when another host syncs them, until they are let go.

@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
+/// Most pages that are asked for at once: 512 KiB.
+const PIECE_PAGES: u64 = 128;
+
 static ZERO_PAGE: [u8; PAGE_SIZE_BYTES as usize] = [0; PAGE_SIZE_BYTES as usize];
 
 /// What came of a fault.
@@ -78,6 +81,9 @@ impl Cache {
         }
         if inner.resident.contains(page as u32) {
             self.show_resident(&mut inner, mapping, PageRange::new(page, within.end() - page), fault.write);
+            if !fault.write && inner.rights.is_some() {
+                self.ask_further(inner, mapping, within.end());
+            }
             return Answer::Done;
         }
         let range = PageRange::new(page, within.end() - page);
@@ -94,15 +100,38 @@ impl Cache {
         write: bool,
     ) {
         inner.wait(mapping, range.first, write);
-        let mut count = 1;
-        if !write {
-            let mut stream = super::lock(&mapping.stream);
-            let cluster = stream.cluster(range.first).min(range.count);
-            count = Self::lacking(&inner, range, cluster).max(1);
-            stream.advance(range.first, count);
+        if write {
+            drop(inner);
+            return self.ask_for(PageRange::new(range.first, 1), write);
         }
+        let mut stream = super::lock(&mapping.stream);
+        let cluster = stream.cluster(range.first).min(range.count);
+        let count = Self::lacking(&inner, range, cluster).max(1);
+        stream.asked_until(range.first + count);
+        stream.advance(range.first, 1); // so many are shown when they come
+        drop((stream, inner));
+        self.ask_in_pieces(PageRange::new(range.first, count));
+        self.ask_further(self.lock(), mapping, range.end());
+    }
+
+    /// Asks for what a sequential reader will want next.
+    fn ask_further(self: &Arc<Self>, inner: MutexGuard<'_, Inner>, mapping: &Arc<Mapping>, end: u64) {
+        let Some((first, most)) = super::lock(&mapping.stream).ask_ahead(end) else { return };
+        let count = Self::lacking(&inner, PageRange::new(first, most), most);
         drop(inner);
-        self.ask_for(PageRange::new(range.first, count), write);
+        if count > 0 {
+            self.ask_in_pieces(PageRange::new(first, count));
+        }
+    }
+
+    /// Several requests, so that the first pages can be read while the last are on their way.
+    fn ask_in_pieces(self: &Arc<Self>, pages: PageRange) {
+        let mut at = pages.first;
+        while at < pages.end() {
+            let count = (pages.end() - at).min(PIECE_PAGES);
+            self.ask_for(PageRange::new(at, count), false);
+            at += count;
+        }
     }
 
     /// The kernel says that there is a frame which the host did not make: a client's thread did (in-thread service, in

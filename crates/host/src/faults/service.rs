@@ -9,6 +9,7 @@ use crate::cache::Ahead;
 use crate::machine::Machine;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::slice;
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -127,6 +128,8 @@ impl Thread {
     }
 
     fn run(mut self) {
+        // Without it faults beside a busy program take longer; that is no reason to do without them.
+        let _ = slice::ask_for_short();
         let mut busy = 0u32;
         loop {
             let found =

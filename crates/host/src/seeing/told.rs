@@ -99,7 +99,11 @@ impl Told for forwarding::Message {
     }
 
     fn pages(&self) -> Vec<u32> {
-        forwarding::Message::pages(self)
+        match self {
+            // What is said of all pages after a loss makes none of them hot.
+            forwarding::Message::Report { .. } | forwarding::Message::Settle { .. } => Vec::new(),
+            other => forwarding::Message::pages(other),
+        }
     }
 
     fn carried(&self) -> usize {

@@ -1,8 +1,10 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::holds::Held;
+use super::outbox::Outbox;
 use super::part::{How, Part, Said};
-use super::turn::Turn;
+use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
@@ -10,6 +12,7 @@ use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -44,6 +47,7 @@ pub struct Driver {
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
+    pub(super) outbox: Outbox,
     /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
     cache: RwLock<Weak<Cache>>,
     /// At the home: the saved copies. The same cache, but under explicit coherence.
@@ -59,8 +63,10 @@ pub(super) struct State {
     /// None while it is not known: whoever touches a page waits.
     pub home: Option<HostId>,
     pub part: Part,
+    /// Pages within their minimum hold.
+    pub held: Held,
     /// Bytes of syncs whose turn has not come.
-    pub kept: VecDeque<VecDeque<u8>>,
+    pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
     pub sent: HashMap<u32, PageBytes>,
     /// Who waits for this host's syncs.
@@ -96,8 +102,14 @@ impl Driver {
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
-        let state =
-            State { home: None, part, kept: VecDeque::new(), sent: HashMap::new(), syncs: VecDeque::new() };
+        let state = State {
+            home: None,
+            part,
+            held: Held::default(),
+            kept: VecDeque::new(),
+            sent: HashMap::new(),
+            syncs: VecDeque::new(),
+        };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -107,6 +119,7 @@ impl Driver {
             holds,
             seen: cache.seen.clone(),
             state: state.into(),
+            outbox: Outbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
         });
@@ -183,9 +196,12 @@ impl Driver {
         self.happened(Event::Evict { page }, Vec::new());
     }
 
-    /// A page's minimum hold is over.
-    pub(super) fn hold_over(self: &Arc<Self>, page: u32) {
-        self.happened(Event::HoldOver { page }, Vec::new());
+    /// The minimum hold of some page is over, and somebody waits for it.
+    pub(super) fn hold_over(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.home.is_some() {
+            Turn::holds_over(self, &mut state);
+        }
     }
 
     /// Pages are held here, or no longer: until then another host's sync leaves them as they are.
@@ -258,6 +274,7 @@ impl Driver {
         let mut state = self.state();
         self.fenced.store(true, Ordering::SeqCst);
         state.home = None;
+        self.forget_conversation(&mut state);
         match (self.cache(), self.plan.role()) {
             (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
             (Some(cache), Role::Copies) => cache.forget_all(),
@@ -272,11 +289,11 @@ impl Driver {
         if self.fenced.load(Ordering::SeqCst) {
             return;
         }
+        self.forget_conversation(&mut state);
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
         if let Part::Forwarding(_) = state.part {
-            state.sent.clear();
             for host in lost.iter().filter(|host| **host != home) {
                 Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
             }
@@ -326,10 +343,11 @@ impl Driver {
         if self.plan.how == How::Explicit {
             // Syncs under way fail; what is here stays.
             Turn::take(self, &mut state, event, Vec::new());
+            self.forget_conversation(&mut state);
             state.home = None;
             return true;
         }
-        state.sent.clear();
+        self.forget_conversation(&mut state);
         // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
         state.home = None;
         state.part = self.plan.part(host);
@@ -341,8 +359,16 @@ impl Driver {
         true
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> Locked<'_> {
+        let guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { driver: self, guard: Some(guard) }
+    }
+
+    /// This host begins anew with the object, or stops: what it has not said it does not say.
+    fn forget_conversation(&self, state: &mut State) {
+        state.sent.clear();
+        state.held = Held::default();
+        self.outbox.clear();
     }
 
     /// What processes of this host map.
@@ -370,10 +396,10 @@ impl Driver {
         Ok(())
     }
 
-    /// The only way to other hosts.
-    pub(super) fn say(&self, to: HostId, message: &Said, bytes: &[u8]) {
-        self.seen.said(self.plan.me, to, message);
-        self.carrier.send(to, self.plan.object, message, bytes);
+    /// The only way to other hosts: said when the lock of the state is let go.
+    pub(super) fn say(&self, _locked: &State, to: HostId, message: Said, bytes: Vec<u8>) {
+        self.seen.said(self.plan.me, to, &message);
+        self.outbox.push(to, message, bytes);
     }
 
     /// The only way into the scheduler.
@@ -385,6 +411,35 @@ impl Driver {
     }
 }
 
+/// The lock of the state. When it is let go, what the scheduler wants said is said.
+pub(super) struct Locked<'d> {
+    driver: &'d Driver,
+    guard: Option<MutexGuard<'d, State>>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.guard.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let driver = self.driver;
+        driver
+            .outbox
+            .send_all(|to, message, bytes| driver.carrier.send(to, driver.plan.object, message, bytes));
+    }
+}
+
 pub(super) fn why_not(why: Why) -> Error {
     let text = match why {
         Why::NewestLost => {
@@ -393,5 +448,6 @@ pub(super) fn why_not(why: Why) -> Error {
         Why::HomeLost => "the object's home cannot be reached",
         Why::NotStored => "the object's home could not store what was synced (its log says why): try again",
     };
-    Error::new(ErrorKind::Lost, text)
+    let kind = if why == Why::HomeLost { ErrorKind::Disconnected } else { ErrorKind::Lost };
+    Error::new(kind, text)
 }

@@ -1,10 +1,45 @@
-//! A clock that says when a page that was granted may be taken away again.
+//! Minimum holds: pages that were granted stay for a while, so that the instruction that faulted retires.
 
-use super::Driver;
+use super::{Driver, Said};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
+
+/// Pages of one object within their minimum hold, the oldest first. That one is over the scheduler hears with the next
+/// event; a clock is set only where somebody waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    ends: VecDeque<(Instant, u32)>,
+    /// When the last hold of a page ends.
+    last: HashMap<u32, Instant>,
+}
+
+impl Held {
+    /// A page was granted.
+    pub fn begin(&mut self, page: u32, end: Instant) {
+        self.ends.push_back((end, page));
+        self.last.insert(page, end);
+    }
+
+    /// A page whose hold is over.
+    pub fn next_over(&mut self, now: Instant) -> Option<u32> {
+        let (end, page) = *self.ends.front().filter(|(end, _)| *end <= now)?;
+        self.ends.pop_front();
+        if self.last.get(&page) == Some(&end) {
+            self.last.remove(&page);
+        }
+        Some(page)
+    }
+
+    /// When the last hold of the pages that a message is about ends.
+    pub fn end_of(&self, message: &Said) -> Option<Instant> {
+        if self.last.is_empty() {
+            return None;
+        }
+        message.pages().into_iter().filter_map(|page| self.last.get(&page).copied()).max()
+    }
+}
 
 /// What is to be said when.
 type Due = Reverse<(Instant, u64)>;
@@ -12,7 +47,7 @@ type Due = Reverse<(Instant, u64)>;
 #[derive(Default)]
 struct Table {
     due: BinaryHeap<Due>,
-    what: std::collections::HashMap<u64, (Weak<Driver>, u32)>,
+    what: HashMap<u64, Weak<Driver>>,
     next: u64,
 }
 
@@ -36,12 +71,12 @@ impl Holds {
         Ok(holds)
     }
 
-    /// Says to the driver at that time that the page's hold is over.
-    pub fn say_at(&self, when: Instant, driver: &Arc<Driver>, page: u32) {
+    /// Says to the driver at that time that a hold is over which somebody waits for.
+    pub fn say_at(&self, when: Instant, driver: &Arc<Driver>) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let number = table.next;
         table.next += 1;
-        table.what.insert(number, (Arc::downgrade(driver), page));
+        table.what.insert(number, Arc::downgrade(driver));
         // Whom it waits for already is over before: it looks again then.
         let is_next = table.due.peek().is_none_or(|Reverse((next, _))| when < *next);
         table.due.push(Reverse((when, number)));
@@ -69,9 +104,9 @@ impl Holds {
             over.extend(table.what.remove(&number));
         }
         drop(table);
-        for (driver, page) in over {
+        for driver in over {
             if let Some(driver) = driver.upgrade() {
-                driver.hold_over(page);
+                driver.hold_over();
             }
         }
     }

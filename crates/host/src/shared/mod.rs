@@ -12,10 +12,12 @@
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
-//! | `holds` | a clock that says when a minimum hold is over |
+//! | `outbox` | messages on their way out |
+//! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
 mod holds;
+mod outbox;
 mod part;
 mod syncs;
 mod turn;

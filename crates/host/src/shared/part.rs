@@ -126,7 +126,16 @@ impl Said {
         }
     }
 
-    /// The pages that it is about: how many, and the end of the last.
+    /// The pages that it is about.
+    pub fn pages(&self) -> Vec<u32> {
+        match self {
+            Said::Central(message) => message.span().pages().collect(),
+            Said::Forwarding(message) => message.pages(),
+            Said::Explicit(message) => message.pages(),
+        }
+    }
+
+    /// How many pages it is about, and the end of the last.
     pub fn extent(&self) -> (u64, u64) {
         let of_pages =
             |pages: &[u32]| (pages.len() as u64, pages.iter().max().map_or(0, |last| u64::from(*last) + 1));

@@ -1,18 +1,16 @@
 //! Syncs of an object under explicit coherence: at the host that syncs, and at the home, which says that one is done when
 //! it is stored.
 
-use super::driver::{Driver, MOST_PAGES, State};
+use super::driver::{Driver, MOST_PAGES};
 use super::part::{Part, Said};
 use super::turn::{Turn, tell_written};
 use commonhold_coherence::{Event, HostId, explicit};
 use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-/// How long a sync waits for a home that is away.
-const HOME_AWAY: Duration = Duration::from_secs(30);
 /// How long a sync may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -20,7 +18,11 @@ impl Driver {
     /// Makes pages that were written here what everybody sees. `choose` says which they are, at an instant when no message
     /// is being handled, and protects them.
     pub fn sync(self: &Arc<Self>, choose: impl FnOnce() -> Result<RoaringBitmap>) -> Result<()> {
-        let mut state = self.state_with_home()?;
+        let mut state = self.state();
+        if state.home.is_none() {
+            let text = "the object's home is away: what was written stays here; try again later";
+            return Err(Error::new(ErrorKind::Disconnected, text));
+        }
         let pages: Vec<u32> = {
             let pages = choose()?;
             if let Part::Explicit(node) = &mut state.part {
@@ -49,23 +51,6 @@ impl Driver {
         })
     }
 
-    /// Waits for a home that begins anew.
-    fn state_with_home(&self) -> Result<MutexGuard<'_, State>> {
-        let deadline = Instant::now() + HOME_AWAY;
-        loop {
-            let state = self.state();
-            if state.home.is_some() {
-                return Ok(state);
-            }
-            drop(state);
-            if Instant::now() > deadline {
-                let text = "the object's home is away: what was written stays here; try again later";
-                return Err(Error::new(ErrorKind::Disconnected, text));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
     /// This host shares the object no longer.
     pub fn say_leave(&self) {
         let state = self.state();
@@ -73,7 +58,7 @@ impl Driver {
             && home != self.plan.me
         {
             let leave = Said::Explicit(explicit::Message::Leave);
-            self.say(home, &leave, &[]);
+            self.say(&state, home, leave, Vec::new());
         }
     }
 
@@ -120,7 +105,7 @@ impl Driver {
         if to == self.plan.me {
             self.happened(Event::Message { from: to, message }, Vec::new());
         } else {
-            self.say(to, &message, &[]);
+            self.say(&self.state(), to, message, Vec::new());
         }
     }
 }

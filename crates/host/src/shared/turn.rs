@@ -11,6 +11,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Bytes that came with a message, and how many of them are in their place.
+#[derive(Default)]
+pub(super) struct Came {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
 /// One event, and what follows of it at this host.
 pub(super) struct Turn<'d> {
     driver: &'d Arc<Driver>,
@@ -18,7 +25,7 @@ pub(super) struct Turn<'d> {
     cache: Option<Arc<Cache>>,
     saved: Option<Arc<Cache>>,
     /// Bytes that came with the message, from the next page on.
-    came: VecDeque<u8>,
+    came: Came,
     /// Bytes of pages that were taken from processes of this host.
     taken: HashMap<u32, PageBytes>,
     /// What this host said to itself.
@@ -37,22 +44,36 @@ impl<'d> Turn<'d> {
             state,
             cache,
             saved,
-            came: VecDeque::new(),
+            came: Came::default(),
             taken: HashMap::new(),
             to_do: VecDeque::from([(event, bytes)]),
         };
+        let now = Instant::now();
+        while let Some(page) = turn.state.held.next_over(now) {
+            turn.to_do.push_front((Event::HoldOver { page }, Vec::new()));
+        }
         while let Some((event, bytes)) = turn.to_do.pop_front() {
-            turn.happened(event, bytes.into());
+            turn.happened(event, bytes);
         }
     }
 
-    fn happened(&mut self, event: Event<Said>, bytes: VecDeque<u8>) {
+    /// Minimum holds are over.
+    pub fn holds_over(driver: &'d Arc<Driver>, state: &'d mut State) {
+        if let Some(page) = state.held.next_over(Instant::now()) {
+            Turn::take(driver, state, Event::HoldOver { page }, Vec::new());
+        }
+    }
+
+    fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
+        if let Event::Message { message, .. } = &event {
+            self.wait_for_holds(message);
+        }
         let stopped = self.stop_writers(&event);
         let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
         seen.event(me, &event);
         let mut actions = Vec::new();
         self.state.part.handle(event, &mut actions);
-        self.came = bytes;
+        self.came = Came { bytes, used: 0 };
         self.taken.clear();
         for action in actions {
             seen.action(me, &action);
@@ -96,9 +117,9 @@ impl<'d> Turn<'d> {
             }
             Action::Save { page } => {
                 // From this host's own part, centrally scheduled: the bytes are in the frame already.
-                let bytes = self.next(1);
+                let bytes = self.came.next(1);
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
-                    saved.save_copy(page.into(), &bytes)?;
+                    saved.save_copy(page.into(), bytes)?;
                     saved.returned(PageRange::new(page.into(), 1));
                 }
             }
@@ -117,7 +138,12 @@ impl<'d> Turn<'d> {
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => {
-                self.driver.holds.say_at(Instant::now() + self.driver.plan.hold, self.driver, page);
+                let end = Instant::now() + self.driver.plan.hold;
+                self.state.held.begin(page, end);
+                // Under forwarding who waits for it may have asked before it came.
+                if matches!(self.driver.plan.how, How::Forwarding(_)) {
+                    self.driver.holds.say_at(end, self.driver);
+                }
             }
             Action::Synced { conflicts, .. } => {
                 if let Some(cache) = self.cache.as_ref().filter(|_| conflicts > 0) {
@@ -162,7 +188,7 @@ impl<'d> Turn<'d> {
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
             saved.lend(range(span))?; // the next host must know that it has not the newest
         }
-        self.driver.say(to, &message, &bytes);
+        self.driver.say(self.state, to, message, bytes);
         Ok(())
     }
 
@@ -193,18 +219,28 @@ impl<'d> Turn<'d> {
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
-        let bytes = (with_data && !in_place).then(|| self.next(span.count as usize));
+        let bytes = (with_data && !in_place).then(|| self.came.next(span.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
             cache.returned(range(span)); // owned here again
         }
-        let installed = cache.install(range(span), access, bytes.as_deref());
+        let installed = cache.install(range(span), access, bytes);
         installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
     }
 
-    fn next(&mut self, pages: usize) -> Vec<u8> {
-        let end = (pages * PAGE).min(self.came.len());
-        self.came.drain(..end).collect()
+    /// Somebody asks about pages that are within their minimum hold: a clock is set only now.
+    fn wait_for_holds(&self, message: &Said) {
+        if let Some(end) = self.state.held.end_of(message) {
+            self.driver.holds.say_at(end, self.driver);
+        }
+    }
+}
+
+impl Came {
+    fn next(&mut self, pages: usize) -> &[u8] {
+        let begin = self.used;
+        self.used = (begin + pages * PAGE).min(self.bytes.len());
+        &self.bytes[begin..self.used]
     }
 }
 
