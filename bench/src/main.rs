@@ -19,6 +19,7 @@ mod row;
 mod rows;
 mod runner;
 mod sprite;
+mod storm;
 mod view;
 mod worker;
 mod workers;

@@ -34,26 +34,32 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one of that many hosts, with TLS.
     pub fn start(context: &Context, count: usize) -> Result<Cluster> {
-        let directory = context.directory.join(format!("cluster-{count}"));
+        Cluster::start_in(context.directory.join(format!("cluster-{count}")), count, None)
+    }
+
+    /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
+    pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
         std::fs::create_dir_all(&directory)?;
         let network = Network::create(count);
         certificates(&directory, count)?;
         let mut cluster = Cluster { hosts: Vec::new(), network, directory };
         let list = cluster.network.host_address(0)?;
         for number in 0..count {
-            cluster.start_host(number, list)?;
+            cluster.start_host(number, list, lease)?;
         }
         cluster.wait_until_complete()?;
         Ok(cluster)
     }
 
-    fn start_host(&mut self, number: usize, list: SocketAddr) -> Result<()> {
+    fn start_host(&mut self, number: usize, list: SocketAddr, lease: Option<u64>) -> Result<()> {
         let own = if number == 0 { list } else { self.network.host_address(number)? };
         let name = host_name(number);
         let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
         words.extend(["--identity".into(), self.directory.join(&name).into()]);
-        if number > 0 {
-            words.extend(["--join".into(), list.to_string().into()]);
+        match lease {
+            _ if number > 0 => words.extend(["--join".into(), list.to_string().into()]),
+            Some(seconds) => words.extend(["--lease".into(), seconds.to_string().into()]),
+            None => {}
         }
         let state = self.directory.join(format!("state-{number}"));
         self.hosts.push(self.network.at(number, || BenchHost::start_with(&state, words))?);
@@ -77,6 +83,11 @@ impl Cluster {
     /// One of the hosts.
     pub fn host(&self, number: usize) -> &BenchHost {
         &self.hosts[number]
+    }
+
+    /// Starts a host again whose processes are gone.
+    pub fn start_again(&self, number: usize) -> Result<()> {
+        self.network.at(number, || self.hosts[number].start_again())
     }
 
     /// All hosts.

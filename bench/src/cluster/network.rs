@@ -62,6 +62,17 @@ impl Network {
         }
     }
 
+    /// Whether places can be cut off.
+    pub fn has_wires(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// Cuts a place off from all others, or ends that.
+    pub fn wire(&self, place: usize, up: bool) -> Result<()> {
+        let Some(namespace) = self.places.get(place) else { return failed("the loopback device is not cut") };
+        namespace.ip(&["link", "set", "eth0", if up { "up" } else { "down" }])
+    }
+
     /// What it is, in words.
     pub fn words(&self) -> String {
         match (&self.why_loopback, &self._switch) {

@@ -2,6 +2,7 @@
 
 mod audit_prediction_error;
 mod audit_seconds;
+mod crash_cluster_failures;
 mod crash_local_failures;
 mod explicit_messages;
 mod govindan_table1;
@@ -68,6 +69,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &hotspot::ForwardingMessages,
         &hotspot::Fairness,
         &hotspot::FirstCycle,
+        &crash_cluster_failures::CrashClusterFailures,
         &scale_hosts_1000::Hosts1000,
         &scale_memory::BytesPerPage,
         &scale_memory::UntouchedBytes,
@@ -94,8 +96,8 @@ mod tests {
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
-                        hotspot.first_cycle scale.hosts_1000 scale.bytes_per_page scale.untouched_bytes \
-                        mach.fig8 mach.table1 sprite.table4_remote sprite.table5 sprite.table6_remote";
+                        hotspot.first_cycle crash.cluster_failures scale.hosts_1000 scale.bytes_per_page \
+                        scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 sprite.table6_remote";
         assert_eq!(ids.join(" "), promised);
     }
 }

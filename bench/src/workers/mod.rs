@@ -4,6 +4,7 @@ pub mod attach_server;
 pub mod fault_server;
 mod idle_client;
 pub mod page_server;
+mod recorder;
 mod row;
 mod sharer;
 mod stream_server;
@@ -13,6 +14,7 @@ use crate::failure::{Result, failed};
 /// Does the work of the worker `name`.
 pub fn run(name: &str, arguments: &[String]) -> Result<()> {
     match name {
+        "recorder" => recorder::run(arguments),
         "row" => row::run(arguments),
         "attach-server" => attach_server::run(arguments),
         "fault-server" => fault_server::run(),

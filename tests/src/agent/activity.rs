@@ -16,13 +16,17 @@ pub struct Activity {
 
 /// Start of a mapping, for a thread: the agent keeps the mapping until `halt`.
 #[derive(Clone, Copy)]
-struct Start(*mut u8);
+pub(super) struct Start(*mut u8);
 
 // SAFETY: an address; what is there is only touched through atomics.
 unsafe impl Send for Start {}
 
 impl Start {
-    fn page(self, index: u64) -> &'static [AtomicU64; WORDS] {
+    pub(super) fn new(start: *mut u8) -> Start {
+        Start(start)
+    }
+
+    pub(super) fn page(self, index: u64) -> &'static [AtomicU64; WORDS] {
         page::words(self.0, index as usize)
     }
 }
@@ -84,7 +88,7 @@ impl Agent {
         }
     }
 
-    fn go_on(&mut self, work: impl FnOnce(&AtomicBool) -> Result<u64, String> + Send + 'static) {
+    pub(super) fn go_on(&mut self, work: impl FnOnce(&AtomicBool) -> Result<u64, String> + Send + 'static) {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
         let thread = std::thread::spawn(move || work(&seen));

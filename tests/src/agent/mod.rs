@@ -19,9 +19,11 @@
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
 //! counted M first stride pages ledger
+//! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
 
 mod activity;
+mod history;
 mod memory;
 mod objects;
 mod pinned;
@@ -136,6 +138,7 @@ impl Agent {
             | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at" | "regain" => {
                 self.on_memory(words)
             }
+            "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "halt" | "watch" => self.on_activity(words),
             _ => self.on_process(words),

@@ -48,6 +48,16 @@ impl Rights {
         (if write { &self.write } else { &self.read }).contains(page as u32)
     }
 
+    /// So much at least. What may be written stays so when a fault to read, which was late, is answered: page tables of
+    /// those who write have the page already, and only `restrict` takes it from them.
+    fn allow_too(&mut self, pages: PageRange, access: Access) {
+        for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
+            if access >= least {
+                book::insert(set, pages);
+            }
+        }
+    }
+
     pub(super) fn set(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
             if access >= least { book::insert(set, pages) } else { book::remove(set, pages) }
@@ -192,7 +202,7 @@ impl Cache {
             self.count_frames(&mut inner, pages);
         }
         if let Some(rights) = &mut inner.rights {
-            rights.set(pages, access);
+            rights.allow_too(pages, access);
         }
         if !inner.waiting.is_empty()
             && let Some(rights) = &mut inner.rights

@@ -63,6 +63,13 @@ impl Cluster {
         }
         let mine = |driver: &Arc<Driver>| driver.home() == Some(host) && !forwards(driver);
         self.drivers().iter().filter(|driver| mine(driver)).for_each(|driver| self.give_up(driver, host));
+        // Of what it left off it has nothing, and nobody there gives anything up: what it was asked it may not have heard.
+        let left = |driver: &&Arc<Driver>| {
+            driver.is_home() && !forwards(driver) && !self.is_admitted(driver.plan().object, host)
+        };
+        for driver in self.drivers().iter().filter(left) {
+            driver.lost(host); // never its home: that is this host
+        }
         if is_member {
             self.reach_again(host);
         }

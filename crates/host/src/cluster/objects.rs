@@ -76,14 +76,29 @@ impl Cluster {
         if !self.driver(object).is_some_and(|driver| driver.detach()) {
             let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
             driver.iter().for_each(|driver| driver.say_leave());
-            if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host) {
-                let _ = self.ask(home, Call::Leave(object), PATIENCE);
+            if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
+                && self.ask(home, Call::Leave(object), PATIENCE).is_err()
+            {
+                self.leave_in_vain(home, object);
             }
         }
         lock(&self.leaving).remove(&object);
         if let Ok(host) = self.host() {
             host.settle_removed(); // its home's record may have waited for this
         }
+    }
+
+    /// The home did not hear that the object is left off. It may wait for an answer that nobody here gives: until it hears
+    /// or is lost, or this host is, it is told that what was here is given up.
+    fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
+        lock(&self.given_up).insert(object);
+        while self.member(home).is_some() && !self.lease.is_fenced() {
+            if self.say_given_up(home, object).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        lock(&self.given_up).remove(&object);
     }
 
     /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.

@@ -4,7 +4,7 @@
 
 use super::Cluster;
 use crate::shared::{Driver, Said};
-use commonhold_coherence::{HostId, central, explicit, forwarding};
+use commonhold_coherence::{HostId, Kind, central, explicit, forwarding};
 use commonhold_object::{Access, Error, ErrorKind, Result};
 use std::sync::PoisonError;
 
@@ -45,6 +45,11 @@ impl Cluster {
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).remove(&(object, host));
     }
 
+    /// Whether a process of that host has the object open.
+    pub(super) fn is_admitted(&self, object: u128, host: HostId) -> bool {
+        self.admitted.read().unwrap_or_else(PoisonError::into_inner).contains_key(&(object, host))
+    }
+
     /// Whether processes of other hosts have the object open.
     pub fn is_used_elsewhere(&self, object: u128) -> bool {
         let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
@@ -78,6 +83,11 @@ impl Cluster {
             let is_home = driver.home().is_none_or(|home| home == from);
             let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
             return if is_home { Ok(()) } else { Err(not_home()) };
+        }
+        if message.kind() == Kind::Acknowledgement {
+            // Also of a host whose last process closed the object while it was asked. The scheduler takes it from those
+            // alone that it waits for.
+            return Ok(());
         }
         if writes {
             self.check_may_change(from)?;

@@ -1,0 +1,148 @@
+//! `crash.cluster_failures`: hosts under load are killed, stopped and cut off, and nobody reads what is old, nothing synced
+//! is lost, and nobody waits for ever.
+
+use crate::context::Context;
+use crate::failure::Result;
+use crate::measure::{median, most, percentile};
+use crate::row::{Bar, Measured, Row, rounded};
+use crate::storm::life::{BOUND, Life};
+use crate::storm::plan::{HOSTS, LEASE, Plan};
+use crate::storm::tally::Tally;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Trials that one cluster goes through.
+const TRIALS_IN_A_LIFE: u64 = 25;
+/// With so many failures the rest would only cost time.
+const ENOUGH: u64 = 30;
+
+/// The row.
+pub struct CrashClusterFailures;
+
+impl Row for CrashClusterFailures {
+    fn id(&self) -> &'static str {
+        "crash.cluster_failures"
+    }
+
+    fn unit(&self) -> &'static str {
+        "failures"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::Exactly(0.0))
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(2 * 3600)
+    }
+
+    fn about(&self) -> &'static str {
+        "kills, stops and partitions of real hosts under load: acknowledged syncs that are lost, stale reads, and accesses \
+         beyond the bound"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let wanted = context.trials.unwrap_or(context.pick(500, 25));
+        let mut score = Score::default();
+        let mut life = 0;
+        while score.trials < wanted && score.tally.total() < ENOUGH {
+            let count = TRIALS_IN_A_LIFE.min(wanted - score.trials);
+            run_life(context, life, count, &mut score)?;
+            life += 1;
+        }
+        Ok(Measured::single(score.tally.total() as f64, score.trials as usize, score.detail(context, wanted)))
+    }
+}
+
+/// What all trials came to.
+#[derive(Default)]
+struct Score {
+    trials: u64,
+    tally: Tally,
+    strikes: BTreeMap<String, u64>,
+    recoveries: Vec<f64>,
+    operations: u64,
+    network: String,
+    failures: Vec<String>,
+}
+
+impl Score {
+    fn detail(&self, context: &Context, wanted: u64) -> Value {
+        let mut detail = self.tally.to_json();
+        let more = json!({
+            "trials": self.trials,
+            "seed": context.seed,
+            "strikes": self.strikes,
+            "hosts": HOSTS,
+            "lease_s": LEASE,
+            "bound_s": BOUND.as_secs(),
+            "network": self.network,
+            "operations_checked": self.operations,
+            "recovery_ms": {
+                "p50": rounded(median(&self.recoveries)),
+                "p99": rounded(percentile(&self.recoveries, 0.99)),
+                "max": rounded(most(&self.recoveries)),
+            },
+            "failed_trials": self.failures,
+            "stopped_early": self.trials < wanted,
+        });
+        if let (Some(all), Value::Object(more)) = (detail.as_object_mut(), more) {
+            all.extend(more);
+        }
+        detail
+    }
+}
+
+/// A cluster, from its start until its trials are done or one of them fails.
+fn run_life(context: &Context, number: u64, count: u64, score: &mut Score) -> Result<()> {
+    let directory = context.directory.join(format!("life-{number}"));
+    std::fs::create_dir(&directory)?;
+    let mut life = Life::begin(&directory)?;
+    let (wires, network) = life.network();
+    score.network = network;
+    for _ in 0..count {
+        let plan = Plan::new(context.seed, score.trials, wires);
+        let outcome = life.trial(plan)?;
+        *score.strikes.entry(format!("{:?}", plan.strike)).or_default() += 1;
+        score.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
+        score.tally += outcome.tally;
+        score.trials += 1;
+        if outcome.tally.total() > 0 {
+            let failure = format!(
+                "seed {}, trial {} ({plan:?}): {}",
+                context.seed,
+                score.trials - 1,
+                outcome.tally.to_json()
+            );
+            eprintln!("commonhold-bench: {failure}");
+            score.failures.push(failure);
+            keep(context, &directory, number)?;
+            break; // the rest is begun anew
+        }
+    }
+    score.operations += life.operations();
+    drop(life);
+    let _ = std::fs::remove_dir_all(&directory);
+    Ok(())
+}
+
+/// Copies the notes and the logs of a failed life to where they outlive this run. (A host's own files are large and sparse.)
+fn keep(context: &Context, directory: &Path, life: u64) -> Result<()> {
+    let place = context.directory.with_file_name(format!("storm-{}-life-{life}", context.seed));
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir_all(&place)?;
+    for host in 0..HOSTS {
+        let log = directory.join("cluster").join(format!("state-{host}")).join("log");
+        std::fs::copy(log, place.join(format!("log-{host}")))?;
+    }
+    for entry in std::fs::read_dir(directory)?.flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("notes-") {
+            std::fs::copy(entry.path(), place.join(name))?;
+        }
+    }
+    eprintln!("commonhold-bench: what life {life} left is in {}", place.display());
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! A cluster, its clients, and what they noted: strikes come from outside, one trial after the other.
+
+use super::plan::{HOME, HOSTS, LEASE, Plan, Strike};
+use super::tally::Tally;
+use crate::cluster::Cluster;
+use crate::failure::{Result, failed};
+use crate::processes;
+use crate::view::PAGE;
+use crate::worker::{Worker, own_command};
+use commonhold_linear::trouble::{self, Window};
+use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check_all, now, record};
+use commonhold_sys::process::{self, Identity};
+use rustix::process::{Pid, Signal};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Words that are read and written, each on a page of its own.
+const REGISTERS: u32 = 4;
+/// Clients of each host.
+const EACH: usize = 2;
+/// What no access may take longer than, whatever happens to hosts (`docs/SHARING.md`).
+pub const BOUND: Duration = Duration::from_secs(30);
+const NAME: &str = "/storm/words";
+
+struct Client {
+    host: usize,
+    worker: Worker,
+    notes: PathBuf,
+}
+
+/// The whole.
+pub struct Life {
+    clients: Vec<Client>,
+    notes: Vec<PathBuf>,
+    losses: Vec<Loss>,
+    windows: Vec<Window>,
+    /// How much of each log was looked at.
+    read: Vec<usize>,
+    quiet_since: u64,
+    /// Words that were found wrong before: each is counted once.
+    wrong: Vec<u32>,
+    /// Accesses beyond the bound that were counted.
+    late: u64,
+    cluster: Cluster,
+    directory: PathBuf,
+    started: u32,
+}
+
+/// What a trial came to.
+pub struct Outcome {
+    /// What went wrong.
+    pub tally: Tally,
+    /// From the strike until every client had used every word again, if they did.
+    pub recovery: Option<Duration>,
+}
+
+impl Life {
+    /// Starts hosts and clients.
+    pub fn begin(directory: &Path) -> Result<Life> {
+        let cluster = Cluster::start_in(directory.join("cluster"), HOSTS, Some(LEASE))?;
+        let file = directory.join("stored");
+        std::fs::File::create_new(&file)?.set_len(u64::from(REGISTERS) * PAGE as u64)?;
+        let mut this = Life {
+            clients: Vec::new(),
+            notes: Vec::new(),
+            losses: Vec::new(),
+            windows: Vec::new(),
+            read: vec![0; HOSTS],
+            quiet_since: now(),
+            wrong: Vec::new(),
+            late: 0,
+            cluster,
+            directory: directory.to_owned(),
+            started: 0,
+        };
+        this.start_client(HOME, &file.to_string_lossy())?;
+        this.fill_up()?;
+        Ok(this)
+    }
+
+    /// Whether hosts can be cut off; and how they are connected, in words.
+    pub fn network(&self) -> (bool, String) {
+        (self.cluster.network().has_wires(), self.cluster.network().words())
+    }
+
+    /// Operations that were noted.
+    pub fn operations(&self) -> u64 {
+        self.notes.iter().map(|path| record::begun(path).unwrap_or(0)).sum()
+    }
+
+    fn start_client(&mut self, host: usize, file: &str) -> Result<()> {
+        self.started += 1;
+        let notes = self.directory.join(format!("notes-{}", self.started));
+        let arguments = [
+            self.cluster.host(host).state().to_string_lossy().into_owned(),
+            NAME.to_owned(),
+            file.to_owned(),
+            REGISTERS.to_string(),
+            notes.to_string_lossy().into_owned(),
+            host.to_string(),
+            self.started.to_string(),
+        ];
+        let mut worker = Worker::spawn(own_command("recorder", &arguments)?.stdin(Stdio::null()))?;
+        worker.expect("ready")?;
+        self.notes.push(notes.clone());
+        self.clients.push(Client { host, worker, notes });
+        Ok(())
+    }
+
+    fn fill_up(&mut self) -> Result<()> {
+        for host in 0..HOSTS {
+            let here = self.clients.iter().filter(|client| client.host == host).count();
+            (here..EACH).try_for_each(|_| self.start_client(host, "-"))?;
+        }
+        Ok(())
+    }
+
+    /// One trial.
+    pub fn trial(&mut self, plan: Plan) -> Result<Outcome> {
+        std::thread::sleep(plan.delay);
+        let (start, begun) = (now(), Instant::now());
+        // Between strikes leases may end too.
+        let before = self.named_in_logs();
+        self.losses.extend(trouble::loss(before, HOME, self.quiet_since, start));
+        self.strike(plan)?;
+        let mut tally = Tally::default();
+        let stuck = self.wait_for_progress(&mut tally)?;
+        tally.late += stuck;
+        let recovery = (stuck == 0).then(|| begun.elapsed());
+        let end = now();
+        let mut hosts = self.named_in_logs();
+        if !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper) {
+            hosts |= 1 << plan.host;
+        }
+        self.losses.extend(trouble::loss(hosts, HOME, start, end));
+        self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
+        self.quiet_since = end;
+        tally += self.judge(end)?;
+        Ok(Outcome { tally, recovery })
+    }
+
+    fn strike(&mut self, plan: Plan) -> Result<()> {
+        let host = plan.host;
+        if plan.strike == Strike::KillClient {
+            self.kill_clients(host, 1);
+            return Ok(());
+        }
+        if matches!(plan.strike, Strike::Flicker | Strike::Cut) {
+            self.cluster.network().wire(host, false)?;
+            std::thread::sleep(plan.lasting);
+            return self.cluster.network().wire(host, true);
+        }
+        let [process, keeper] = self.cluster.host(host).processes()?;
+        let [process, keeper] = [process::identity(process)?, process::identity(keeper)?];
+        match plan.strike {
+            Strike::KillHost => end_all(&[process]),
+            Strike::KillKeeper => end_all(&[keeper]),
+            Strike::Pause => {
+                signal(process, Signal::STOP);
+                std::thread::sleep(plan.lasting);
+                signal(process, Signal::CONT);
+                Ok(())
+            }
+            Strike::Stop => {
+                signal(process, Signal::STOP);
+                wait_until_gone(&[process])
+            }
+            _ => {
+                let start = now();
+                // Stopped first: none can see the death of the other.
+                signal(keeper, Signal::STOP);
+                end_all(&[process, keeper])?;
+                let killed = now();
+                if plan.strike == Strike::KillMachine {
+                    self.kill_clients(host, EACH);
+                }
+                std::thread::sleep(plan.lasting);
+                if host != HOME {
+                    let host = host as u8;
+                    self.windows.push(Window { host, start, killed, starts: now(), end: 0 });
+                }
+                // Clients that live may have started it by now.
+                self.cluster.start_again(host)
+            }
+        }
+    }
+
+    fn kill_clients(&mut self, host: usize, mut count: usize) {
+        while count > 0
+            && let Some(index) = self.clients.iter().position(|client| client.host == host)
+        {
+            self.clients.swap_remove(index).worker.kill();
+            count -= 1;
+        }
+    }
+
+    /// Waits until every client has used every word again; gives how many did not within the bound. Whoever is gone is
+    /// replaced.
+    fn wait_for_progress(&mut self, tally: &mut Tally) -> Result<u64> {
+        let deadline = Instant::now() + BOUND;
+        let mut wanted: HashMap<PathBuf, u64> = HashMap::new();
+        let begun = |client: &Client| record::begun(&client.notes).unwrap_or(0);
+        loop {
+            let before = self.clients.len();
+            self.clients.retain_mut(|client| client.worker.is_running());
+            if self.clients.len() < before {
+                eprintln!(
+                    "commonhold-bench: {} clients died, and nobody had killed them",
+                    before - self.clients.len()
+                );
+                tally.errors += (before - self.clients.len()) as u64;
+            }
+            self.fill_up()?;
+            let more = 2 * u64::from(REGISTERS) + 1;
+            let behind = |client: &&Client| {
+                let goal = *wanted.entry(client.notes.clone()).or_insert_with(|| begun(client) + more);
+                begun(client) < goal
+            };
+            let stuck = self.clients.iter().filter(behind).count() as u64;
+            if stuck == 0 || Instant::now() > deadline {
+                return Ok(stuck);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn named_in_logs(&mut self) -> u64 {
+        let mut all = 0;
+        for (number, read) in self.read.iter_mut().enumerate() {
+            let path = self.cluster.host(number).state().join("log");
+            let log = std::fs::read_to_string(path).unwrap_or_default();
+            all |= trouble::named_in(log.get(*read..).unwrap_or_default(), number, HOSTS, HOME);
+            *read = log.len();
+        }
+        all
+    }
+
+    fn history(&self, instant: u64) -> Result<History> {
+        let mut operations: Vec<Operation> = Vec::new();
+        for path in &self.notes {
+            operations.extend(record::read(path)?);
+        }
+        trouble::until(&mut operations, instant);
+        operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
+        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper: None })
+    }
+
+    /// Checks all that was noted until that instant; what was found wrong before is not counted again.
+    fn judge(&mut self, instant: u64) -> Result<Tally> {
+        let mut history = self.history(instant)?;
+        let mut tally = Tally::default();
+        let bound = BOUND.as_nanos() as u64;
+        let slow =
+            |one: &&Operation| one.act != Act::Sync && one.end.is_some_and(|end| end - one.start > bound);
+        let late = history.operations.iter().filter(slow).count() as u64;
+        tally.late = late - std::mem::replace(&mut self.late, late);
+        let violations = check_all(&history);
+        let new: Vec<_> = violations.iter().filter(|one| !self.wrong.contains(&one.register)).collect();
+        if new.is_empty() {
+            return Ok(tally);
+        }
+        // What only the acknowledged syncs forbid is the loss of one.
+        history.operations.retain(|one| one.act != Act::Sync);
+        let without: Vec<u32> = check_all(&history).iter().map(|one| one.register).collect();
+        for violation in new {
+            eprintln!("commonhold-bench: word {}: {}", violation.register, violation.text);
+            if without.contains(&violation.register) {
+                tally.stale += 1
+            } else {
+                tally.lost_syncs += 1
+            }
+            self.wrong.push(violation.register);
+        }
+        Ok(tally)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // They never end by themselves.
+        self.clients.iter_mut().for_each(|client| client.worker.kill());
+    }
+}
+
+fn signal(who: Identity, signal: Signal) {
+    let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid.filter(|_| process::is_alive(who)) {
+        let _ = rustix::process::kill_process(pid, signal); // gone in between is as good
+    }
+}
+
+fn end_all(all: &[Identity]) -> Result<()> {
+    all.iter().for_each(|who| processes::kill(*who));
+    wait_until_gone(all)
+}
+
+fn wait_until_gone(all: &[Identity]) -> Result<()> {
+    let deadline = Instant::now() + BOUND;
+    while all.iter().any(|who| process::is_alive(*who)) {
+        if Instant::now() > deadline {
+            return failed("a host that was stopped is not ended by its keeper within 30 s");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

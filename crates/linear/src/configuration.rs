@@ -1,0 +1,133 @@
+//! One way in which a register may have come to where it is, and what the next operation does to it.
+
+use crate::arena::{Arena, Version};
+use crate::history::OnLoss;
+
+/// What of an operation matters to a register. Values are numbers of writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Read {
+        value: u32,
+        host: u8,
+    },
+    Write {
+        value: u32,
+        host: u8,
+    },
+    Sync,
+    Failed,
+    Revert,
+    /// `about_to_write`: such a host may have had the page for writing without having written.
+    Loss {
+        hosts: u64,
+        start: u64,
+        about_to_write: bool,
+    },
+}
+
+/// Which of the operations under way have happened, and what the register is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Configuration {
+    /// A bit for each operation under way.
+    pub happened: u64,
+    pub version: Version,
+    /// Whether touching it is an error.
+    pub lost: bool,
+}
+
+/// What steps look up.
+pub(crate) struct Rules<'a> {
+    pub on_loss: OnLoss,
+    /// See [`History::keeper`](crate::History::keeper).
+    pub keeper: Option<u8>,
+    /// Host of each write; of the first value, none.
+    pub writers: &'a [Option<u8>],
+    /// Whether somebody reads it after a loss that may bring it back.
+    pub matters: &'a [bool],
+    /// When the last read of each write's value ended.
+    pub last_read: &'a [u64],
+}
+
+impl Rules<'_> {
+    /// What the register may be after a step; nothing if the step cannot be now.
+    pub fn after(&self, arena: &mut Arena, from: Configuration, step: Step) -> Vec<Configuration> {
+        let Configuration { version, lost, .. } = from;
+        let same = |version| vec![Configuration { version, ..from }];
+        match step {
+            Step::Read { value, host } if !lost && arena.write(version) == value => {
+                let elsewhere = self.writers[value as usize] != Some(host);
+                same(if elsewhere { self.known_elsewhere(arena, version) } else { version })
+            }
+            Step::Write { value, host } if !lost => same(self.written(arena, version, value, host)),
+            Step::Read { .. } | Step::Write { .. } => Vec::new(),
+            Step::Sync if lost => same(version),
+            Step::Sync => {
+                let write = arena.write(version);
+                same(arena.certain(write))
+            }
+            Step::Failed if lost => same(version),
+            Step::Failed => Vec::new(),
+            Step::Revert if lost => {
+                let from = Configuration { lost: false, ..from };
+                let mut all = self.taken_back(arena, from, 0, self.keeper.is_some());
+                all.push(Configuration { version: self.known_elsewhere(arena, version), ..from });
+                all
+            }
+            Step::Revert => same(version),
+            Step::Loss { hosts, start, about_to_write } => {
+                let writer = self.writers[arena.write(version) as usize];
+                let of_them = arena.is_alone(version) && writer.is_some_and(|host| hosts & (1 << host) != 0);
+                // The keeper itself is lost: all others drop what they have.
+                let of_all = self.keeper.is_some_and(|keeper| hosts == !(1 << keeper))
+                    && !arena.before(version, true).is_empty();
+                match self.on_loss {
+                    OnLoss::Revert if (of_them || of_all) && !lost => {
+                        self.taken_back(arena, from, start, self.keeper.is_some() && hosts.count_ones() > 1)
+                    }
+                    OnLoss::Error if of_them || of_all || about_to_write => {
+                        vec![Configuration { lost: true, ..from }]
+                    }
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+
+    fn written(&self, arena: &mut Arena, version: Version, value: u32, host: u8) -> Version {
+        if self.keeper == Some(host) {
+            return arena.certain(value); // it keeps that when it hands the page over
+        }
+        let follows = arena.is_alone(version) && self.writers[arena.write(version) as usize] == Some(host);
+        let before = if follows { version } else { self.known_elsewhere(arena, version) };
+        arena.newer(before, value, |write| self.matters[write as usize])
+    }
+
+    /// Another host has the version: where hand-overs go by way of the home nothing before it comes back any more.
+    fn known_elsewhere(&self, arena: &mut Arena, version: Version) -> Version {
+        match self.keeper {
+            Some(_) => arena.elsewhere(version, |write| self.matters[write as usize]),
+            None => {
+                let write = arena.write(version);
+                arena.certain(write)
+            }
+        }
+    }
+
+    /// Versions that may come back. Those that nobody reads after `since` are left out, but the last: a register
+    /// that nobody reads is the same with any value, and without a loss.
+    fn taken_back(
+        &self,
+        arena: &mut Arena,
+        from: Configuration,
+        since: u64,
+        all: bool,
+    ) -> Vec<Configuration> {
+        let mut before = arena.before(from.version, all);
+        let last = before.last().copied();
+        before.retain(|version| {
+            Some(*version) == last || self.last_read[arena.write(*version) as usize] >= since
+        });
+        let back = |version| Configuration { version: self.known_elsewhere(arena, version), ..from };
+        before.into_iter().map(back).collect()
+    }
+}

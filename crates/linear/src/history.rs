@@ -1,0 +1,75 @@
+//! What processes did to registers, and when; and which hosts were struck meanwhile.
+
+use std::fmt;
+
+/// What was done to a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It was read, and had that value.
+    Read(u64),
+    /// That value was written.
+    Write(u64),
+    /// A sync of it returned without an error: what was written before is taken back by no loss.
+    Sync,
+    /// It was touched, and that was an error (SIGBUS).
+    Failed,
+    /// Its error was ended: the version before serves again.
+    Revert,
+}
+
+/// One operation of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Which register.
+    pub register: u32,
+    /// The host of the process, less than 64.
+    pub host: u8,
+    /// What was done.
+    pub act: Act,
+    /// An instant before.
+    pub start: u64,
+    /// An instant after; none: it may or may not have happened.
+    pub end: Option<u64>,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Operation { register, host, act, start, end } = self;
+        write!(f, "host{host} {act:x?} of register {register}, {start}..")?;
+        end.map_or(Ok(()), |end| write!(f, "{end}"))
+    }
+}
+
+/// Something that may have cost the newest versions that some hosts alone had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// One bit for each host whose writes may be gone.
+    pub hosts: u64,
+    /// An instant before it.
+    pub start: u64,
+    /// An instant when all that it costs was gone; none: it may come any time.
+    pub end: Option<u64>,
+}
+
+/// What an object was told to do about losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The version before serves at once.
+    Revert,
+    /// Touching the page is an error.
+    Error,
+}
+
+/// A whole history.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// What was done, in any order.
+    pub operations: Vec<Operation>,
+    /// What was lost meanwhile.
+    pub losses: Vec<Loss>,
+    /// What the object does about that.
+    pub on_loss: OnLoss,
+    /// Where hosts hand pages over without the home's help (forwarding): the home. It keeps what it had last itself, and
+    /// that is what comes back if no newer version is left anywhere.
+    pub keeper: Option<u8>,
+}

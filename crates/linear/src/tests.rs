@@ -1,0 +1,263 @@
+//! Histories that one memory could have given, and histories that none could.
+
+use crate::{Act, History, Loss, OnLoss, Operation, check};
+
+const NEVER: u64 = u64::MAX;
+
+fn operation((host, act, start, end): (u8, Act, u64, u64)) -> Operation {
+    Operation { register: 0, host, act, start, end: Some(end).filter(|end| *end != NEVER) }
+}
+
+fn history(operations: &[(u8, Act, u64, u64)], losses: &[Loss], on_loss: OnLoss) -> History {
+    let operations = operations.iter().copied().map(operation).collect();
+    History { operations, losses: losses.to_vec(), on_loss, keeper: None }
+}
+
+#[track_caller]
+fn good(operations: &[(u8, Act, u64, u64)], losses: &[Loss], on_loss: OnLoss) {
+    check(&history(operations, losses, on_loss)).unwrap_or_else(|violation| panic!("{}", violation.text));
+}
+
+#[track_caller]
+fn bad(operations: &[(u8, Act, u64, u64)], losses: &[Loss], on_loss: OnLoss) {
+    check(&history(operations, losses, on_loss)).expect_err("this is no history of one memory");
+}
+
+use Act::{Failed, Read, Revert, Sync, Write};
+use OnLoss::Error;
+
+#[test]
+fn a_read_gives_what_was_written_last() {
+    let plain = |operations: &[_]| good(operations, &[], Error);
+    plain(&[(0, Read(0), 0, 1), (0, Write(5), 2, 3), (1, Read(5), 4, 5)]);
+    // While it is being written both are right, for one after the other.
+    plain(&[(0, Write(5), 2, 9), (1, Read(0), 3, 4), (1, Read(5), 5, 6), (2, Read(5), 7, 8)]);
+    plain(&[(0, Write(5), 0, 9), (1, Write(6), 0, 9), (2, Read(6), 1, 2), (2, Read(5), 3, 4)]);
+    bad(&[(0, Write(5), 2, 3), (1, Read(0), 4, 5)], &[], Error);
+    bad(&[(0, Write(5), 2, 9), (1, Read(5), 3, 4), (2, Read(0), 5, 6)], &[], Error);
+    bad(&[(0, Read(5), 0, 1), (0, Write(5), 2, 3)], &[], Error);
+    bad(&[(0, Write(5), 0, 1), (0, Write(6), 2, 3), (1, Read(5), 4, 5)], &[], Error);
+    bad(
+        &[
+            (0, Write(5), 0, 9),
+            (1, Write(6), 0, 9),
+            (2, Read(6), 1, 2),
+            (2, Read(5), 3, 4),
+            (2, Read(6), 5, 6),
+        ],
+        &[],
+        Error,
+    );
+    bad(&[(0, Read(7), 0, 1)], &[], Error);
+    bad(&[(0, Write(5), 0, 1), (1, Write(5), 2, 3)], &[], Error);
+}
+
+#[test]
+fn what_has_no_end_may_have_happened_once_or_not_at_all() {
+    good(&[(0, Write(5), 0, NEVER), (1, Read(0), 10, 11), (1, Read(5), 20, 21)], &[], Error);
+    good(&[(0, Write(5), 0, NEVER), (1, Read(0), 10, 11), (0, Read(9), 0, NEVER)], &[], Error);
+    bad(&[(0, Write(5), 0, NEVER), (1, Read(5), 10, 11), (1, Read(0), 20, 21)], &[], Error);
+    bad(&[(0, Write(5), 10, NEVER), (1, Read(5), 0, 1)], &[], Error);
+    let again = [(0, Write(5), 0, NEVER), (1, Read(5), 10, 11), (1, Write(6), 12, 13), (1, Read(5), 20, 21)];
+    bad(&again, &[], Error);
+}
+
+const LOSS: Loss = Loss { hosts: 1 << 1, start: 100, end: Some(200) };
+
+#[test]
+fn a_loss_takes_back_what_nobody_else_had() {
+    let revert = |operations: &[_]| good(operations, &[LOSS], OnLoss::Revert);
+    let before = [(0, Write(5), 0, 1), (1, Write(6), 2, 3), (1, Write(7), 4, 5)];
+    let with = |more: &[(u8, Act, u64, u64)]| [&before[..], more].concat();
+    revert(&with(&[(0, Read(7), 150, 151)]));
+    revert(&with(&[(0, Read(6), 150, 151)]));
+    revert(&with(&[(0, Read(5), 150, 151), (0, Write(8), 300, 301), (1, Read(8), 302, 303)]));
+    revert(&with(&[(1, Read(7), 140, 141), (0, Read(5), 150, 151)]));
+    let wrong = |more: &[(u8, Act, u64, u64)]| bad(&with(more), &[LOSS], OnLoss::Revert);
+    // Not what was before that.
+    wrong(&[(0, Read(0), 150, 151)]);
+    // Not before the loss, nor long after it.
+    wrong(&[(0, Read(5), 50, 51)]);
+    wrong(&[(0, Read(7), 210, 211), (0, Read(5), 300, 301)]);
+    // It does not come again.
+    wrong(&[(0, Read(5), 150, 151), (0, Read(7), 160, 161)]);
+    wrong(&[(0, Read(5), 150, 151), (1, Read(6), 160, 161)]);
+    // Another host has it.
+    wrong(&[(0, Read(7), 50, 51), (0, Read(6), 150, 151)]);
+    wrong(&[(0, Write(8), 50, 51), (0, Read(7), 150, 151)]);
+    // It was synced.
+    wrong(&[(1, Sync, 50, 51), (0, Read(5), 150, 151)]);
+    revert(&with(&[(1, Sync, 50, NEVER), (0, Read(5), 150, 151)]));
+    // Another host is lost.
+    let other = Loss { hosts: 1 << 2, ..LOSS };
+    bad(&with(&[(0, Read(5), 150, 151)]), &[other], OnLoss::Revert);
+    // One loss takes once.
+    wrong(&[(0, Read(5), 110, 111), (1, Write(8), 120, 121), (0, Read(5), 130, 131)]);
+}
+
+#[test]
+fn a_lost_page_is_an_error_and_never_an_old_value() {
+    let before = [(0, Write(5), 0, 1), (1, Write(6), 2, 3)];
+    let with = |more: &[(u8, Act, u64, u64)]| [&before[..], more].concat();
+    good(&with(&[(0, Failed, 150, 151), (0, Failed, 300, 301)]), &[LOSS], Error);
+    good(&with(&[(0, Read(6), 150, 151)]), &[LOSS], Error);
+    good(&with(&[(0, Failed, 150, 151), (0, Revert, 300, 301), (0, Read(5), 302, 303)]), &[LOSS], Error);
+    good(&with(&[(0, Read(6), 50, 51), (1, Write(7), 90, NEVER), (0, Failed, 150, 151)]), &[LOSS], Error);
+    bad(&with(&[(0, Read(5), 150, 151)]), &[LOSS], Error);
+    bad(&with(&[(0, Failed, 150, 151), (0, Read(5), 302, 303)]), &[LOSS], Error);
+    bad(&with(&[(0, Failed, 150, 151), (0, Read(6), 302, 303)]), &[LOSS], Error);
+    bad(&with(&[(0, Failed, 150, 151), (0, Revert, 300, 301), (0, Read(0), 302, 303)]), &[LOSS], Error);
+    bad(&with(&[(0, Failed, 50, 51)]), &[LOSS], Error);
+    bad(&with(&[(0, Read(6), 50, 51), (0, Failed, 150, 151)]), &[LOSS], Error);
+    bad(&with(&[(0, Failed, 150, 151)]), &[LOSS], OnLoss::Revert);
+    bad(&with(&[(0, Failed, 150, 151)]), &[], Error);
+}
+
+/// Under forwarding the home, here host 0, keeps what it had itself. What one other host that is lost alone had goes back
+/// by one run; when several are lost, or the home, it may be all since the home had it.
+#[test]
+fn what_comes_back_under_forwarding_may_be_older() {
+    let judge = |more: &[(u8, Act, u64, u64)], loss: Loss, on_loss: OnLoss| {
+        let before = [
+            (0, Write(4), 0, 1),
+            (0, Write(5), 2, 3),
+            (1, Write(6), 4, 5),
+            (2, Write(7), 6, 7),
+            (1, Read(7), 8, 9),
+        ];
+        check(&History { keeper: Some(0), ..history(&[&before[..], more].concat(), &[loss], on_loss) })
+            .is_ok()
+    };
+    let revert = |more: &[_], loss| judge(more, loss, OnLoss::Revert);
+    let (one, two, home) = (LOSS, Loss { hosts: 0b110, ..LOSS }, Loss { hosts: !1, ..LOSS });
+    let write = (1, Write(8), 20, 21);
+    assert!(revert(&[write, (2, Read(7), 150, 151)], one));
+    assert!(!revert(&[write, (2, Read(6), 150, 151)], one));
+    assert!(revert(&[write, (2, Read(5), 150, 151)], two) && revert(&[write, (2, Read(6), 150, 151)], two));
+    assert!(!revert(&[write, (2, Read(4), 150, 151)], two), "the home had a newer one");
+    // What others have too is lost with the home alone.
+    assert!(!revert(&[(2, Read(5), 150, 151)], two) && revert(&[(2, Read(5), 150, 151)], home));
+    assert!(!revert(&[(2, Read(5), 50, 51)], home));
+    assert!(!revert(&[(2, Read(5), 150, 151), (2, Read(7), 160, 161)], home));
+    assert!(!revert(&[(2, Sync, 20, 21), (2, Read(5), 150, 151)], home));
+    let error = [write, (2, Failed, 150, 151), (0, Revert, 300, 301), (2, Read(5), 302, 303)];
+    assert!(judge(&error, one, Error));
+    assert!(!judge(&[write, (2, Read(5), 150, 151)], home, Error), "never an old value unasked");
+}
+
+/// Numbers that look like nothing else.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// A few operations at random instants, with values that may or may not fit.
+fn any(state: &mut u64) -> Vec<Operation> {
+    let count = 2 + random(state) % 5;
+    let act = |number: u64, state: &mut u64| match random(state) % 5 {
+        0 | 1 => Write(number + 1),
+        _ => Read(random(state) % (count + 1)),
+    };
+    (0..count)
+        .map(|number| {
+            let start = random(state) % 20;
+            let length = 1 + random(state) % 10;
+            let end = if random(state).is_multiple_of(8) { NEVER } else { start + length };
+            operation((0, act(number, state), start, end))
+        })
+        .collect()
+}
+
+/// Every order that the instants allow is tried, with every choice of what without an end has happened.
+fn some_order(left: &[Operation], value: u64) -> bool {
+    if left.iter().all(|one| one.end.is_none()) {
+        return true;
+    }
+    (0..left.len()).any(|first| {
+        let one = left[first];
+        let possible = left.iter().all(|other| other.end.is_none_or(|end| end >= one.start));
+        let mut rest = left.to_vec();
+        rest.remove(first);
+        possible
+            && match one.act {
+                Write(written) => some_order(&rest, written),
+                _ => {
+                    (one.act == Read(value) && some_order(&rest, value))
+                        || one.end.is_none() && some_order(&rest, value)
+                }
+            }
+    })
+}
+
+/// The same verdict as from trying everything, for many small histories.
+#[test]
+fn the_verdict_is_that_of_trying_every_order() {
+    let mut state = 1;
+    let (mut yes, mut no) = (0, 0);
+    for _ in 0..20_000 {
+        let operations = any(&mut state);
+        let wanted = some_order(&operations, 0);
+        let history = History { operations, losses: Vec::new(), on_loss: Error, keeper: None };
+        assert_eq!(check(&history).is_ok(), wanted, "{:#?}", history.operations);
+        if wanted { yes += 1 } else { no += 1 }
+    }
+    assert!(yes > 1000 && no > 1000, "{yes} good and {no} bad ones");
+}
+
+/// What a real word gives to real threads is linearizable, and one read of an older value is found.
+#[test]
+fn threads_of_one_process_and_one_wrong_read_among_many() {
+    use crate::load::{Load, Registers};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+    struct Words([AtomicU64; 2]);
+    impl Registers for Words {
+        fn read(&self, register: u32) -> u64 {
+            self.0[register as usize].load(Ordering::SeqCst)
+        }
+        fn write(&self, register: u32, value: u64) {
+            self.0[register as usize].store(value, Ordering::SeqCst);
+        }
+        fn sync(&self, _: u32) -> bool {
+            true
+        }
+    }
+    let words = Words(Default::default());
+    let directory =
+        std::env::temp_dir().join(format!("commonhold-linear-{}-{}", std::process::id(), crate::now()));
+    std::fs::create_dir(&directory).unwrap();
+    let path = |process: u32| directory.join(process.to_string());
+    std::thread::scope(|scope| {
+        for process in 1..=6 {
+            let (words, path) = (&words, path(process));
+            let load = Load {
+                host: process as u8,
+                process,
+                registers: 2,
+                writes_percent: 40,
+                pause: Duration::ZERO,
+                sync_every: 100,
+            };
+            let mut left = 3000;
+            scope.spawn(move || {
+                load.run(&path, words, || {
+                    left -= 1;
+                    left < 0
+                })
+            });
+        }
+    });
+    let mut operations: Vec<Operation> =
+        (1..=6).flat_map(|process| crate::record::read(&path(process)).unwrap()).collect();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let whole = |operations: &[Operation]| {
+        check(&History { operations: operations.to_vec(), losses: Vec::new(), on_loss: Error, keeper: None })
+    };
+    whole(&operations).unwrap_or_else(|violation| panic!("{}", violation.text));
+    operations.sort_by_key(|one| one.start);
+    let last = operations.iter().rposition(|one| matches!(one.act, Read(_)) && one.register == 0).unwrap();
+    let old = operations[..last / 2].iter().find(|one| matches!(one.act, Write(_)) && one.register == 0);
+    let Some(Write(value)) = old.map(|one| one.act) else { panic!("nobody wrote") };
+    operations[last].act = Read(value);
+    assert_eq!(whole(&operations).unwrap_err().register, 0);
+}
