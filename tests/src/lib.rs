@@ -6,12 +6,9 @@
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
 //! | `crash` | a job that goes on while things are killed |
-<<<<<<< HEAD
 //! | `cut` | cuts the connections between hosts |
-=======
 //! | `network` | hosts in network name spaces of their own, which can be cut off |
 //! | `field` | a cluster whose clients note what they read and write, while hosts are struck |
->>>>>>> s4-lin
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
@@ -23,11 +20,8 @@
 
 pub mod agent;
 pub mod crash;
-<<<<<<< HEAD
 pub mod cut;
-=======
 pub mod field;
->>>>>>> s4-lin
 pub mod host;
 pub mod ledger;
 pub mod network;
