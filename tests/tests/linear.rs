@@ -78,7 +78,7 @@ fn killed_clients_under_forwarding() {
 #[test]
 fn struck_hosts_under_forwarding() {
     for options in ["forwarding", "forwarding=revert"] {
-        struck(options, &OF_PROCESSES, rounds(10));
-        struck(options, &OF_TIME, rounds(6));
+        struck(options, &OF_PROCESSES, rounds(5));
+        struck(options, &OF_TIME, rounds(3));
     }
 }
