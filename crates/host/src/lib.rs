@@ -7,6 +7,7 @@ pub mod live;
 pub mod log;
 pub mod machine;
 pub mod pagers;
+pub mod refuge;
 pub mod seeing;
 pub mod server;
 pub mod shared;

@@ -2,6 +2,7 @@
 
 use crate::budget::{Budget, Holdings};
 use crate::cache::{Cache, Evictor};
+use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::Workers;
 use commonhold_object::Result;
@@ -21,6 +22,8 @@ pub struct Machine {
     pub holdings: Arc<Holdings>,
     /// The pipe through which frames leave.
     pub evictor: Evictor,
+    /// Where bytes are while their frames are taken out of page tables.
+    pub refuge: Refuge,
     /// Threads for what takes long.
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
@@ -69,6 +72,7 @@ impl Machine {
         boot_id: String,
         budget_pages: u64,
         evictor: Evictor,
+        refuge: Refuge,
     ) -> Result<Arc<Machine>> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(std::io::Error::from)
@@ -77,6 +81,7 @@ impl Machine {
             budget: Budget::new(budget_pages),
             holdings: Arc::default(),
             evictor,
+            refuge,
             workers: Workers::new(64),
             returning: Workers::new(8),
             bringing: Workers::new(64),

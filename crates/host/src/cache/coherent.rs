@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// Pages that the home asks for at once, for a sync.
 const FETCH_PAGES: u64 = 512;
 
+/// Pages that are fenced at once.
+const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
+
 /// Looks at what is still held, a millisecond apart, when an object is given up.
 const MOST_HOLDS: u32 = 200;
 
@@ -252,13 +255,17 @@ impl Cache {
         }
         let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
         read_frames(&self.frames, page, &mut bytes[..]).doing("reading a frame")?;
-        frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
+        // A host that begins anew has no part in the scheduling yet: what is here stays here.
+        let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
+        if stays {
+            let anew = self.machine.refuge.make_anew(&*self.frames, one.offset_bytes(), &bytes[..]);
+            anew.doing("keeping a copy")?;
+        } else {
+            frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
+        }
         let set = book::set_of(one);
         inner.views.iter_mut().for_each(|view| view.forget(&set));
-        // A host that begins anew has no part in the scheduling yet: what is here stays here.
-        if matches!(self.role(), None | Some(Role::Saved | Role::Origin)) {
-            write_frames(&self.frames, page, &bytes[..]).doing("keeping a copy")?;
-        } else {
+        if !stays {
             inner.resident.remove(page as u32);
             inner.book.forget(&set);
             self.give_back(1);
@@ -386,8 +393,15 @@ impl Cache {
         if let Some(rights) = &mut inner.rights {
             *rights = Rights::default();
         }
-        frames::take_from_page_tables(&*self.frames).doing("taking frames from page tables")?;
         let all = inner.resident.clone();
+        let mut bytes = Vec::new();
+        for part in book::runs(&all).into_iter().flat_map(|run| super::sync::parts(run, FENCE_PAGES)) {
+            self.protect_everywhere(&inner, part);
+            bytes.resize(part.length_bytes() as usize, 0);
+            read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
+            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), &bytes);
+            anew.doing("taking frames from page tables")?;
+        }
         inner.views.iter_mut().for_each(|view| view.forget(&all));
         Ok(())
     }

@@ -509,6 +509,6 @@ fn mark_applied(turn: &mut Turn) -> Result<()> {
 }
 
 /// A run in parts of at most `most` pages.
-fn parts(run: PageRange, most: u64) -> impl Iterator<Item = PageRange> {
+pub(super) fn parts(run: PageRange, most: u64) -> impl Iterator<Item = PageRange> {
     (run.first..run.end()).step_by(most as usize).map(move |at| PageRange::new(at, most.min(run.end() - at)))
 }

@@ -4,8 +4,9 @@
 use super::lock;
 use commonhold_keeper::fence::{FENCE_KEY, FenceWord, new_fence_word};
 use commonhold_keeper::{Kept, Key, Vault};
-use commonhold_object::Result;
 use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::clock;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -76,6 +77,13 @@ impl Lease {
         let mut state = lock(&self.state);
         if state.fenced {
             return Ok(false);
+        }
+        // An answer that took so long is of no use: the keeper may be about to act.
+        if clock::now() >= times.fence {
+            return Err(Error::new(
+                ErrorKind::TimedOut,
+                "the registry's answer came when the lease was nearly over",
+            ));
         }
         self.word.write(times.keeper).doing("writing the fence's word")?;
         if state.fence_at == 0 {

@@ -205,6 +205,10 @@ impl Host {
         if header.size_bytes != record.options.size_bytes {
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
+        self.machine
+            .refuge
+            .put_back(&*frames)
+            .doing("putting back what a host that was killed had at hand")?;
         let unfinished = live.intent()?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::recover(live)?)?;
         cache.adopt_frames()?;

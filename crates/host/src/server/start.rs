@@ -12,6 +12,7 @@ use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
+use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
@@ -89,6 +90,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         boot_id,
         limits.budget_bytes / 4096,
         Evictor::new(pipe.0.clone(), pipe.1.clone()),
+        refuge(&vault, &kept)?,
     )?;
     let faults = FaultService::start(fault_threads(), &machine)?;
     let host = Arc::new(Host {
@@ -175,6 +177,20 @@ fn fault_threads() -> usize {
 /// (both host and keeper died) does not give their numbers again.
 fn first_session() -> u64 {
     process::boottime_ms() << 16 & (u64::MAX >> 2)
+}
+
+/// What is in the refuge outlives this process too.
+fn refuge(vault: &Vault, kept: &[Kept]) -> Result<Refuge> {
+    let found = kept.iter().find(|k| k.key.0 == "refuge").and_then(|k| k.fd.clone());
+    let memory = match found {
+        Some(memory) => memory,
+        None => {
+            let memory = Arc::new(crate::refuge::new_memory().doing("making the refuge")?);
+            vault.put(&Key("refuge".into()), &[], Some(memory.clone()))?;
+            memory
+        }
+    };
+    Ok(Refuge::new(memory))
 }
 
 /// The pipe through which frames leave outlives this process.

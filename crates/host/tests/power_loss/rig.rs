@@ -237,7 +237,9 @@ fn storages(disk: &SimDisk) -> [stored::JournalStorage; 2] {
 fn machine(directory: &TempDir) -> Arc<Machine> {
     let (read, write) = frames::frame_pipe(INTENT_PAGES).unwrap();
     let evictor = Evictor::new(Arc::new(read), Arc::new(write));
-    Machine::new(directory.path(), process::boot_id().unwrap(), 1 << 20, evictor).unwrap()
+    let refuge =
+        commonhold_host::refuge::Refuge::new(Arc::new(commonhold_host::refuge::new_memory().unwrap()));
+    Machine::new(directory.path(), process::boot_id().unwrap(), 1 << 20, evictor, refuge).unwrap()
 }
 
 /// Maps the object in this process, which is its own client. The mapping is never ended.
