@@ -150,10 +150,19 @@ mod tests {
         let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600));
         assert!(lease.renewed(times).unwrap());
         assert_eq!(lease.word.read(), Some(times.keeper));
-        assert!(lease.renewed(Times::of(1, Duration::from_nanos(8))).unwrap());
+        let late = Times::of(1, Duration::from_nanos(8));
+        assert_eq!(
+            lease.renewed(late).unwrap_err().kind,
+            ErrorKind::TimedOut,
+            "the keeper may be about to act"
+        );
+        assert_eq!(lease.word.read(), Some(times.keeper));
+        // A lease whose end comes while nobody looks.
+        let brief = Times::of(commonhold_sys::clock::now(), Duration::from_millis(400));
+        assert!(lease.renewed(brief).unwrap());
         assert!(lease.wait_for_its_end() && lease.is_fenced());
         assert!(!lease.renewed(times).unwrap());
-        assert_eq!(lease.word.read(), Some(8), "until what is to be done is done");
+        assert_eq!(lease.word.read(), Some(brief.keeper), "until what is to be done is done");
         lease.nothing_to_fence().unwrap();
         assert_eq!(lease.word.read(), Some(0));
         assert!(!lease.fence() && !lease.wait_for_its_end());
