@@ -7,8 +7,12 @@
 //! ```text
 //! 0      magic, version, boot id, inode of the frames' memfd, object size
 //! 4096   eviction intent: count (0: none), then the victims' page numbers in the order of the pipe
-//! 65536  three bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled; sparse
+//! 65536  four bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled, lent; sparse
+//! 2 GiB + 65536  of each page that is lent, to which host (4 bytes, 0: nobody has it); sparse
 //! ```
+//!
+//! Of an object whose home is elsewhere the header also names the host (its number) under which the frames were granted.
+//! The next host has another number, and gives back what is newest in its predecessor's name.
 //!
 //! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
 //! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
@@ -30,6 +34,8 @@ const INTENT_OFFSET: u64 = 4096;
 const BITMAPS_OFFSET: u64 = 65536;
 const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
+const HOLDER_OFFSET: u64 = 144;
+const BORROWERS_OFFSET: u64 = BITMAPS_OFFSET + 4 * BITMAP_STRIDE;
 /// Most victims of one intent: a pipe holds that many frames without privilege.
 pub const INTENT_PAGES: usize = 256;
 
@@ -163,6 +169,32 @@ impl Live {
         Ok((0..count).map(page).collect())
     }
 
+    /// Notes to which host these pages are lent; none: nobody has their newest version any more.
+    pub fn borrowed(&self, first: u64, count: u64, by: Option<u32>) -> Result<()> {
+        let numbers = by.map_or(0, |host| host + 1).to_le_bytes().repeat(count as usize);
+        self.file.write_all_at(&numbers, BORROWERS_OFFSET + 4 * first).doing("noting who has pages")
+    }
+
+    /// To which host a page is lent.
+    pub fn borrower(&self, page: u64) -> Option<u32> {
+        let mut number = [0; 4];
+        self.file.read_exact_at(&mut number, BORROWERS_OFFSET + 4 * page).ok()?;
+        u32::from_le_bytes(number).checked_sub(1)
+    }
+
+    /// Notes under which host the frames are granted from now on.
+    pub fn set_holder(&self, host: u32) -> Result<()> {
+        let bytes = (u64::from(host) + 1).to_le_bytes();
+        self.file.write_all_at(&bytes, HOLDER_OFFSET).doing("noting whose the frames are")
+    }
+
+    /// Under which host the frames were granted; none: under none yet.
+    pub fn holder(&self) -> Option<u32> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, HOLDER_OFFSET).ok()?;
+        u64::from_le_bytes(bytes).checked_sub(1).map(|host| host as u32)
+    }
+
     /// Removes the file.
     pub fn remove(self) {
         let _ = std::fs::remove_file(&self.path);
@@ -187,10 +219,17 @@ mod tests {
         live.mark(Mark::Dirty, 100, 50, true);
         live.mark(Mark::Dirty, 110, 10, false);
         live.announce(&[3, 1, 4]).unwrap();
+        assert_eq!(live.holder(), None);
+        live.set_holder(8).unwrap();
+        live.borrowed(7, 1, Some(0)).unwrap();
+        live.borrowed(20, 10, Some(77)).unwrap();
+        live.borrowed(22, 3, None).unwrap();
         drop(live);
         let (live, header) = Live::reopen(&path, "boot-a").unwrap().unwrap();
         assert_eq!((header.frames_inode, header.size_bytes), (42, 1 << 30));
         assert_eq!(live.intent().unwrap(), [3, 1, 4]);
+        assert_eq!((live.holder(), live.borrower(7), live.borrower(100)), (Some(8), Some(0), None));
+        assert_eq!((live.borrower(20), live.borrower(24), live.borrower(25)), (Some(77), None, Some(77)));
         live.evicted().unwrap();
         assert!(live.intent().unwrap().is_empty());
         let mut found = Vec::new();

@@ -182,9 +182,10 @@ impl Book {
         gone
     }
 
-    /// Another host may have a newer version of these pages from now on.
-    pub fn lend(&mut self, range: PageRange) -> Result<()> {
+    /// That host may have a newer version of these pages from now on.
+    pub fn lend(&mut self, range: PageRange, to: u32) -> Result<()> {
         self.live.prepare(Mark::Lent, range.first, range.count)?;
+        self.live.borrowed(range.first, range.count, Some(to))?;
         self.live.mark(Mark::Lent, range.first, range.count, true);
         Ok(())
     }

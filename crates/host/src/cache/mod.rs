@@ -27,6 +27,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+pub mod kept;
 mod recover;
 mod resize;
 mod stamp;

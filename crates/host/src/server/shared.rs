@@ -4,12 +4,12 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
+use crate::cache::kept::Lent;
 use crate::cluster::{Cluster, options_here, wire::Member, wire::Shared};
 use commonhold_object::{
     Access, ClusterHost, Coherence, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
 use commonhold_registry::ObjectRecord;
-use roaring::RoaringBitmap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -59,9 +59,9 @@ impl Host {
     }
 
     /// A cache of a shared object begins to speak with the object's scheduler.
-    pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>) {
+    pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>, lent: Lent) {
         if let Some(cluster) = self.with_cluster().filter(|_| record.options.is_shared()) {
-            cluster.take_part(record, cache);
+            cluster.take_part(record, cache, lent);
         }
     }
 
@@ -83,14 +83,11 @@ impl Host {
         let record = object.record().clone();
         let lent = match record.options.coherence {
             // What was written here and not synced stays; the home says what else there is.
-            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| RoaringBitmap::new()),
-            Coherence::Explicit => Ok(RoaringBitmap::new()),
+            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| Lent::default()),
+            Coherence::Explicit => Ok(Lent::default()),
             _ => cache.begin_anew(!record.is_elsewhere),
         }?;
-        self.take_part(&record, cache);
-        if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
-            driver.were_lent(&lent);
-        }
+        self.take_part(&record, cache, lent);
         Ok(())
     }
 

@@ -217,6 +217,7 @@ impl Host {
             host: HostId(u32::from_le_bytes(number) >> 1),
             name: options.map_or_else(String::new, |options| options.name.clone()),
             address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
+            former: Vec::new(),
         };
         let lease = Lease::new(&self.vault, kept)?;
         let place = options.map_or(Place::Here, |o| o.registry.clone());

@@ -8,6 +8,7 @@ use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
+use crate::cache::kept::Lent;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -71,6 +72,8 @@ pub(super) struct State {
     pub sent: HashMap<u32, PageBytes>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
+    /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
+    pub lent: Lent,
 }
 
 pub(super) fn range(span: Span) -> PageRange {
@@ -94,12 +97,14 @@ impl Plan {
 }
 
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin, and what
+    /// the process before had lent.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
+        lent: Lent,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
         let state = State {
@@ -109,6 +114,7 @@ impl Driver {
             kept: VecDeque::new(),
             sent: HashMap::new(),
             syncs: VecDeque::new(),
+            lent,
         };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
@@ -225,15 +231,6 @@ impl Driver {
         Ok(())
     }
 
-    /// At the home: pages that the host before had lent. Nobody knows to whom.
-    pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
-        match &mut self.state().part {
-            Part::Central(node) => node.were_lost(pages.iter()),
-            Part::Forwarding(node) => node.were_lost(pages.iter()),
-            Part::Explicit(_) => {}
-        }
-    }
-
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
     pub fn revert(self: &Arc<Self>) -> u64 {
         let Some(cache) = self.saved() else { return 0 };
@@ -256,12 +253,14 @@ impl Driver {
         self.state().home
     }
 
-    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    /// At the home: nobody has anything of the object that this process has not given, and what was lent and not given
+    /// back is lost. Whoever waited is served.
     pub fn begin(&self) {
         let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.fenced.load(Ordering::SeqCst) || state.home.is_some() {
             return;
         }
+        self.rest_is_lost(&mut state);
         state.home = Some(self.plan.me);
         drop(state);
         if let Some(cache) = self.cache() {
@@ -277,7 +276,7 @@ impl Driver {
         self.forget_conversation(&mut state);
         match (self.cache(), self.plan.role()) {
             (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
-            (Some(cache), Role::Copies) => cache.forget_all(),
+            (Some(cache), Role::Copies) => cache.keep_newest(),
             (Some(cache), Role::Own) => cache.keep_written().map(drop),
             (None, _) => Ok(()),
         }
@@ -290,6 +289,12 @@ impl Driver {
             return;
         }
         self.forget_conversation(&mut state);
+        if let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies)
+            && let Err(error) = cache.held_by(self.plan.me)
+        {
+            cache.report(&error); // asked again by who looks for the home
+            return;
+        }
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
@@ -336,6 +341,7 @@ impl Driver {
         let event = Event::Lost { host };
         if state.home != Some(host) {
             if state.home.is_some() {
+                self.will_be_lost(&state, host);
                 Turn::take(self, &mut state, event, Vec::new());
             }
             return false;
@@ -348,11 +354,11 @@ impl Driver {
             return true;
         }
         self.forget_conversation(&mut state);
-        // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
+        // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
         state.part = self.plan.part(host);
         if let Some(cache) = self.cache()
-            && let Err(error) = cache.forget_all()
+            && let Err(error) = cache.keep_newest()
         {
             cache.report(&error);
         }

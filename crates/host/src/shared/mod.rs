@@ -11,11 +11,13 @@
 //! | `driver` | one object: events to its scheduler |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
+//! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `outbox` | messages on their way out |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
+mod give_back;
 mod holds;
 mod outbox;
 mod part;

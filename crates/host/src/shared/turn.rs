@@ -186,7 +186,7 @@ impl<'d> Turn<'d> {
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            saved.lend(range(span))?; // the next host must know that it has not the newest
+            saved.lend(range(span), to)?; // the next host must know that it has not the newest
         }
         self.driver.say(self.state, to, message, bytes);
         Ok(())

@@ -1,0 +1,107 @@
+//! What a host has newest of another's object when it cannot say so: the home, or this host, is another process now, or
+//! messages between the two were lost. Frames that may be the newest version stay, in no page table and without rights, until
+//! the home has asked for those that it misses, or says that it goes on without (`docs/LEASES.md`, "Giving back").
+//!
+//! Which frames those are the book says: a page is marked before it may be written here, and the mark goes with the frame. A
+//! page that was paged out and is still read here has its mark too: the home, which knows to whom it lent what, does not ask
+//! for it.
+
+use super::coherent::{FENCE_PAGES, Rights};
+use super::{Cache, book, read_frames, sync};
+use commonhold_coherence::HostId;
+use commonhold_object::error::Doing;
+use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_sys::frames;
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+
+/// Pages that a home had lent when its process ended.
+#[derive(Debug, Default)]
+pub struct Lent {
+    /// To whom.
+    pub to: BTreeMap<HostId, RoaringBitmap>,
+    /// Those whose newest version nobody has any more.
+    pub to_nobody: RoaringBitmap,
+}
+
+impl Cache {
+    /// No process here uses the object any more. What may be the newest version of a page stays in its frame; everything
+    /// else goes.
+    pub fn keep_newest(&self) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some(rights) = &mut inner.rights {
+            *rights = Rights::default();
+        }
+        let all = inner.resident.clone();
+        let kept = &all & inner.book.dirty();
+        let gone = &all - &kept;
+        // What grows old first.
+        for run in book::runs(&gone) {
+            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+        }
+        let mut bytes = Vec::new();
+        for part in book::runs(&kept).into_iter().flat_map(|run| sync::parts(run, FENCE_PAGES)) {
+            self.protect_everywhere(&inner, part);
+            bytes.resize(part.length_bytes() as usize, 0);
+            read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
+            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), &bytes);
+            anew.doing("taking frames from page tables")?;
+        }
+        inner.views.iter_mut().for_each(|view| view.forget(&all));
+        inner.resident = kept;
+        self.give_back(gone.len());
+        drop(inner);
+        self.ask_again();
+        Ok(())
+    }
+
+    /// Of these pages those whose newest version may be here, and their bytes.
+    pub fn newest_of(&self, pages: &[u32]) -> Result<(Vec<u32>, Vec<u8>)> {
+        let inner = self.lock();
+        let here: Vec<u32> = pages
+            .iter()
+            .copied()
+            .filter(|page| inner.resident.contains(*page) && inner.book.dirty().contains(*page))
+            .collect();
+        let mut bytes = vec![0; here.len() * PAGE_SIZE_BYTES as usize];
+        for (page, slot) in here.iter().zip(bytes.chunks_mut(PAGE_SIZE_BYTES as usize)) {
+            read_frames(&self.frames, u64::from(*page), slot).doing("reading a frame")?;
+        }
+        Ok((here, bytes))
+    }
+
+    /// Whether a frame may be the newest version of its page.
+    pub fn has_newest(&self) -> bool {
+        let inner = self.lock();
+        !inner.resident.is_disjoint(inner.book.dirty())
+    }
+
+    /// The host under whose number the frames were granted.
+    pub fn holder(&self) -> Option<HostId> {
+        self.lock().book.live().holder().map(HostId)
+    }
+
+    /// Nothing is kept any more. What comes from now on is granted to that host.
+    pub fn held_by(&self, host: HostId) -> Result<()> {
+        self.forget_all()?;
+        if self.holder() == Some(host) { Ok(()) } else { self.lock().book.live().set_holder(host.0) }
+    }
+
+    /// At the home: pages that are lent, and to whom.
+    pub(super) fn lent(&self) -> Lent {
+        let inner = self.lock();
+        let mut found = Lent::default();
+        for page in inner.book.lent() {
+            match inner.book.live().borrower(page.into()) {
+                Some(host) => found.to.entry(HostId(host)).or_default().insert(page),
+                None => found.to_nobody.insert(page),
+            };
+        }
+        found
+    }
+
+    /// At the home: the newest versions of these pages are lost, whoever comes with them later.
+    pub fn nobody_has(&self, pages: PageRange) -> Result<()> {
+        self.lock().book.live().borrowed(pages.first, pages.count, None)
+    }
+}

@@ -1,0 +1,116 @@
+//! Giving back: who had pages newest when their home became another process, when messages between it and the home were
+//! lost, or when its own process did, is asked for them before they count as lost (`docs/LEASES.md`, "Giving back").
+
+use super::driver::{Driver, PAGE, State, range};
+use super::part::{Part, Said};
+use super::turn::Turn;
+use crate::cache::book;
+use crate::cache::kept::Lent;
+use commonhold_coherence::{Access, Event, HostId, Span, central};
+use commonhold_object::{Error, ErrorKind, PageRange, Result};
+use std::sync::Arc;
+
+/// What a host has of the pages that it is asked for.
+#[derive(Debug, Default)]
+pub struct Back {
+    /// Those that it has.
+    pub pages: Vec<u32>,
+    /// Their bytes, one page after the other.
+    pub bytes: Vec<u8>,
+}
+
+impl Driver {
+    /// At a host that is not the home: what is here of pages that the process of that number had newest: this one, or the
+    /// one before it.
+    pub fn give_back(&self, former: HostId, pages: &[u32]) -> Result<Back> {
+        let state = self.state();
+        if state.home.is_some() && former == self.plan.me {
+            let text = "this host has not heard yet that the object's home begins anew: ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(former));
+        let Some(cache) = kept.filter(|_| state.home.is_none()) else { return Ok(Back::default()) };
+        let (pages, bytes) = cache.newest_of(pages)?;
+        Ok(Back { pages, bytes })
+    }
+
+    /// In whose name this host gives back what is newest here.
+    pub fn holder(&self) -> Option<HostId> {
+        self.cache().filter(|_| !self.plan.is_home)?.holder()
+    }
+
+    /// At a home that has not begun: whoever had pages of the process before.
+    pub fn borrowers(&self) -> Vec<HostId> {
+        self.state().lent.to.keys().copied().collect()
+    }
+
+    /// At the home: pages whose newest version that host has, as far as the home knows.
+    pub fn lent_to(&self, host: HostId) -> Vec<u32> {
+        let state = self.state();
+        match (&state.part, state.home) {
+            (Part::Central(node), Some(_)) => {
+                node.home().map_or_else(Vec::new, |home| home.table().owned_by(host))
+            }
+            (_, None) => state.lent.to.get(&host).map_or_else(Vec::new, |pages| pages.iter().collect()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// At the home: a host, or the next process of it, gives back pages that it had newest. Of what is nobody's, or
+    /// another's, by now, nothing is taken.
+    pub fn given_back(self: &Arc<Self>, former: HostId, pages: &[u32], bytes: &[u8]) -> Result<()> {
+        if bytes.len() != pages.len() * PAGE || pages.iter().any(|page| u64::from(*page) >= self.plan.pages) {
+            let text = format!("{former} gave {} bytes back for {} pages", bytes.len(), pages.len());
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let mut state = self.state();
+        let state = &mut *state;
+        for (page, bytes) in pages.iter().zip(bytes.chunks(PAGE)) {
+            if state.home.is_some() {
+                // As if it had been paged out unasked, by the scheduler's rules.
+                let message = central::Message::PageOut { page: *page, answers: false, keeps: Access::None };
+                let event = Event::Message { from: former, message: Said::Central(message) };
+                Turn::take(self, state, event, bytes.to_vec());
+            } else if let Some(lent) = state.lent.to.get_mut(&former)
+                && lent.contains(*page)
+                && let Some(saved) = self.saved()
+            {
+                saved.save_copy((*page).into(), bytes)?;
+                saved.returned(PageRange::new((*page).into(), 1));
+                lent.remove(*page);
+            }
+        }
+        Ok(())
+    }
+
+    /// At the home, which begins: of what was lent and not given back the newest version is lost.
+    pub(super) fn rest_is_lost(&self, state: &mut State) {
+        let Lent { to, to_nobody } = std::mem::take(&mut state.lent);
+        let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
+        if let Some(saved) = self.saved() {
+            for run in book::runs(&lost) {
+                if let Err(error) = saved.nobody_has(run) {
+                    saved.report(&error);
+                }
+            }
+        }
+        match &mut state.part {
+            Part::Central(node) => node.were_lost(lost),
+            Part::Forwarding(node) => node.were_lost(lost),
+            Part::Explicit(_) => {}
+        }
+    }
+
+    /// At the home: what that host had newest is lost from now on, and stays so, whoever comes with it later.
+    pub(super) fn will_be_lost(&self, state: &State, host: HostId) {
+        if let (Part::Central(node), Some(saved)) = (&state.part, self.saved())
+            && let Some(home) = node.home()
+        {
+            for page in home.table().owned_by(host) {
+                if let Err(error) = saved.nobody_has(range(Span::one(page))) {
+                    saved.report(&error);
+                }
+            }
+        }
+    }
+}
