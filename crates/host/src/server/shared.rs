@@ -5,13 +5,13 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
-use crate::cluster::{Cluster, options_here, wire::Member, wire::Shared};
+use crate::cluster::{Cluster, PATIENCE, options_here, wire::Member, wire::Shared};
 use commonhold_object::{
     Access, ClusterHost, Coherence, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Host {
     fn with_cluster(&self) -> Option<&Arc<Cluster>> {
@@ -178,7 +178,17 @@ impl Host {
     pub(super) fn revert_lost(self: &Arc<Self>, object: &Arc<Object>) -> Result<u64> {
         self.cache_of(object)?;
         let uuid = object.record().uuid;
-        Ok(self.with_cluster().and_then(|cluster| cluster.driver(uuid)).map_or(0, |driver| driver.revert()))
+        let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(uuid)) else { return Ok(0) };
+        // What others had of a home before is asked back first: only then it is known what is lost.
+        let deadline = Instant::now() + PATIENCE;
+        while driver.home().is_none() {
+            if Instant::now() > deadline {
+                let text = "the object's home begins anew, and waits for other hosts: try again later";
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(driver.revert())
     }
 
     /// Refuses what is not there for objects that hosts share.
