@@ -170,7 +170,7 @@ fn what_is_newest_outlives_a_session() {
     assert_eq!(pids(&hosts, &[1, 2]), before);
 }
 
-/// What an object's last user wrote is on its way home when the home's process dies: it is asked for.
+/// The last user of an object closes it while its home is away: what it wrote stays until the next home asks for it.
 #[test]
 fn what_was_left_off_while_the_home_was_away_comes_home() {
     let hosts = cluster(2, "60");
@@ -178,6 +178,7 @@ fn what_was_left_off_while_the_home_was_away_comes_home() {
     workers[0].ok("fill m 0 100 1");
     workers[1].ok("fill m 0 50 2");
     hosts[0].kill_host();
+    until_says(&hosts[1], "host0 cannot be reached");
     workers[1].all("drop m\nclose o");
     workers[0].all("check m 0 50 2\ncheck m 50 50 1");
 }
@@ -206,4 +207,21 @@ fn kills_at_any_instant_lose_nothing() {
             reader.ok(&format!("check m {page} 1 {version}"));
         }
     }
+}
+
+/// Under forwarding nobody but the hosts themselves knows who has what: a home that begins anew asks all of them.
+#[test]
+fn what_is_forwarded_outlives_the_process_of_the_home() {
+    let hosts = cluster(3, "60");
+    let workers = sharers(&hosts, 1, "forwarding");
+    workers[1].ok("fill m 0 256 1");
+    workers[0].ok("fill m 0 30 2");
+    workers[2].all("fill m 20 30 3\ncheck m 0 20 2");
+    workers[0].ok("check m 40 10 3");
+    hosts[1].kill_host();
+    for worker in &workers {
+        worker.all("check m 0 20 2\ncheck m 20 30 3\ncheck m 50 206 1");
+    }
+    workers[2].ok("fill m 0 1 4");
+    workers[0].all("check m 0 1 4\ncheck m 1 19 2");
 }

@@ -121,7 +121,7 @@ impl Cache {
         }
         // What is newest here the home has to ask for, when it is found again.
         let until = Instant::now() + HOME_AWAY;
-        while driver.home().is_none() && self.has_newest() && Instant::now() < until {
+        while driver.home_may_not_hear() && self.has_newest() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
         // What was granted a moment ago stays for its minimum hold.

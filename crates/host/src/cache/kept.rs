@@ -25,6 +25,17 @@ pub struct Lent {
 }
 
 impl Cache {
+    /// The same where other pages than the marked ones are the newest: those are marked.
+    pub fn keep_only(&self, is_newest: impl Fn(u32) -> bool) -> Result<()> {
+        let mut inner = self.lock();
+        let newest: RoaringBitmap = inner.resident.iter().filter(|page| is_newest(*page)).collect();
+        let others = inner.book.dirty() - &newest;
+        inner.book.forget(&others);
+        self.record(&mut inner, &newest);
+        drop(inner);
+        self.keep_newest()
+    }
+
     /// No process here uses the object any more. What may be the newest version of a page stays in its frame; everything
     /// else goes.
     pub fn keep_newest(&self) -> Result<()> {

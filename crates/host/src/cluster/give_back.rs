@@ -57,14 +57,16 @@ impl Cluster {
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
     pub(super) fn begin_home(self: &Arc<Self>, driver: &Arc<Driver>) {
-        if driver.borrowers().is_empty() {
+        let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
+        let borrowers = driver.borrowers(&members);
+        if borrowers.is_empty() {
             driver.begin();
             return;
         }
         let (this, driver) = (self.clone(), driver.clone());
         let asking = move || {
             // One after the other: each is waited for no longer than a lease after it answered last.
-            driver.borrowers().into_iter().for_each(|former| this.ask_back(&driver, former));
+            borrowers.into_iter().for_each(|former| this.ask_back(&driver, former));
             driver.begin();
         };
         if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {

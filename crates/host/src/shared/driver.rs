@@ -199,6 +199,11 @@ impl Driver {
 
     /// Memory is short here.
     pub fn evict(self: &Arc<Self>, page: u32) {
+        let newest_here =
+            matches!(&self.state().part, Part::Central(node) if node.access(page) == Access::Write);
+        if newest_here && self.home_may_not_hear() {
+            return;
+        }
         self.happened(Event::Evict { page }, Vec::new());
     }
 
@@ -356,12 +361,8 @@ impl Driver {
         self.forget_conversation(&mut state);
         // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
+        self.keep_newest(&state);
         state.part = self.plan.part(host);
-        if let Some(cache) = self.cache()
-            && let Err(error) = cache.keep_newest()
-        {
-            cache.report(&error);
-        }
         true
     }
 

@@ -8,6 +8,7 @@ use crate::cache::book;
 use crate::cache::kept::Lent;
 use commonhold_coherence::{Access, Event, HostId, Span, central};
 use commonhold_object::{Error, ErrorKind, PageRange, Result};
+use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 /// What a host has of the pages that it is asked for.
@@ -39,9 +40,34 @@ impl Driver {
         self.cache().filter(|_| !self.plan.is_home)?.holder()
     }
 
-    /// At a home that has not begun: whoever had pages of the process before.
-    pub fn borrowers(&self) -> Vec<HostId> {
-        self.state().lent.to.keys().copied().collect()
+    /// Whether the home may not get what is sent to it now: what is newest here stays until it is reached again.
+    pub fn home_may_not_hear(&self) -> bool {
+        !self.plan.is_home && self.home().is_none_or(|home| self.carrier.is_away(home))
+    }
+
+    /// The home is to be found again: what is newest here stays for it.
+    pub(super) fn keep_newest(&self, state: &State) {
+        let Some(cache) = self.cache() else { return };
+        let kept = match &state.part {
+            // Who owns a page has its newest version, written here or not.
+            Part::Forwarding(node) => cache.keep_only(|page| node.owns(page)),
+            _ => cache.keep_newest(),
+        };
+        if let Err(error) = kept {
+            cache.report(&error);
+        }
+    }
+
+    /// At a home that has not begun: whoever may have pages of the process before, of these members and others.
+    pub fn borrowers(&self, members: &[HostId]) -> Vec<HostId> {
+        let state = self.state();
+        match (&state.part, state.lent.to.is_empty()) {
+            // Pages went on from whom they were lent to.
+            (Part::Forwarding(_), false) => {
+                members.iter().copied().filter(|host| *host != self.plan.me).collect()
+            }
+            _ => state.lent.to.keys().copied().collect(),
+        }
     }
 
     /// At the home: pages whose newest version that host has, as far as the home knows.
@@ -50,6 +76,10 @@ impl Driver {
         match (&state.part, state.home) {
             (Part::Central(node), Some(_)) => {
                 node.home().map_or_else(Vec::new, |home| home.table().owned_by(host))
+            }
+            (Part::Forwarding(_), None) => {
+                let all = state.lent.to.values().fold(RoaringBitmap::new(), |all, pages| all | pages);
+                all.iter().collect()
             }
             (_, None) => state.lent.to.get(&host).map_or_else(Vec::new, |pages| pages.iter().collect()),
             _ => Vec::new(),
@@ -71,8 +101,11 @@ impl Driver {
                 let message = central::Message::PageOut { page: *page, answers: false, keeps: Access::None };
                 let event = Event::Message { from: former, message: Said::Central(message) };
                 Turn::take(self, state, event, bytes.to_vec());
-            } else if let Some(lent) = state.lent.to.get_mut(&former)
-                && lent.contains(*page)
+                continue;
+            }
+            let forwarded = matches!(state.part, Part::Forwarding(_));
+            let mut lent = state.lent.to.iter_mut().filter(|(host, _)| forwarded || **host == former);
+            if let Some((_, lent)) = lent.find(|(_, lent)| lent.contains(*page))
                 && let Some(saved) = self.saved()
             {
                 saved.save_copy((*page).into(), bytes)?;

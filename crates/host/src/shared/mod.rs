@@ -49,4 +49,9 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
+    fn is_away(&self, _host: HostId) -> bool {
+        false
+    }
 }
