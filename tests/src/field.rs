@@ -121,6 +121,10 @@ impl Field {
         self.network.is_some()
     }
 
+    fn is_forwarded(&self) -> bool {
+        self.options.starts_with("forwarding")
+    }
+
     /// How many hosts there are.
     pub fn hosts(&self) -> usize {
         self.hosts.len()
@@ -226,7 +230,8 @@ impl Field {
         self.wait_for_progress();
         let end = now();
         let mut hosts = self.named_in_logs();
-        if !matches!(strike, Strike::Client | Strike::Keeper) {
+        // Centrally scheduled, the home says what is lost, and nothing else may be.
+        if self.is_forwarded() && !matches!(strike, Strike::Client | Strike::Keeper) {
             hosts |= 1 << host;
         }
         self.losses.extend(trouble::loss(hosts, HOME, start, end));
@@ -258,7 +263,7 @@ impl Field {
                 std::thread::sleep(if chance.below(2) == 0 { Duration::ZERO } else { lease });
                 chance.pause(500);
                 // Where the home schedules, nobody gets a page while it is away.
-                if host != HOME || self.options.starts_with("forwarding") {
+                if host != HOME || self.is_forwarded() {
                     self.windows.push(Window { host: host as u8, start, killed, starts: now(), end: 0 });
                 }
                 self.hosts[host].start_again().expect("the host starts again");
@@ -298,12 +303,16 @@ impl Field {
 
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
-        let count = self.hosts.len();
+        let (count, forwarded) = (self.hosts.len(), self.is_forwarded());
         let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
             let new = log.get(*read..).unwrap_or_default();
             *read = log.len();
-            trouble::named_in(new, number, count, HOME)
+            match (forwarded, number) {
+                (true, _) => trouble::named_in(new, number, count, HOME),
+                (false, HOME) => trouble::lost_in(new, count, HOME),
+                (false, _) => 0,
+            }
         };
         self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one)
     }
@@ -318,8 +327,8 @@ impl Field {
             }
             operations.extend(noted);
         }
-        let keeper = self.options.starts_with("forwarding").then_some(HOME as u8);
-        operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
+        let keeper = self.is_forwarded().then_some(HOME as u8);
+        trouble::judged(&mut operations, &self.windows);
         History { operations, losses: self.losses.clone(), on_loss: self.on_loss, keeper }
     }
 

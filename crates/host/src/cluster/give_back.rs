@@ -66,7 +66,8 @@ impl Cluster {
         let (this, driver) = (self.clone(), driver.clone());
         let asking = move || {
             // One after the other: each is waited for no longer than a lease after it answered last.
-            borrowers.into_iter().for_each(|former| this.ask_back(&driver, former));
+            borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
+            borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
             driver.begin();
         };
         if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
@@ -92,6 +93,24 @@ impl Cluster {
         }
     }
 
+    /// A host is lost to an object's scheduler. Whether it was the home.
+    pub(super) fn lose(&self, driver: &Arc<Driver>, host: HostId) -> bool {
+        if driver.is_home() && driver.home().is_some() {
+            self.report_lost(driver, host);
+        }
+        driver.lost(host)
+    }
+
+    fn report_lost(&self, driver: &Driver, host: HostId) {
+        let lost = driver.lent_to(host).len();
+        if lost > 0 {
+            let (object, who) = (driver.plan().object, self.called(host));
+            self.report(format_args!(
+                "object {object:032x}: the newest versions of {lost} pages are lost with {who}"
+            ));
+        }
+    }
+
     /// At the home: asks a host, or who follows it, for what it had newest; then it is lost to the object's scheduler.
     pub(super) fn settle_given_up(self: &Arc<Self>, driver: &Arc<Driver>, former: HostId) -> Result<()> {
         let object = driver.plan().object;
@@ -99,7 +118,7 @@ impl Cluster {
             return Err(self.asks(former));
         }
         self.ask_back(driver, former);
-        driver.lost(former);
+        self.lose(driver, former);
         self.do_not_send(former, object);
         lock(&self.asking).remove(&(object, former));
         Ok(())

@@ -68,7 +68,7 @@ impl Cluster {
             driver.is_home() && !forwards(driver) && !self.is_admitted(driver.plan().object, host)
         };
         for driver in self.drivers().iter().filter(left) {
-            driver.lost(host); // never its home: that is this host
+            self.lose(driver, host); // never its home: that is this host
         }
         if is_member {
             self.reach_again(host);
@@ -221,7 +221,7 @@ impl Cluster {
         for driver in self.drivers() {
             if self.can_be_asked_for(&driver, host) {
                 self.ask_and_lose(&driver, host);
-            } else if driver.lost(host) {
+            } else if self.lose(&driver, host) {
                 if !forwards(&driver) {
                     lock(&self.given_up).insert(driver.plan().object);
                 }
