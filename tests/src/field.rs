@@ -235,6 +235,12 @@ impl Field {
             hosts |= 1 << host;
         }
         self.losses.extend(trouble::loss(hosts, HOME, start, end));
+        // Its keeper has the frames, and the next process gives back what was newest in them.
+        let keeps_all = matches!(strike, Strike::Client | Strike::Keeper | Strike::Host);
+        assert!(
+            self.is_forwarded() || !keeps_all || hosts == 0,
+            "{strike:?} of host{host} lost pages of {hosts:#b}"
+        );
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
     }

@@ -6,6 +6,7 @@ use commonhold_tests::cut::cut_connections;
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
@@ -224,4 +225,40 @@ fn what_is_forwarded_outlives_the_process_of_the_home() {
     }
     workers[2].ok("fill m 0 1 4");
     workers[0].all("check m 0 1 4\ncheck m 1 19 2");
+}
+
+/// The same while every host writes: what is on its way between two hosts at that instant is not lost either.
+#[test]
+fn kills_under_load_lose_no_increment() {
+    let hosts = cluster(3, "60");
+    let workers = sharers(&hosts, 1, "strict");
+    let over = AtomicBool::new(false);
+    let mut times = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _over = SetOnDrop(&over);
+            let mut chance = Chance::new("giving back under load");
+            for _ in 0..rounds(10) {
+                chance.pause(200);
+                kill_together(&pids(&hosts, &[chance.below(3) as usize]));
+            }
+        });
+        while !over.load(Ordering::Relaxed) {
+            times += 100;
+            workers.iter().for_each(|worker| worker.send("add m 0 3 100"));
+            workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+        }
+    });
+    for worker in &workers {
+        assert_eq!(worker.ok("sum m 0 3"), (3 * times).to_string());
+    }
+    assert!(!says(&hosts[1], "are lost with"), "{}", hosts[1].log());
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -13,6 +13,7 @@
 
 use super::kept::Lent;
 use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
+use crate::live::Grant;
 use crate::shared::{Driver, Role};
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
@@ -102,9 +103,9 @@ impl Cache {
         Ok(self.lent())
     }
 
-    /// At the home: pages go to a host that may write them.
-    pub fn lend(&self, pages: PageRange, to: HostId) -> Result<()> {
-        self.lock().book.lend(pages, to.0)
+    /// At the home: pages go to a host that may write them, by the grant of that stamp.
+    pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
+        self.lock().book.lend(pages, Grant { to: Some(to.0), stamp })
     }
 
     /// At the home: the newest version is here again, or is given up.
@@ -264,6 +265,7 @@ impl Cache {
         }
         let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
         read_frames(&self.frames, page, &mut bytes[..]).doing("reading a frame")?;
+        self.note_on_way(&inner, page, &bytes);
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
         if stays {

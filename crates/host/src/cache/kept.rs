@@ -6,8 +6,10 @@
 //! page that was paged out and is still read here has its mark too: the home, which knows to whom it lent what, does not ask
 //! for it.
 
-use super::coherent::{FENCE_PAGES, Rights};
-use super::{Cache, book, read_frames, sync};
+use super::coherent::{FENCE_PAGES, PageBytes, Rights};
+use super::{Cache, Inner, book, read_frames, sync};
+use crate::live::Grant;
+use crate::shared::Back;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
@@ -66,19 +68,49 @@ impl Cache {
         Ok(())
     }
 
-    /// Of these pages those whose newest version may be here, and their bytes.
-    pub fn newest_of(&self, pages: &[u32]) -> Result<(Vec<u32>, Vec<u8>)> {
-        let inner = self.lock();
-        let here: Vec<u32> = pages
-            .iter()
-            .copied()
-            .filter(|page| inner.resident.contains(*page) && inner.book.dirty().contains(*page))
-            .collect();
-        let mut bytes = vec![0; here.len() * PAGE_SIZE_BYTES as usize];
-        for (page, slot) in here.iter().zip(bytes.chunks_mut(PAGE_SIZE_BYTES as usize)) {
-            read_frames(&self.frames, u64::from(*page), slot).doing("reading a frame")?;
+    /// A page that may be the newest version leaves this host: until it has arrived it can be had from the ring.
+    pub(super) fn note_on_way(&self, inner: &Inner, page: u64, bytes: &PageBytes) {
+        if !self.is_copies() || !inner.book.is_dirty(page as u32) {
+            return;
         }
-        Ok((here, bytes))
+        let stamp = inner.book.live().grant(page).stamp;
+        if stamp != 0
+            && let Err(error) = self.machine.on_way.put(self.uuid, page as u32, stamp, bytes)
+        {
+            self.machine.log(format_args!("object {}: page {page} is only on its way: {error}", self.id.0));
+        }
+    }
+
+    /// Pages come that may be written here, by the grant of that stamp.
+    pub fn granted(&self, pages: PageRange, stamp: u64) -> Result<()> {
+        self.lock().book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
+    }
+
+    /// What is here of pages that were granted by these stamps.
+    pub fn newest_of(&self, asked: &[(u32, u64)]) -> Result<Back> {
+        let inner = self.lock();
+        let mut back = Back::default();
+        for (page, stamp) in asked {
+            let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
+            if inner.resident.contains(*page) && inner.book.dirty().contains(*page) {
+                read_frames(&self.frames, u64::from(*page), &mut bytes[..]).doing("reading a frame")?;
+            } else if let Some(found) = self.machine.on_way.find(self.uuid, *page, *stamp) {
+                bytes = found;
+            } else {
+                let never_came = *stamp != 0 && inner.book.live().grant((*page).into()).stamp != *stamp;
+                back.untouched.extend(never_came.then_some(*page));
+                continue;
+            }
+            back.pages.push(*page);
+            back.bytes.extend_from_slice(&bytes[..]);
+        }
+        Ok(back)
+    }
+
+    /// At the home: the stamps by which pages were granted.
+    pub fn stamps_of(&self, pages: &[u32]) -> Vec<(u32, u64)> {
+        let inner = self.lock();
+        pages.iter().map(|page| (*page, inner.book.live().grant((*page).into()).stamp)).collect()
     }
 
     /// Whether a frame may be the newest version of its page.
@@ -103,7 +135,7 @@ impl Cache {
         let inner = self.lock();
         let mut found = Lent::default();
         for page in inner.book.lent() {
-            match inner.book.live().borrower(page.into()) {
+            match inner.book.live().grant(page.into()).to {
                 Some(host) => found.to.entry(HostId(host)).or_default().insert(page),
                 None => found.to_nobody.insert(page),
             };
@@ -113,6 +145,6 @@ impl Cache {
 
     /// At the home: the newest versions of these pages are lost, whoever comes with them later.
     pub fn nobody_has(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.live().borrowed(pages.first, pages.count, None)
+        self.lock().book.live().granted(pages.first, pages.count, Grant::default())
     }
 }

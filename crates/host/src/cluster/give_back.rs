@@ -4,7 +4,7 @@
 
 use super::wire::{Answer, Call, Member};
 use super::{Cluster, PATIENCE, lock};
-use crate::shared::{Driver, How};
+use crate::shared::{Back, Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ impl Cluster {
         from: HostId,
         object: u128,
         former: HostId,
-        pages: &[u32],
+        pages: &[(u32, u64)],
     ) -> Result<(Answer, Vec<u8>)> {
         if pages.len() > ASKED_PAGES {
             let text =
@@ -48,11 +48,11 @@ impl Cluster {
         if self.registry()?.where_is(object)? != from {
             return Err(Error::new(ErrorKind::Permission, "only an object's home has pages given back"));
         }
-        let Some(driver) = self.driver(object) else {
-            return Ok((Answer::GivenBack(Vec::new()), Vec::new()));
+        let back = match self.driver(object) {
+            Some(driver) => driver.give_back(former, pages)?,
+            None => Back::default(),
         };
-        let back = driver.give_back(former, pages)?;
-        Ok((Answer::GivenBack(back.pages), back.bytes))
+        Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
     }
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
@@ -182,21 +182,22 @@ impl Cluster {
     ) -> Result<usize> {
         self.reach(host)?;
         self.check_may_change(host)?;
-        let call = Call::GiveBack { object: driver.plan().object, former, pages: pages.to_vec() };
+        let call = Call::GiveBack { object: driver.plan().object, former, pages: driver.stamps_of(pages) };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
-        let Answer::GivenBack(given) = answer else {
+        let Answer::GivenBack { pages: given, untouched } = answer else {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 "the other host answers something else than was asked",
             ));
         };
-        if given.iter().any(|page| !pages.contains(page)) {
+        if given.iter().chain(&untouched).any(|page| !pages.contains(page)) {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 "the other host gives pages back that were not asked for",
             ));
         }
-        driver.given_back(former, &given, &bytes)?;
-        Ok(given.len())
+        let back = Back { pages: given, bytes, untouched };
+        driver.given_back(former, &back)?;
+        Ok(back.pages.len() + back.untouched.len())
     }
 }

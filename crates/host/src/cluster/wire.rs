@@ -129,8 +129,8 @@ pub enum Call {
         object: u128,
         /// Which process of the host that is asked.
         former: HostId,
-        /// Which pages.
-        pages: Vec<u32>,
+        /// Which pages, and by which stamps they were granted.
+        pages: Vec<(u32, u64)>,
     },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave(u128),
@@ -158,6 +158,11 @@ pub enum Answer {
     Opened(Box<Shared>),
     /// So many pages.
     Pages(u64),
-    /// Of the pages that were asked for, those whose bytes lie behind the message.
-    GivenBack(Vec<u32>),
+    /// Of the pages that were asked for.
+    GivenBack {
+        /// Those whose bytes lie behind the message.
+        pages: Vec<u32>,
+        /// Those whose grant never came: nobody wrote them.
+        untouched: Vec<u32>,
+    },
 }

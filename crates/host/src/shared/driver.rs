@@ -4,7 +4,7 @@
 use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
-use super::turn::{Came, Turn};
+use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
@@ -74,6 +74,8 @@ pub(super) struct State {
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
     pub lent: Lent,
+    /// At the home: of the last grant.
+    pub stamp: u64,
 }
 
 pub(super) fn range(span: Span) -> PageRange {
@@ -115,6 +117,7 @@ impl Driver {
             sent: HashMap::new(),
             syncs: VecDeque::new(),
             lent,
+            stamp: first_stamp(),
         };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
@@ -226,7 +229,7 @@ impl Driver {
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
         let pages = message.carries().pages().len();
-        if bytes.len() != pages * PAGE {
+        if bytes.len() != pages * PAGE + if stamped(&message) { STAMP } else { 0 } {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 format!("{from} sent {} bytes with a message of {pages} pages", bytes.len()),

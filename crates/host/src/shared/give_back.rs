@@ -18,12 +18,14 @@ pub struct Back {
     pub pages: Vec<u32>,
     /// Their bytes, one page after the other.
     pub bytes: Vec<u8>,
+    /// Those that were granted to it and never came: nobody wrote them.
+    pub untouched: Vec<u32>,
 }
 
 impl Driver {
     /// At a host that is not the home: what is here of pages that the process of that number had newest: this one, or the
     /// one before it.
-    pub fn give_back(&self, former: HostId, pages: &[u32]) -> Result<Back> {
+    pub fn give_back(&self, former: HostId, pages: &[(u32, u64)]) -> Result<Back> {
         let state = self.state();
         if state.home.is_some() && former == self.plan.me {
             let text = "this host has not heard yet that the object's home begins anew: ask again";
@@ -31,8 +33,7 @@ impl Driver {
         }
         let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(former));
         let Some(cache) = kept.filter(|_| state.home.is_none()) else { return Ok(Back::default()) };
-        let (pages, bytes) = cache.newest_of(pages)?;
-        Ok(Back { pages, bytes })
+        cache.newest_of(pages)
     }
 
     /// In whose name this host gives back what is newest here.
@@ -86,21 +87,34 @@ impl Driver {
         }
     }
 
+    /// At the home: by which stamps these pages were lent.
+    pub fn stamps_of(&self, pages: &[u32]) -> Vec<(u32, u64)> {
+        self.saved().map_or_else(Vec::new, |saved| saved.stamps_of(pages))
+    }
+
     /// At the home: a host, or the next process of it, gives back pages that it had newest. Of what is nobody's, or
     /// another's, by now, nothing is taken.
-    pub fn given_back(self: &Arc<Self>, former: HostId, pages: &[u32], bytes: &[u8]) -> Result<()> {
-        if bytes.len() != pages.len() * PAGE || pages.iter().any(|page| u64::from(*page) >= self.plan.pages) {
+    pub fn given_back(self: &Arc<Self>, former: HostId, back: &Back) -> Result<()> {
+        let Back { pages, bytes, untouched } = back;
+        if bytes.len() != pages.len() * PAGE {
             let text = format!("{former} gave {} bytes back for {} pages", bytes.len(), pages.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
         let mut state = self.state();
         let state = &mut *state;
-        for (page, bytes) in pages.iter().zip(bytes.chunks(PAGE)) {
+        // Of what was never written the saved copies are the newest.
+        let untouched = untouched.iter().map(|page| (page, &[][..]));
+        for (page, bytes) in pages.iter().zip(bytes.chunks(PAGE)).chain(untouched) {
             if state.home.is_some() {
                 // As if it had been paged out unasked, by the scheduler's rules.
                 let message = central::Message::PageOut { page: *page, answers: false, keeps: Access::None };
                 let event = Event::Message { from: former, message: Said::Central(message) };
+                let is_lent = matches!(&state.part, Part::Central(node)
+                    if node.home().is_some_and(|home| home.table().owner(*page) == Some(former)));
                 Turn::take(self, state, event, bytes.to_vec());
+                if let Some(saved) = self.saved().filter(|_| is_lent) {
+                    saved.returned(PageRange::new((*page).into(), 1));
+                }
                 continue;
             }
             let forwarded = matches!(state.part, Part::Forwarding(_));
@@ -108,7 +122,9 @@ impl Driver {
             if let Some((_, lent)) = lent.find(|(_, lent)| lent.contains(*page))
                 && let Some(saved) = self.saved()
             {
-                saved.save_copy((*page).into(), bytes)?;
+                if !bytes.is_empty() {
+                    saved.save_copy((*page).into(), bytes)?;
+                }
                 saved.returned(PageRange::new((*page).into(), 1));
                 lent.remove(*page);
             }

@@ -25,6 +25,7 @@ mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
+pub use give_back::Back;
 pub use holds::Holds;
 pub use part::{How, Said};
 
