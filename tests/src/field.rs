@@ -76,6 +76,8 @@ pub struct Field {
     started: u32,
     /// How much of each log was looked at.
     read: Vec<usize>,
+    /// A lease ended, as far as the logs said when they were last looked at.
+    fenced: bool,
     /// The end of the last strike.
     quiet_since: u64,
 }
@@ -106,6 +108,7 @@ impl Field {
             each,
             started: 0,
             read: vec![0; hosts],
+            fenced: false,
             quiet_since: now(),
         };
         (0..hosts).for_each(|number| this.start_host(number, &list));
@@ -310,17 +313,21 @@ impl Field {
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
         let (count, forwarded) = (self.hosts.len(), self.is_forwarded());
+        let mut fenced = false;
         let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
             let new = log.get(*read..).unwrap_or_default();
             *read = log.len();
+            fenced |= new.contains("fenced") || new.contains("lets its lease run out");
             match (forwarded, number) {
                 (true, _) => trouble::named_in(new, number, count, HOME),
                 (false, HOME) => trouble::lost_in(new, count, HOME),
                 (false, _) => 0,
             }
         };
-        self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one)
+        let all = self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one);
+        self.fenced = fenced;
+        all
     }
 
     /// All that was done, as the check wants it.
