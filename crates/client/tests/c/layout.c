@@ -22,6 +22,7 @@ int main(void) {
     FIELD(ch_options, pager_deadline_ms);
     FIELD(ch_options, mode);
     FIELD(ch_options, coherence);
+    FIELD(ch_options, page_size_bytes);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);
