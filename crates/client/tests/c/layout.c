@@ -71,6 +71,6 @@ int main(void) {
                set.controlled == filled.controlled && set.freezable == filled.freezable &&
                set.fault_deadline_ms == filled.fault_deadline_ms &&
                set.pager_deadline_ms == filled.pager_deadline_ms && set.mode == filled.mode &&
-               set.coherence == filled.coherence);
+               set.coherence == filled.coherence && set.page_size_bytes == filled.page_size_bytes);
     return 0;
 }

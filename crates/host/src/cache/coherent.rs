@@ -247,8 +247,11 @@ impl Cache {
     pub fn restrict(&self, pages: PageRange, reach: PageRange, access: Access) -> Result<Option<PageBytes>> {
         self.let_waiters_go_on(pages);
         let mut inner = self.idle(reach);
-        let may_write = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, true));
-        let written = inner.rights.as_ref().is_some_and(may_write);
+        let was = |write| {
+            let any = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, write));
+            inner.rights.as_ref().is_some_and(any)
+        };
+        let (used, written) = (was(false), was(true));
         if let Some(rights) = &mut inner.rights {
             rights.allow_only(reach, access);
         }
@@ -265,7 +268,8 @@ impl Cache {
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
         let bytes = if stays { self.take_out(&inner, pages)? } else { self.take_away(&mut inner, pages)? };
-        for beside in super::without(reach, pages) {
+        // What is beside them was taken out with the first that went.
+        for beside in super::without(reach, pages).into_iter().filter(|_| used) {
             self.take_out(&inner, beside)?;
         }
         let set = book::set_of(reach);
