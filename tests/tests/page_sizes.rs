@@ -308,3 +308,56 @@ fn bad_page_sizes_of_hosts_are_refused() {
     let why = start(&["--page-size", "64KiB"]).unwrap_err();
     assert!(why.contains("--listen"), "{why}");
 }
+
+/// The largest pages are many records of an encrypted connection.
+#[test]
+fn the_largest_pages_go_by_encrypted_connections() {
+    let authority = commonhold_tests::Scratch::new();
+    let (dir, list) = (authority.join("ca").display().to_string(), free_address());
+    let unused = TestHost::not_started(commonhold_tests::Scratch::new(), "unused".into(), &[], &[]);
+    let ca = |words: &[&str]| unused.command(&[&["ca"], words, &["--dir", &dir]].concat(), |_| ()).unwrap();
+    ca(&["init"]);
+    let hosts: Vec<TestHost> = [("a", list.clone()), ("b", free_address())]
+        .iter()
+        .map(|(name, address)| {
+            let identity = authority.join(name).display().to_string();
+            ca(&["issue", name, "--into", &identity]);
+            let mut words = vec!["--listen", address, "--name", name, "--identity", &identity];
+            words.extend(["--page-size", if *name == "a" { "4KiB" } else { "2MiB" }]);
+            words.extend(if *name == "a" { vec![] } else { vec!["--join", &list] });
+            TestHost::with(&words)
+        })
+        .collect();
+    [4, 2048].into_iter().for_each(|page| share(&hosts, page, "strict"));
+}
+
+/// A host that is started again with larger pages cannot go on with what it scheduled by forwarding in smaller ones.
+#[test]
+fn a_home_started_again_with_larger_pages_says_what_it_cannot_do() {
+    let scratch = commonhold_tests::Scratch::new();
+    let state = scratch.join("state");
+    let file = scratch.file("forwarded", MIB);
+    let address = free_address();
+    let start = |size: &str| {
+        let words = ["--plain", "--listen", &address, "--name", "a", "--page-size", size];
+        TestHost::at(commonhold_tests::Scratch::new(), state.clone(), &words)
+    };
+    for (size, fits) in [("4KiB", true), ("64KiB", false), ("16KiB", true)] {
+        let host = start(size);
+        let worker = host.worker();
+        if size == "4KiB" {
+            let options = format!("file={} forwarding page-size=16384", file.display());
+            worker.eventually(&format!("create o /x {options}"));
+            worker.all("map m o rw shared 0 0\nfill m 0 256 1");
+            worker.ok(&format!("sync o 0 {MIB}"));
+        } else if fits {
+            worker.eventually("open o /x rw");
+            worker.all("map m o rw shared 0 0\ncheck m 0 256 1");
+        } else {
+            let why = worker.refused("open o /x rw", "Unsupported");
+            assert!(why.contains("64 KiB") && why.contains("16 KiB"), "{why}");
+        }
+        drop(worker);
+        host.command(&["host", "stop", "--force"], |_| ()).unwrap();
+    }
+}
