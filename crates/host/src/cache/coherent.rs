@@ -267,13 +267,16 @@ impl Cache {
         }
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
-        let bytes = if stays { self.take_out(&inner, pages)? } else { self.take_away(&mut inner, pages)? };
+        let set = book::set_of(pages);
+        let bytes =
+            if stays { self.take_out(&inner, pages)? } else { self.take_away(&mut inner, pages, &set)? };
+        inner.views.iter_mut().for_each(|view| view.forget(&set));
         // What is beside them was taken out with the first that went.
         for beside in super::without(reach, pages).into_iter().filter(|_| used) {
             self.take_out(&inner, beside)?;
+            let set = book::set_of(beside);
+            inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
-        let set = book::set_of(reach);
-        inner.views.iter_mut().for_each(|view| view.forget(&set));
         Ok(bytes)
     }
 

@@ -9,6 +9,7 @@ use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
+use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,17 +30,20 @@ impl Cache {
     }
 
     /// Takes frames out of every page table, and away. Gives their bytes if there were any: they are nowhere else.
-    pub(super) fn take_away(&self, inner: &mut Inner, pages: PageRange) -> Result<Option<PageBytes>> {
+    pub(super) fn take_away(
+        &self,
+        inner: &mut Inner,
+        pages: PageRange,
+        set: &RoaringBitmap,
+    ) -> Result<Option<PageBytes>> {
         if inner.frames_of(pages).is_empty() {
             return Ok(None);
         }
         let mut bytes = vec![0; pages.length_bytes() as usize].into_boxed_slice();
         read_frames(&self.frames, pages.first, &mut bytes).doing("reading a frame")?;
         frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
-        let set = book::set_of(pages);
-        let gone = inner.resident.intersection_len(&set);
-        inner.resident -= &set;
-        inner.book.forget(&set);
+        let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);
+        inner.book.forget(set);
         self.give_back(gone);
         Ok(Some(bytes))
     }

@@ -80,16 +80,6 @@ impl Plan {
         self.how.part(self.me, home, !self.hold.is_zero())
     }
 
-    /// The frames of scheduler pages.
-    pub(super) fn frames(&self, span: Span) -> PageRange {
-        self.sizes.frames(span, self.pages)
-    }
-
-    /// How many frames those scheduler pages have.
-    pub(super) fn count_frames(&self, pages: &[u32]) -> u64 {
-        pages.iter().map(|page| self.frames(Span::one(*page)).count).sum()
-    }
-
     /// What the frames are that processes of this host map.
     fn role(&self) -> Role {
         match (self.how, self.is_home) {
@@ -184,6 +174,31 @@ impl Driver {
         }
     }
 
+    /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// Up to where messages may speak of it, in frames. A page that ends behind it is sent without what is.
+    pub(super) fn room(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// The frames of scheduler pages.
+    pub(super) fn frames(&self, span: Span) -> PageRange {
+        self.plan.sizes.frames(span, self.room())
+    }
+
+    /// How many frames those scheduler pages have.
+    fn count_frames(&self, pages: &[u32]) -> u64 {
+        pages.iter().map(|page| self.frames(Span::one(*page)).count).sum()
+    }
+
+    /// How far pages of this host reach around those frames.
+    pub(super) fn reach(&self, frames: PageRange) -> PageRange {
+        self.plan.sizes.reach(frames, self.end())
+    }
+
     /// Whether this host is the object's home.
     pub fn is_home(&self) -> bool {
         self.plan.is_home
@@ -196,14 +211,14 @@ impl Driver {
 
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
-        for span in self.plan.sizes.requests(pages, self.plan.pages) {
+        for span in self.plan.sizes.requests(pages, self.end()) {
             self.happened(Event::Fault { span, access }, Vec::new());
         }
     }
 
     /// Memory is short here: these frames may go, and with each the pages that it is of.
     pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
-        for page in self.plan.sizes.pages_around(frames, self.plan.pages) {
+        for page in self.plan.sizes.pages_around(frames, self.end()) {
             self.happened(Event::Evict { page }, Vec::new());
         }
     }
@@ -226,7 +241,7 @@ impl Driver {
     /// A message came from another host, with these bytes.
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
-        let frames = self.plan.count_frames(&message.carries().pages());
+        let frames = self.count_frames(&message.carries().pages());
         if bytes.len() != frames as usize * PAGE {
             return Err(Error::new(
                 ErrorKind::Protocol,
@@ -256,12 +271,12 @@ impl Driver {
             Part::Forwarding(node) => {
                 let lost = node.lost_pages();
                 Turn::take(self, &mut state, Event::Revert, Vec::new());
-                return self.plan.count_frames(&lost);
+                return self.count_frames(&lost);
             }
             Part::Explicit(_) => return 0,
         };
-        reverted.iter().for_each(|page| cache.returned(self.plan.frames(Span::one(*page))));
-        self.plan.count_frames(&reverted)
+        reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
+        self.count_frames(&reverted)
     }
 
     /// The home, if it is known.
@@ -402,7 +417,7 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
-        let size = self.plan.sizes.pages(self.plan.pages);
+        let size = self.plan.sizes.pages(self.room());
         // Of forwarding, what is about many pages carries none of them.
         let forwarded = matches!(message, Said::Forwarding(_));
         let frames = if forwarded { count } else { self.plan.sizes.most_frames(count) };

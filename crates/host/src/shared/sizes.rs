@@ -102,7 +102,7 @@ impl Sizes {
 /// The units around a run of frames, as far as the object goes.
 fn around(frames: PageRange, unit: u64, size: u64) -> PageRange {
     let first = frames.first / unit * unit;
-    let end = frames.end().next_multiple_of(unit).min(size).max(first);
+    let end = frames.end().next_multiple_of(unit).min(size).max(frames.end());
     PageRange::new(first, end - first)
 }
 

@@ -110,10 +110,8 @@ impl<'d> Turn<'d> {
             Action::Install { span, access, with_data } => self.install(span, access, with_data)?,
             Action::Restrict { page, access } => {
                 let frames = self.frames_of(Span::one(page));
-                let plan = &self.driver.plan;
                 if let Some(cache) = &self.cache
-                    && let Some(bytes) =
-                        cache.restrict(frames, plan.sizes.reach(frames, plan.pages), access)?
+                    && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
                 {
                     self.taken.insert(page, bytes);
                 }
@@ -159,8 +157,8 @@ impl<'d> Turn<'d> {
             Action::Fail { page, why } => {
                 if let Some(cache) = &self.cache {
                     // A page of this host that lacks a part cannot be used.
-                    let (plan, frames) = (&self.driver.plan, self.frames_of(Span::one(page)));
-                    cache.cannot_be_had(plan.sizes.reach(frames, plan.pages), &why_not(why));
+                    let reach = self.driver.reach(self.frames_of(Span::one(page)));
+                    cache.cannot_be_had(reach, &why_not(why));
                 }
             }
         }
@@ -241,11 +239,11 @@ impl<'d> Turn<'d> {
 
     /// A page of this host that is several scheduler pages may be used as the one of them that allows least.
     fn install_what_is_whole(&self, cache: &Arc<Cache>, frames: PageRange) -> Result<()> {
-        let plan = &self.driver.plan;
-        let host = plan.sizes.host();
+        let sizes = self.driver.plan.sizes;
+        let host = sizes.host();
         for page in frames.first / host..frames.end().div_ceil(host) {
-            let whole = plan.sizes.reach(PageRange::new(page * host, 1), plan.pages);
-            let parts = plan.sizes.requests(whole, plan.pages).flat_map(Span::pages);
+            let whole = self.driver.reach(PageRange::new(page * host, 1));
+            let parts = sizes.requests(whole, self.driver.end()).flat_map(Span::pages);
             let least = parts.map(|part| self.state.part.access(part)).min().unwrap_or(Access::None);
             if least > Access::None {
                 cache.install(whole, least, None)?;
@@ -255,7 +253,7 @@ impl<'d> Turn<'d> {
     }
 
     fn frames_of(&self, span: Span) -> PageRange {
-        self.driver.plan.frames(span)
+        self.driver.frames(span)
     }
 
     /// The numbers of a scheduler page's frames.
