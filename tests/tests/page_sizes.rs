@@ -137,6 +137,10 @@ fn smaller_requests_are_rounded_up_and_larger_ones_met_by_several_pages_at_once(
         let after = seen(&hosts[reader], &name, if reader == 0 { "recall" } else { "request" });
         assert_eq!(after.0 - before.0, 1, "one question for {page_kib} KiB");
         assert_eq!(after.2 - before.2, 64 * KIB, "all of it came");
+        let counts = hosts[0].connect().counts(&name, 64).unwrap().objects.remove(0);
+        let wrong = counts.pages.iter().find(|page| !(page.page * PAGE).is_multiple_of(page_kib * KIB));
+        assert_eq!(wrong, None, "a page is called by its first 4 KiB");
+        assert!(!counts.pages.is_empty() && counts.pages.iter().all(|page| page.page * PAGE < MIB));
     }
 }
 
