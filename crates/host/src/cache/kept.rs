@@ -6,7 +6,7 @@
 //! page that was paged out and is still read here has its mark too: the home, which knows to whom it lent what, does not ask
 //! for it.
 
-use super::coherent::{FENCE_PAGES, PageBytes, Rights};
+use super::coherent::{FENCE_PAGES, Rights};
 use super::{Cache, Inner, book, read_frames, sync};
 use crate::live::Grant;
 use crate::shared::Back;
@@ -68,16 +68,22 @@ impl Cache {
         Ok(())
     }
 
-    /// A page that may be the newest version leaves this host: until it has arrived it can be had from the ring.
-    pub(super) fn note_on_way(&self, inner: &Inner, page: u64, bytes: &PageBytes) {
-        if !self.is_copies() || !inner.book.is_dirty(page as u32) {
+    /// Pages leave this host that may be the newest versions: until they have arrived they can be had from the ring.
+    pub(super) fn note_on_way(&self, inner: &Inner, pages: PageRange, bytes: &[u8]) {
+        if !self.is_copies() {
             return;
         }
-        let stamp = inner.book.live().grant(page).stamp;
-        if stamp != 0
-            && let Err(error) = self.machine.on_way.put(self.uuid, page as u32, stamp, bytes)
+        let dirty = |page: &u64| inner.book.is_dirty(*page as u32);
+        for (page, bytes) in
+            (pages.first..pages.end()).zip(bytes.as_chunks().0).filter(|(page, _)| dirty(page))
         {
-            self.machine.log(format_args!("object {}: page {page} is only on its way: {error}", self.id.0));
+            let stamp = inner.book.live().grant(page).stamp;
+            if stamp != 0
+                && let Err(error) = self.machine.on_way.put(self.uuid, page as u32, stamp, bytes)
+            {
+                self.machine
+                    .log(format_args!("object {}: page {page} is only on its way: {error}", self.id.0));
+            }
         }
     }
 

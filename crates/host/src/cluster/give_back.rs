@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pages of one question.
-const ASKED_PAGES: usize = 256;
+/// Frames of one question: of whole pages of the scheduler, which have no more than that.
+const ASKED_PAGES: usize = 512;
 /// Between two attempts to ask.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -149,7 +149,9 @@ impl Cluster {
         let wanted = driver.lent_to(former);
         let mut given = 0;
         let mut deadline = Instant::now() + self.lease_length();
-        for pages in wanted.chunks(ASKED_PAGES) {
+        // Only the last page of an object is shorter than the others.
+        let page = driver.plan().sizes.page() as usize;
+        for pages in wanted.chunks(ASKED_PAGES / page * page) {
             while let Some(host) = self.who_has_left(former).filter(|_| !self.lease.is_fenced()) {
                 match self.ask_once(driver, host, former, pages) {
                     Ok(here) => {

@@ -1,14 +1,15 @@
 //! Giving back: who had pages newest when their home became another process, when messages between it and the home were
 //! lost, or when its own process did, is asked for them before they count as lost (`docs/LEASES.md`, "Giving back").
 
-use super::driver::{Driver, PAGE, State, range};
+use super::driver::{Driver, PAGE, State};
 use super::part::{Part, Said};
 use super::turn::Turn;
 use crate::cache::book;
 use crate::cache::kept::Lent;
 use commonhold_coherence::{Access, Event, HostId, Span, central};
-use commonhold_object::{Error, ErrorKind, PageRange, Result};
+use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a host has of the pages that it is asked for.
@@ -51,7 +52,10 @@ impl Driver {
         let Some(cache) = self.cache() else { return };
         let kept = match &state.part {
             // Who owns a page has its newest version, written here or not.
-            Part::Forwarding(node) => cache.keep_only(|page| node.owns(page)),
+            Part::Forwarding(node) => {
+                let page = self.plan.sizes.page() as u32;
+                cache.keep_only(|frame| node.owns(frame / page))
+            }
             _ => cache.keep_newest(),
         };
         if let Err(error) = kept {
@@ -71,20 +75,26 @@ impl Driver {
         }
     }
 
-    /// At the home: pages whose newest version that host has, as far as the home knows.
+    /// At the home: frames of pages whose newest version that host has, as far as the home knows; of each page all of them.
     pub fn lent_to(&self, host: HostId) -> Vec<u32> {
         let state = self.state();
-        match (&state.part, state.home) {
-            (Part::Central(node), Some(_)) => {
-                node.home().map_or_else(Vec::new, |home| home.table().owned_by(host))
-            }
+        let frames = match (&state.part, state.home) {
+            (Part::Central(node), Some(_)) => self.owned_by(node, host),
+            // Pages went on from whom they were lent to.
             (Part::Forwarding(_), None) => {
-                let all = state.lent.to.values().fold(RoaringBitmap::new(), |all, pages| all | pages);
-                all.iter().collect()
+                state.lent.to.values().fold(RoaringBitmap::new(), |all, frames| all | frames)
             }
-            (_, None) => state.lent.to.get(&host).map_or_else(Vec::new, |pages| pages.iter().collect()),
-            _ => Vec::new(),
-        }
+            (_, None) => state.lent.to.get(&host).cloned().unwrap_or_default(),
+            _ => RoaringBitmap::new(),
+        };
+        frames.iter().collect()
+    }
+
+    fn owned_by(&self, node: &central::Node, host: HostId) -> RoaringBitmap {
+        let pages = node.home().map_or_else(Vec::new, |home| home.table().owned_by(host));
+        let mut frames = RoaringBitmap::new();
+        pages.into_iter().for_each(|page| book::insert(&mut frames, self.frames(Span::one(page))));
+        frames
     }
 
     /// At the home: by which stamps these pages were lent.
@@ -100,34 +110,53 @@ impl Driver {
             let text = format!("{former} gave {} bytes back for {} pages", bytes.len(), pages.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
+        let given: BTreeMap<u32, &[u8]> = pages.iter().copied().zip(bytes.chunks(PAGE)).collect();
+        let all: RoaringBitmap = pages.iter().chain(untouched).copied().collect();
         let mut state = self.state();
-        let state = &mut *state;
-        // Of what was never written the saved copies are the newest.
-        let untouched = untouched.iter().map(|page| (page, &[][..]));
-        for (page, bytes) in pages.iter().zip(bytes.chunks(PAGE)).chain(untouched) {
-            if state.home.is_some() {
-                // As if it had been paged out unasked, by the scheduler's rules.
-                let message = central::Message::PageOut { page: *page, answers: false, keeps: Access::None };
-                let event = Event::Message { from: former, message: Said::Central(message) };
-                let is_lent = matches!(&state.part, Part::Central(node)
-                    if node.home().is_some_and(|home| home.table().owner(*page) == Some(former)));
-                Turn::take(self, state, event, bytes.to_vec());
-                if let Some(saved) = self.saved().filter(|_| is_lent) {
-                    saved.returned(PageRange::new((*page).into(), 1));
-                }
-                continue;
+        for page in self.plan.sizes.pages_of(&all) {
+            let frames = self.frames(Span::one(page));
+            let numbers = || frames.first as u32..frames.end() as u32;
+            let bytes: Vec<u8> =
+                numbers().filter_map(|frame| given.get(&frame)).copied().flatten().copied().collect();
+            // Of what was never written the saved copies are the newest. A page is that as a whole, or given as a whole.
+            let is_whole = bytes.len() as u64 == frames.length_bytes()
+                || bytes.is_empty() && numbers().all(|frame| all.contains(frame));
+            if is_whole {
+                self.take_back(&mut state, former, page, bytes)?;
             }
-            let forwarded = matches!(state.part, Part::Forwarding(_));
-            let mut lent = state.lent.to.iter_mut().filter(|(host, _)| forwarded || **host == former);
-            if let Some((_, lent)) = lent.find(|(_, lent)| lent.contains(*page))
-                && let Some(saved) = self.saved()
-            {
-                if !bytes.is_empty() {
-                    saved.save_copy((*page).into(), bytes)?;
-                }
-                saved.returned(PageRange::new((*page).into(), 1));
-                lent.remove(*page);
+        }
+        Ok(())
+    }
+
+    fn take_back(
+        self: &Arc<Self>,
+        state: &mut State,
+        former: HostId,
+        page: u32,
+        bytes: Vec<u8>,
+    ) -> Result<()> {
+        let (frames, Some(saved)) = (self.frames(Span::one(page)), self.saved()) else { return Ok(()) };
+        if state.home.is_some() {
+            let is_owner = matches!(&state.part, Part::Central(node)
+                if node.home().is_some_and(|home| home.table().owner(page) == Some(former)));
+            // As if it had been paged out unasked, by the scheduler's rules.
+            let message = central::Message::PageOut { page, answers: false, keeps: Access::None };
+            Turn::take(self, state, Event::Message { from: former, message: Said::Central(message) }, bytes);
+            if is_owner {
+                saved.returned(frames);
             }
+            return Ok(());
+        }
+        let forwarded = matches!(state.part, Part::Forwarding(_));
+        let is_lent =
+            |lent: &RoaringBitmap| (frames.first..frames.end()).all(|frame| lent.contains(frame as u32));
+        let mut lent = state.lent.to.iter_mut().filter(|(host, _)| forwarded || **host == former);
+        if let Some((_, lent)) = lent.find(|(_, lent)| is_lent(lent)) {
+            if !bytes.is_empty() {
+                saved.save_copy(frames, &bytes)?;
+            }
+            saved.returned(frames);
+            book::remove(lent, frames);
         }
         Ok(())
     }
@@ -143,20 +172,19 @@ impl Driver {
                 }
             }
         }
+        let pages = self.plan.sizes.pages_of(&lost);
         match &mut state.part {
-            Part::Central(node) => node.were_lost(lost),
-            Part::Forwarding(node) => node.were_lost(lost),
+            Part::Central(node) => node.were_lost(pages),
+            Part::Forwarding(node) => node.were_lost(pages),
             Part::Explicit(_) => {}
         }
     }
 
     /// At the home: what that host had newest is lost from now on, and stays so, whoever comes with it later.
     pub(super) fn will_be_lost(&self, state: &State, host: HostId) {
-        if let (Part::Central(node), Some(saved)) = (&state.part, self.saved())
-            && let Some(home) = node.home()
-        {
-            for page in home.table().owned_by(host) {
-                if let Err(error) = saved.nobody_has(range(Span::one(page))) {
+        if let (Part::Central(node), Some(saved)) = (&state.part, self.saved()) {
+            for run in book::runs(&self.owned_by(node, host)) {
+                if let Err(error) = saved.nobody_has(run) {
                     saved.report(&error);
                 }
             }

@@ -14,6 +14,7 @@
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `outbox` | messages on their way out |
+//! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
@@ -21,6 +22,7 @@ mod give_back;
 mod holds;
 mod outbox;
 mod part;
+mod sizes;
 mod syncs;
 mod turn;
 
@@ -28,6 +30,7 @@ pub use driver::{Driver, Plan};
 pub use give_back::Back;
 pub use holds::Holds;
 pub use part::{How, Said};
+pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
 
