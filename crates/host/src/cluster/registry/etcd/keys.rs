@@ -2,8 +2,8 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `hosts/NAME` | number, address and lease of the host that has the name |
-//! | `members/NUMBER` | name, address and lease. Its deletion is the loss of the host |
+//! | `hosts/NAME` | number, address and lease of the host that has the name; its former numbers, and leases that it ends |
+//! | `members/NUMBER` | name, address, lease and former numbers. Its deletion is the loss of the host |
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
 //! | `objects/UUID` | the number of the object's home |
