@@ -29,6 +29,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The addresses cannot be had.
+    #[error(transparent)]
+    Images(#[from] commonhold_images::Error),
     /// The program cannot be set.
     #[error("{path} cannot be set for rebasing: {why}")]
     Program {

@@ -7,11 +7,16 @@
 //! * [`bind`]: which definition a reference finds, as glibc's loader decides it; and what the loader itself says.
 //! * [`plan`]: what of that holds in all programs that are set.
 //! * [`copy`]: the file, moved and relocated.
+//! * [`store`]: where copies and records are kept.
+//! * [`build`]: all of it, for the programs that are set.
 
 pub mod bind;
+pub mod build;
 pub mod copy;
 pub mod elf;
 mod error;
 pub mod plan;
+mod record;
+pub mod store;
 
 pub use error::{Error, Result};

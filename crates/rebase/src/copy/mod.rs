@@ -6,8 +6,14 @@ mod relocated;
 use crate::elf::{Elf, Kind};
 use crate::{Error, Result};
 
-/// Boundaries on which a copy may begin: the largest alignment that a segment may ask for.
-pub const ALIGNMENT_BYTES: u64 = 2 << 20;
+/// What the base of a file's copy must be a multiple of.
+pub fn alignment(elf: &Elf) -> u64 {
+    elf.loads().map(|load| load.alignment).max().unwrap_or(0).max(PAGE_BYTES)
+}
+
+const PAGE_BYTES: u64 = 4096;
+/// No file asks for more.
+const MOST_ALIGNMENT: u64 = 1 << 30;
 
 /// Says whether a file can be moved; the error says why not.
 pub fn check(elf: &Elf) -> Result<()> {
@@ -15,6 +21,9 @@ pub fn check(elf: &Elf) -> Result<()> {
     let unfit = |why: String| Err(Error::unfit(&elf.path, why));
     if elf.fixed || elf.extent().0 != 0 {
         return unfit("its addresses are fixed already".into());
+    }
+    if !elf.loads().all(|load| load.alignment <= MOST_ALIGNMENT && (load.alignment == 0 || load.alignment.is_power_of_two())) {
+        return unfit("it asks for an alignment that nothing has".into());
     }
     if elf.dynamic.flags().text_relocations {
         return unfit("its text is relocated (DT_TEXTREL), so it can be nobody's in common".into());
@@ -47,7 +56,7 @@ pub fn check(elf: &Elf) -> Result<()> {
 /// that is written; those without one are left to the loader.
 pub fn make(elf: &Elf, base: u64, bound: &[Option<u64>]) -> Result<Vec<u8>> {
     check(elf)?;
-    debug_assert_eq!(base % ALIGNMENT_BYTES, 0);
+    assert_eq!(base % alignment(elf), 0, "a base that suits no loader");
     let mut bytes = elf.bytes.clone();
     let mut copy = Copy { elf, base, bytes: &mut bytes };
     copy.relocate(bound)?;

@@ -28,6 +28,8 @@ pub struct Segment {
     pub memory_bytes: u64,
     /// `PF_W` and others.
     pub flags: u32,
+    /// What its address and offset are multiples of, but for what both are off.
+    pub alignment: u64,
 }
 
 /// `p_type` of a segment that is mapped.
@@ -81,6 +83,11 @@ impl Elf {
         let first = self.loads().map(|load| load.address).min().unwrap_or(0);
         let end = self.loads().map(|load| load.address + load.memory_bytes).max().unwrap_or(0);
         (first, end)
+    }
+
+    /// The address of the dynamic section.
+    pub fn dynamic_address(&self) -> Option<u64> {
+        self.segments.iter().find(|segment| segment.kind == dynamic::SEGMENT).map(|segment| segment.address)
     }
 
     /// Where in the file the byte of an address lies; none if it is in no segment's file part.

@@ -28,6 +28,7 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
             file_bytes: raw.p_filesz(Le),
             memory_bytes: raw.p_memsz(Le),
             flags: raw.p_flags(Le).0,
+            alignment: raw.p_align(Le),
         })
         .collect();
     let whole = |segment: &Segment| part(&bytes, segment.offset, segment.file_bytes).is_some();
