@@ -89,7 +89,7 @@ fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
             name: range_name(elf),
             arch: Arch::X86_64,
             region: Region::Homogeneous,
-            bytes: elf.extent().1,
+            bytes: copy::address_bytes(elf),
             alignment: copy::alignment(elf),
             group: None,
             slide: slide(ranges)?,

@@ -1,5 +1,6 @@
 //! The file at another address: all its addresses are moved by one constant, and what can be relocated is.
 
+mod lazy;
 mod moved;
 mod relocated;
 
@@ -8,10 +9,19 @@ use crate::{Error, Result};
 
 /// What the base of a file's copy must be a multiple of.
 pub fn alignment(elf: &Elf) -> u64 {
-    elf.loads().map(|load| load.alignment).max().unwrap_or(0).max(PAGE_BYTES)
+    let least = if elf.extent().1 < HUGE_PAGE_BYTES { PAGE_BYTES } else { HUGE_PAGE_BYTES };
+    elf.loads().map(|load| load.alignment).max().unwrap_or(0).max(least)
+}
+
+/// How many bytes of addresses a copy needs. The loader asks the kernel for an address, and does not insist; of a file mapping
+/// of the size of a huge page or more the kernel grants it only if a huge page more is free behind it (since Linux 6.7).
+pub fn address_bytes(elf: &Elf) -> u64 {
+    let bytes = elf.extent().1;
+    if bytes < HUGE_PAGE_BYTES { bytes } else { bytes + HUGE_PAGE_BYTES }
 }
 
 const PAGE_BYTES: u64 = 4096;
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// No file asks for more.
 const MOST_ALIGNMENT: u64 = 1 << 30;
 

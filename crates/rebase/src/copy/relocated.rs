@@ -1,13 +1,11 @@
 //! Relocations: those that are known are done and dropped, those that are left are moved together.
 
-use super::Copy;
+use super::{Copy, lazy};
 use crate::elf::dynamic as tag;
 use crate::elf::{Kind, Relocation};
 use crate::{Error, Result};
 
 const ENTRY_BYTES: usize = 24;
-/// In DT_FLAGS: functions are looked up when the file is loaded.
-const BIND_NOW: u64 = 8;
 
 impl Copy<'_> {
     pub(super) fn relocate(&mut self, bound: &[Option<u64>]) -> Result<()> {
@@ -16,26 +14,47 @@ impl Copy<'_> {
             let at = self.offset(*address)?;
             self.shift(at)?;
         }
-        let table = &elf.relocations.table;
-        let (of_table, of_jumps) = bound.split_at(table.len());
-        let left = self.apply(table, of_table)?;
+        let (of_table, of_jumps) = bound.split_at(elf.relocations.table.len());
+        let left = self.apply(&elf.relocations.table, of_table)?;
         self.write_left(tag::RELA, tag::RELASZ, &left)?;
-        let left = self.apply(&elf.relocations.jumps, of_jumps)?;
-        self.write_left(tag::JMPREL, tag::PLTRELSZ, &left)?;
-        for (tag, value) in [(tag::RELACOUNT, 0), (tag::RELRSZ, 0)] {
+        self.relocate_jumps(of_jumps)?;
+        for tag in [tag::RELACOUNT, tag::RELRSZ] {
             if let Some(entry) = elf.dynamic.entry(tag) {
-                self.set(entry.offset + 8, value)?;
+                self.set(entry.offset + 8, 0)?;
             }
         }
-        if elf.relocations.jumps.is_empty() { Ok(()) } else { self.bind_now() }
+        Ok(())
+    }
+
+    /// Functions. Those that are looked up at their first call are found by their place in the table, which the code says:
+    /// where that can be changed the table has only what is left, else it stays whole. (What it names and is bound
+    /// already is then looked at once more, and stays as it is.)
+    fn relocate_jumps(&mut self, bound: &[Option<u64>]) -> Result<()> {
+        let elf = self.elf;
+        let jumps = &elf.relocations.jumps;
+        let left = self.apply(jumps, bound)?;
+        if elf.dynamic.flags().bind_now {
+            return self.write_left(tag::JMPREL, tag::PLTRELSZ, &left);
+        }
+        let places: Vec<usize> = (0..jumps.len()).filter(|place| is_left(&jumps[*place], bound[*place])).collect();
+        match lazy::stubs(elf, &places) {
+            Some(stubs) => {
+                for (new, stub) in stubs.into_iter().enumerate() {
+                    self.bytes[stub..stub + 4].copy_from_slice(&(new as u32).to_le_bytes());
+                }
+                self.write_left(tag::JMPREL, tag::PLTRELSZ, &left)
+            }
+            None => {
+                let all: Vec<Relocation> = jumps.iter().map(|one| self.moved(one)).collect();
+                self.write_left(tag::JMPREL, tag::PLTRELSZ, &all)
+            }
+        }
     }
 
     /// Does what can be done; gives the rest, at their new addresses.
     fn apply(&mut self, all: &[Relocation], bound: &[Option<u64>]) -> Result<Vec<Relocation>> {
         let mut left = Vec::new();
         for (relocation, bound) in all.iter().zip(bound) {
-            let mut moved = *relocation;
-            moved.address = moved.address.wrapping_add(self.base);
             match (relocation.kind, bound) {
                 (Kind::None, _) => {}
                 (Kind::Relative, _) => {
@@ -46,18 +65,23 @@ impl Copy<'_> {
                     let at = self.offset(relocation.address)?;
                     self.set(at, *word)?;
                 }
-                (Kind::Indirect, _) => {
-                    moved.addend = moved.addend.wrapping_add(self.base as i64);
-                    left.push(moved);
-                }
-                _ => left.push(moved),
+                _ => left.push(self.moved(relocation)),
             }
             if relocation.kind == Kind::Jump && bound.is_none() {
                 let at = self.offset(relocation.address)?;
-                self.shift(at)?; // the way to the loader, of those who look up late
+                self.shift(at)?; // the way to the loader, at the first call
             }
         }
         Ok(left)
+    }
+
+    fn moved(&self, relocation: &Relocation) -> Relocation {
+        let mut moved = *relocation;
+        moved.address = moved.address.wrapping_add(self.base);
+        if relocation.kind == Kind::Indirect {
+            moved.addend = moved.addend.wrapping_add(self.base as i64);
+        }
+        moved
     }
 
     fn offset(&self, address: u64) -> Result<usize> {
@@ -82,23 +106,12 @@ impl Copy<'_> {
         }
         self.set(size.offset + 8, (left.len() * ENTRY_BYTES) as u64)
     }
+}
 
-    /// Jumps that are left have other places in their table than the code says that would look them up at the first
-    /// call: the loader is told to do it at once.
-    fn bind_now(&mut self) -> Result<()> {
-        let dynamic = &self.elf.dynamic;
-        if dynamic.flags().bind_now {
-            return Ok(());
-        }
-        if let Some(flags) = dynamic.entry(tag::FLAGS) {
-            return self.set(flags.offset + 8, flags.value | BIND_NOW);
-        }
-        // An entry that says nothing any more.
-        let free = [tag::RELACOUNT, tag::RELRENT].into_iter().find_map(|tag| dynamic.entry(tag));
-        let Some(free) = free else {
-            return Err(Error::unfit(&self.elf.path, "its functions are looked up late, and there is no room to say otherwise"));
-        };
-        self.set(free.offset, tag::BIND_NOW)?;
-        self.set(free.offset + 8, 0)
+fn is_left(relocation: &Relocation, bound: Option<u64>) -> bool {
+    match relocation.kind {
+        Kind::None | Kind::Relative => false,
+        Kind::Address | Kind::Global | Kind::Jump => bound.is_none(),
+        _ => true,
     }
 }
