@@ -1,13 +1,14 @@
 //! All of it: from the programs that are set to copies and records. What is there already is used again, so that it can be
 //! done after each change of any package.
 
+use crate::copy::Role;
 use crate::elf::Elf;
-use crate::plan::{Binding, Files, Id, Plan, Program, Unset, words};
+use crate::plan::{Binding, Files, Id, Identity, Plan, Program, Unset, words};
 use crate::record::{Entry, encode};
-use crate::store::Store;
+use crate::store::{Set, Store};
 use crate::{Error, Result, copy};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -40,13 +41,14 @@ struct Made {
 }
 
 /// Makes what these programs need, and writes their records. Those of others are left as they are.
-pub fn build(store: &Store, programs: &BTreeSet<PathBuf>, progress: Progress<'_>) -> Result<Report> {
+pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Report> {
     let mut report = Report::default();
     let mut files = Files::default();
     let scratch = tempfile::tempdir().map_err(Error::file(Path::new("a directory for temporary files")))?;
     let mut opened = Vec::new();
-    for (done, path) in programs.iter().enumerate() {
-        match Program::open(path, &mut files, scratch.path()) {
+    for (done, (path, moved)) in programs.iter().enumerate() {
+        let program = Program::open(path, &mut files, scratch.path());
+        match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) }) {
             Ok(program) => opened.push(program),
             Err(why) => report.unset.push(Unset { path: path.clone(), why }),
         }
@@ -60,8 +62,10 @@ pub fn build(store: &Store, programs: &BTreeSet<PathBuf>, progress: Progress<'_>
     report.made = made.iter().filter(|made| made.is_new).count();
     report.kept = made.len() - report.made;
     for (program, copies) in &plan.programs {
-        write_record(store, &plan.files, program, copies, &made)?;
-        report.programs.push((program.path.clone(), copies.iter().flatten().count()));
+        match write_records(store, &plan.files, program, copies, &made, scratch.path()) {
+            Ok(()) => report.programs.push((program.path.clone(), copies.iter().flatten().count())),
+            Err(why) => report.unset.push(Unset { path: program.path.clone(), why }),
+        }
     }
     for unset in &report.unset {
         store.remove_record(&unset.path)?;
@@ -114,9 +118,10 @@ fn slide(ranges: &Ranges) -> Result<u16> {
 }
 
 /// What a copy is made from says what it is.
-fn key(elf: &Elf, base: u64, words: &[Option<u64>]) -> String {
+fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"commonhold rebase 1");
+    hasher.update(&[u8::from(role == Role::Program)]);
     hasher.update(&base.to_le_bytes());
     hasher.update(&elf.bytes);
     for word in words {
@@ -130,11 +135,11 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
     let elf = plan.files.elf(binding.file);
     let base = bases[&binding.file];
     let words = words(&plan.files, binding, |id| bases.get(&id).copied());
-    let key = key(elf, base, &words);
+    let key = key(elf, binding.role, base, &words);
     let file: OsString = elf.path.file_name().unwrap_or_default().into();
     let is_new = !store.has(&key, &file);
     if is_new {
-        store.put(&key, &file, &copy::make(elf, base, &words)?, &elf.path)?;
+        store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
     }
     Ok(Made { path: store.copy(&key, &file), base, is_new })
 }
@@ -161,24 +166,48 @@ fn make_all(store: &Store, plan: &Plan, bases: &HashMap<Id, u64>, progress: Prog
     all.into_iter().map(|(_, made)| made).collect()
 }
 
-fn write_record(
+/// The record of a program; and if it has a copy itself the copy's, which is another program to the loader.
+fn write_records(
     store: &Store,
     files: &Files,
     program: &Program,
     copies: &[Option<usize>],
     made: &[Made],
+    scratch: &Path,
 ) -> Result<()> {
-    let entry = |place: usize| {
-        let id = program.files[place];
-        let copy = copies[place].map(|index| {
-            let dynamic = files.elf(id).dynamic_address().unwrap_or(0);
-            (made[index].path.as_os_str(), made[index].base + dynamic)
-        });
-        let path = if place == 0 { program.path.as_os_str() } else { program.paths[place].as_os_str() };
-        Entry { path, copy, identity: files.identity(id) }
+    let copied: Vec<Option<(&Path, u64)>> = copies
+        .iter()
+        .zip(&program.files)
+        .map(|(copy, id)| {
+            let dynamic = files.elf(*id).dynamic_address().unwrap_or(0);
+            copy.map(|index| (made[index].path.as_path(), made[index].base + dynamic))
+        })
+        .collect();
+    if let Some((copy, _)) = copied[0] {
+        let paths = program.paths_of(copy, files, scratch)?;
+        let mut copied = copied.clone();
+        copied[0] = None;
+        let own = Identity::of(copy)?;
+        let record = record(files, program, &paths, Some(own), &copied);
+        store.write_record(copy, &record)?;
+    }
+    store.write_record(&program.path, &record(files, program, &program.paths, None, &copied))
+}
+
+/// `itself`: the identity of the file that runs, if it is not the original.
+fn record(
+    files: &Files,
+    program: &Program,
+    paths: &[PathBuf],
+    itself: Option<Identity>,
+    copied: &[Option<(&Path, u64)>],
+) -> Vec<u8> {
+    let entry = |place: usize| Entry {
+        path: paths[place].as_os_str(),
+        copy: copied[place].map(|(path, dynamic)| (path.as_os_str(), dynamic)),
+        identity: itself.filter(|_| place == 0).unwrap_or_else(|| files.identity(program.files[place])),
     };
     let others = (1..program.files.len()).filter(|place| *place != program.loader);
     let places = [0, program.loader].into_iter().chain(others);
-    let entries: Vec<Entry<'_>> = places.map(entry).collect();
-    store.write_record(&program.path, &encode(&entries))
+    encode(&places.map(entry).collect::<Vec<_>>())
 }

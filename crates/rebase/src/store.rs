@@ -3,15 +3,16 @@
 //! ```text
 //! ranges                    the registry of addresses
 //! copies/KEY/libz.so.1.2    one copy; KEY says what it was made from, and it is never changed
-//! copies/KEY/sum            the hash of its bytes
+//! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
 //! libcommonhold_start.so    what the loader is given
 //! ```
 
+use crate::copy::Role;
 use crate::{Error, Result};
 use commonhold_images::ranges::{Owner, Ranges};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -21,6 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// The file name of the audit library.
 pub const LIBRARY: &str = "libcommonhold_start.so";
+const SUM: &str = ".sum";
+
+/// Programs that are set, and whether each has a copy itself.
+pub type Set = BTreeMap<PathBuf, bool>;
 
 /// A store.
 #[derive(Clone, Debug)]
@@ -68,13 +73,16 @@ impl Store {
         self.copy(key, file).exists()
     }
 
-    /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label and mode it gets.
-    pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], like: &Path) -> Result<()> {
+    /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label it gets.
+    pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], like: &Path, role: Role) -> Result<()> {
         let copies = self.root.join("copies");
         let made = tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
         let path = made.path().join(file);
-        write(&path, bytes, 0o444)?;
-        write(&made.path().join("sum"), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
+        write(&path, bytes, if role == Role::Program { 0o555 } else { 0o444 })?;
+        if role == Role::Program {
+            link_neighbours(like, made.path())?;
+        }
+        write(&made.path().join(SUM), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
         keep_label(like, &path);
         fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;
         let place = copies.join(key);
@@ -90,7 +98,7 @@ impl Store {
         let mut damaged = Vec::new();
         for (_, path) in self.copies()? {
             let bytes = fs::read(&path).map_err(Error::file(&path))?;
-            let sum = fs::read_to_string(path.with_file_name("sum")).unwrap_or_default();
+            let sum = fs::read_to_string(path.with_file_name(SUM)).unwrap_or_default();
             if sum != blake3::hash(&bytes).to_hex().as_str() {
                 damaged.push(path);
             }
@@ -108,7 +116,10 @@ impl Store {
                 continue;
             }
             let files = fs::read_dir(entry.path()).map_err(Error::file(&entry.path()))?.flatten();
-            all.extend(files.filter(|file| file.file_name() != "sum").map(|file| (key.clone(), file.path())));
+            let is_copy = |file: &fs::DirEntry| {
+                file.file_name() != SUM && file.file_type().is_ok_and(|kind| kind.is_file())
+            };
+            all.extend(files.filter(is_copy).map(|file| (key.clone(), file.path())));
         }
         Ok(all)
     }
@@ -138,22 +149,29 @@ impl Store {
         keys
     }
 
-    /// The programs that are set.
-    pub fn programs(&self) -> Result<BTreeSet<PathBuf>> {
-        match fs::read(self.root.join("set")) {
-            Ok(text) => {
-                let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-                Ok(lines.map(|line| PathBuf::from(OsStr::from_bytes(line))).collect())
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeSet::new()),
-            Err(error) => Err(Error::file(&self.root.join("set"))(error)),
-        }
+    /// The programs that are set, and whether each has a copy itself.
+    pub fn programs(&self) -> Result<Set> {
+        let text = match fs::read(self.root.join("set")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Set::new()),
+            Err(error) => return Err(Error::file(&self.root.join("set"))(error)),
+        };
+        let line = |line: &[u8]| {
+            let (moved, path) = (line.first()? == &b'x', line.get(2..)?);
+            Some((PathBuf::from(OsStr::from_bytes(path)), moved))
+        };
+        Ok(text.split(|byte| *byte == b'\n').filter_map(line).collect())
     }
 
     /// From now on these are.
-    pub fn set_programs(&self, programs: &BTreeSet<PathBuf>) -> Result<()> {
-        let lines = programs.iter().flat_map(|path| path.as_os_str().as_bytes().iter().chain(b"\n"));
-        self.replace(Path::new("set"), &lines.copied().collect::<Vec<u8>>())
+    pub fn set_programs(&self, programs: &Set) -> Result<()> {
+        let mut text = Vec::new();
+        for (path, moved) in programs {
+            text.extend(if *moved { b"x " } else { b"- " });
+            text.extend(path.as_os_str().as_bytes());
+            text.push(b'\n');
+        }
+        self.replace(Path::new("set"), &text)
     }
 
     /// Where the record of a program is.
@@ -203,4 +221,16 @@ fn keep_label(from: &Path, to: &Path) {
     if let Ok(length) = rustix::fs::getxattr(from, "security.selinux", &mut label) {
         let _ = rustix::fs::setxattr(to, "security.selinux", &label[..length], rustix::fs::XattrFlags::empty());
     }
+}
+
+/// A program looks for what belongs to it beside itself: it finds that beside its copy too.
+fn link_neighbours(program: &Path, directory: &Path) -> Result<()> {
+    let Some(original) = program.parent() else { return Ok(()) };
+    for entry in fs::read_dir(original).map_err(Error::file(original))?.flatten() {
+        if Some(entry.file_name().as_os_str()) != program.file_name() {
+            let link = directory.join(entry.file_name());
+            std::os::unix::fs::symlink(entry.path(), &link).map_err(Error::file(&link))?;
+        }
+    }
+    Ok(())
 }

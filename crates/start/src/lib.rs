@@ -59,6 +59,10 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
     }
     match decide::record() {
         Some(bytes) => {
+            // A program that has a copy itself is that copy from here on.
+            if let Some(copy) = Record::new(bytes).and_then(|record| record.files().next()).map(|file| file.copy) {
+                again::as_copy(copy);
+            }
             RECORD_BYTES.store(bytes.len(), Ordering::Relaxed);
             RECORD.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
             INTERFACE

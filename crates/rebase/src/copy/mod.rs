@@ -25,8 +25,17 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// No file asks for more.
 const MOST_ALIGNMENT: u64 = 1 << 30;
 
+/// What a file is to its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The program itself.
+    Program,
+    /// What it needs.
+    Library,
+}
+
 /// Says whether a file can be moved; the error says why not.
-pub fn check(elf: &Elf) -> Result<()> {
+pub fn check(elf: &Elf, role: Role) -> Result<()> {
     use crate::elf::dynamic as tag;
     let unfit = |why: String| Err(Error::unfit(&elf.path, why));
     if elf.fixed || elf.extent().0 != 0 {
@@ -49,6 +58,7 @@ pub fn check(elf: &Elf) -> Result<()> {
     for relocation in elf.relocations.named() {
         match relocation.kind {
             Kind::Other(kind) => return unfit(format!("relocations of type {kind} are not understood")),
+            Kind::Copy if role == Role::Program => continue, // in memory that no file has
             Kind::Copy => return unfit("it has a copy relocation, which only programs may have".into()),
             _ => {}
         }
@@ -64,14 +74,17 @@ pub fn check(elf: &Elf) -> Result<()> {
 
 /// The file at `base`. `bound` gives, for a relocation by symbol (the table's in their order, then the jumps), the word
 /// that is written; those without one are left to the loader.
-pub fn make(elf: &Elf, base: u64, bound: &[Option<u64>]) -> Result<Vec<u8>> {
-    check(elf)?;
+pub fn make(elf: &Elf, role: Role, base: u64, bound: &[Option<u64>]) -> Result<Vec<u8>> {
+    check(elf, role)?;
     assert_eq!(base % alignment(elf), 0, "a base that suits no loader");
     let mut bytes = elf.bytes.clone();
     let mut copy = Copy { elf, base, bytes: &mut bytes };
     copy.relocate(bound)?;
     copy.move_headers()?;
     copy.move_symbols()?;
+    if role == Role::Program {
+        copy.fix()?;
+    }
     Ok(bytes)
 }
 

@@ -53,6 +53,19 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// A program that can be anywhere is put anywhere by the kernel, whatever addresses it has: this one is not of that kind
+    /// any more.
+    pub(super) fn fix(&mut self) -> Result<()> {
+        const TYPE: usize = 16;
+        const FIXED: [u8; 2] = [2, 0];
+        const ANYWHERE: u64 = 0x0800_0000;
+        self.bytes[TYPE..TYPE + 2].copy_from_slice(&FIXED);
+        if let Some(flags) = self.elf.dynamic.entry(tag::FLAGS_1) {
+            self.set(flags.offset + 8, flags.value & !ANYWHERE)?;
+        }
+        Ok(())
+    }
+
     /// Dynamic symbols, and those for debuggers.
     pub(super) fn move_symbols(&mut self) -> Result<()> {
         let elf = self.elf;

@@ -7,7 +7,7 @@ pub use files::{Files, Id, Identity};
 pub use program::{Program, Unset};
 
 use crate::bind::Found;
-use crate::copy;
+use crate::copy::{self, Role};
 use crate::elf::{ABSOLUTE, Elf, Kind, SymbolKind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,11 +24,13 @@ pub struct Definition {
     pub symbol: u32,
 }
 
-/// What is to be made of one library: for each of its relocations by symbol what it is bound to, or none.
+/// What is to be made of one file: for each of its relocations by symbol what it is bound to, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
     /// Of which library.
     pub file: Id,
+    /// What it is to its process.
+    pub role: Role,
     /// In the order of [`crate::elf::Relocations::named`].
     pub bound: Vec<Option<Definition>>,
 }
@@ -54,7 +56,7 @@ impl Plan {
         let loaders: Vec<Id> = programs.iter().map(|program| program.files[program.loader]).collect();
         for (file, _) in libraries {
             fits.entry(*file).or_insert_with(|| {
-                let checked = copy::check(files.elf(*file)).map_err(|error| error.to_string());
+                let checked = copy::check(files.elf(*file), Role::Library).map_err(|error| error.to_string());
                 let checked = if loaders.contains(file) { Err("it is the loader".to_owned()) } else { checked };
                 checked.map_err(|why| unfit.push((*file, why))).is_ok()
             });
@@ -66,11 +68,17 @@ impl Plan {
                 let file = program.files[place];
                 if fits(&file) && !shared.contains_key(&file) {
                     let bound = eligible(&files, &program.in_itself(&files, place), &fits);
-                    shared.insert(file, Binding { file, bound });
+                    shared.insert(file, Binding { file, role: Role::Library, bound });
                 }
             }
         }
-        let own = share(&files, &programs, &mut shared, &fits);
+        let mut own = share(&files, &programs, &mut shared, &fits);
+        for (index, program) in programs.iter().enumerate().filter(|(_, program)| program.moved) {
+            let file = program.files[0];
+            let fits = |other: &Id| *other == file || fits(other);
+            let bound = eligible(&files, &(file, program.definitions(0)), &fits);
+            own.insert((index, file), Binding { file, role: Role::Program, bound });
+        }
         Plan::of_parts(files, programs, shared, own, unfit)
     }
 
@@ -91,9 +99,7 @@ impl Plan {
         };
         let programs = programs.into_iter().enumerate().map(|(index, program)| {
             let of = |file: &Id| own.get(&(index, *file)).or_else(|| shared.get(file));
-            let copies =
-                program.files.iter().enumerate().map(|(place, file)| (place > 0).then(|| of(file)).flatten().map(&mut place_of));
-            let copies = copies.collect();
+            let copies = program.files.iter().map(|file| of(file).map(&mut place_of)).collect();
             (program, copies)
         });
         let programs = programs.collect();
@@ -118,7 +124,7 @@ fn share(
             let differs = |(ours, theirs): &(&Option<Definition>, &Option<Definition>)| ours.is_some() && ours != theirs;
             let count = binding.bound.iter().zip(&here).filter(differs).count();
             if count > OWN_COPY.max(binding.bound.len() / 50) {
-                own.insert((index, file), Binding { file, bound: eligible(files, &(file, here), fits) });
+                own.insert((index, file), Binding { file, role: Role::Library, bound: eligible(files, &(file, here), fits) });
                 continue;
             }
             for (ours, theirs) in binding.bound.iter_mut().zip(&here) {

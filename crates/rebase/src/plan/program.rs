@@ -1,7 +1,8 @@
 //! One program: its objects in the order of the search, and what each of their references finds.
 
-use super::{Definition, Files, Id, definition, objects};
+use super::{Definition, Files, Id, Identity, definition, objects};
 use crate::bind::{self, Answers, Loader};
+use crate::copy::{self, Role};
 use crate::elf::Elf;
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ pub struct Program {
     pub paths: Vec<PathBuf>,
     /// The place of the loader among them.
     pub loader: usize,
+    /// Whether it is to have a copy itself.
+    pub moved: bool,
     /// By which name each is needed.
     names: HashMap<Vec<u8>, usize>,
     answers: Vec<Answers>,
@@ -52,7 +55,27 @@ impl Program {
         let answers: Vec<Answers> = (0..objects.len()).map(|from| bind::answers(&objects, from)).collect();
         bind::compare(&objects, &answers, &loaded, place)?;
         let names = loaded.names.into_iter().zip(0..).skip(1).collect();
-        Ok(Program { path, files: ids, paths: loaded.objects, loader: place, names, answers })
+        Ok(Program { path, files: ids, paths: loaded.objects, loader: place, moved: false, names, answers })
+    }
+
+    /// The program is to have a copy itself, at an address of its own.
+    pub fn with_its_own_copy(mut self, files: &Files) -> Result<Program> {
+        copy::check(files.elf(self.files[0]), Role::Program)?;
+        self.moved = true;
+        Ok(self)
+    }
+
+    /// The paths of its objects when it is started as `copy`: where it is searched for beside the program, that is
+    /// another place.
+    pub fn paths_of(&self, copy: &Path, files: &Files, scratch: &Path) -> Result<Vec<PathBuf>> {
+        let loader = Loader { path: LOADER.into() };
+        let loaded = loader.ask(copy, scratch)?;
+        let mut same = loaded.objects.iter().zip(&self.files).skip(1);
+        let all = loaded.objects.len() == self.files.len();
+        if !all || !same.all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id))) {
+            return Err(Error::program(&self.path, "its copy would be given other libraries than itself"));
+        }
+        Ok(loaded.objects)
     }
 
     /// What the references of one object find in this program.
