@@ -12,11 +12,19 @@
 
 pub mod bind;
 pub mod build;
+pub mod check;
 pub mod copy;
+pub mod core_dump;
 pub mod elf;
 mod error;
 pub mod plan;
 mod record;
+pub mod state;
 pub mod store;
 
 pub use error::{Error, Result};
+
+/// Whose addresses: the machine's or a user's.
+pub mod images {
+    pub use commonhold_images::ranges::Owner;
+}

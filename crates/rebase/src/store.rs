@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// The file name of the audit library.
 pub const LIBRARY: &str = "libcommonhold_start.so";
+const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
 const SUM: &str = ".sum";
 
 /// Programs that are set, and whether each has a copy itself.
@@ -46,6 +47,17 @@ impl Store {
         }
         let root = root.canonicalize().map_err(Error::file(root))?;
         Ok(Store { root, owner })
+    }
+
+    /// Puts the audit library there, if it is not.
+    pub fn install(&self) -> Result<()> {
+        if LIBRARY_BYTES.is_empty() {
+            return Err(Error::unfit(&self.library(), "rebasing is for x86-64 and glibc"));
+        }
+        match fs::read(self.library()) {
+            Ok(bytes) if bytes == LIBRARY_BYTES => Ok(()),
+            _ => self.replace(Path::new(LIBRARY), LIBRARY_BYTES),
+        }
     }
 
     /// The directory.
@@ -178,6 +190,13 @@ impl Store {
     pub fn record(&self, program: &Path) -> PathBuf {
         let name = commonhold_record::name(program.as_os_str().as_bytes());
         self.root.join("programs").join(String::from_utf8_lossy(&name).as_ref())
+    }
+
+    /// The bytes of all records.
+    pub fn records(&self) -> Result<Vec<Vec<u8>>> {
+        let directory = self.root.join("programs");
+        let entries = fs::read_dir(&directory).map_err(Error::file(&directory))?;
+        entries.flatten().map(|entry| fs::read(entry.path()).map_err(Error::file(&entry.path()))).collect()
     }
 
     /// Writes the record of a program.
