@@ -35,11 +35,13 @@ pub fn encode(entries: &[Entry<'_>]) -> Vec<u8> {
             files.extend(word.to_le_bytes());
         }
     }
+    let strings_bytes = strings.len();
     let mut record = MAGIC.to_vec();
-    record.extend(((first_string + strings.len()) as u32).to_le_bytes());
+    record.extend(((first_string + strings_bytes) as u32).to_le_bytes());
     record.extend((entries.len() as u32).to_le_bytes());
+    files.extend(strings);
+    record.extend(commonhold_record::sum(&files).to_le_bytes());
     record.extend(files);
-    record.extend(strings);
     debug_assert!(commonhold_record::Record::new(&record).is_some());
     record
 }

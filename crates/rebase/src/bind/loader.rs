@@ -63,15 +63,15 @@ impl Loader {
         let told = PathBuf::from(format!("{}.{id}", told.display()));
         let text = std::fs::read(&told).map_err(Error::file(&told));
         let _ = std::fs::remove_file(&told);
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(wrong(format!("its loader does not load it: {}", said.trim())));
-        }
         let mut loaded = Loaded::default();
         loaded.objects.push(program.to_owned());
         loaded.names.push(Vec::new());
         for line in output.stdout.split(|byte| *byte == b'\n') {
             loaded.add_object(line).map_err(wrong)?;
+        }
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(wrong(format!("its loader does not load it: {}", said.trim())));
         }
         loaded.add_answers(&text?).map_err(wrong)?;
         Ok(loaded)
