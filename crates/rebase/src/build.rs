@@ -1,6 +1,7 @@
 //! All of it: from the programs that are set to copies and records. What is there already is used again, so that it can be
 //! done after each change of any package.
 
+use crate::bind::Loader;
 use crate::copy::Role;
 use crate::elf::Elf;
 use crate::plan::{Binding, Files, Id, Identity, Plan, Program, Unset, words};
@@ -42,6 +43,8 @@ struct Made {
 
 /// Makes what these programs need, and writes their records. Those of others are left as they are.
 pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Report> {
+    let loader = Loader::of_machine();
+    loader.check().map_err(|why| Error::unfit(&loader.path, why))?;
     let mut report = Report::default();
     let mut files = Files::default();
     let scratch = tempfile::tempdir().map_err(Error::file(Path::new("a directory for temporary files")))?;

@@ -39,7 +39,35 @@ pub struct Loaded {
     pub answers: HashSet<Answer>,
 }
 
+/// The oldest glibc that puts a library at its address in every program, and asks an audit library before it relocates.
+const OLDEST: (u32, u32) = (2, 36);
+
 impl Loader {
+    /// The one of x86-64 and glibc.
+    pub const PATH: &str = "/lib64/ld-linux-x86-64.so.2";
+
+    /// The machine's.
+    pub fn of_machine() -> Loader {
+        Loader { path: Loader::PATH.into() }
+    }
+
+    /// Says whether rebasing works with it; the version, or why not.
+    pub fn check(&self) -> std::result::Result<String, String> {
+        let needed = format!("glibc {}.{} or later on x86-64 is needed for rebasing", OLDEST.0, OLDEST.1);
+        let output = Command::new(&self.path).arg("--version").env_clear().stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("{needed}, and {} does not run: {error}", self.path.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next().unwrap_or_default();
+        let version = line.trim_end_matches('.').rsplit(' ').next().unwrap_or_default();
+        let mut numbers = version.split('.').map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) if line.contains("stable release") => {
+                if (major, minor) >= OLDEST { Ok(version.to_owned()) } else { Err(format!("{needed}: here it is {version}")) }
+            }
+            _ => Err(format!("{needed}, and what {} says of itself is not understood: {line}", self.path.display())),
+        }
+    }
+
     /// Asks the loader what it does for a program.
     pub fn ask(&self, program: &Path, scratch: &Path) -> Result<Loaded> {
         let wrong = |why: String| Error::program(program, why);

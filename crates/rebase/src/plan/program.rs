@@ -36,8 +36,6 @@ pub struct Unset {
     pub why: Error,
 }
 
-/// The loaders of glibc whose ways are known here.
-const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 impl Program {
     /// Finds out all about a program, and compares it with what its loader says.
@@ -68,8 +66,7 @@ impl Program {
     /// The paths of its objects when it is started as `copy`: where it is searched for beside the program, that is
     /// another place.
     pub fn paths_of(&self, copy: &Path, files: &Files, scratch: &Path) -> Result<Vec<PathBuf>> {
-        let loader = Loader { path: LOADER.into() };
-        let loaded = loader.ask(copy, scratch)?;
+        let loaded = Loader::of_machine().ask(copy, scratch)?;
         let mut same = loaded.objects.iter().zip(&self.files).skip(1);
         let all = loaded.objects.len() == self.files.len();
         if !all || !same.all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id))) {
@@ -116,9 +113,9 @@ fn loader_of(elf: &Elf) -> Result<Loader> {
     let Some(interpreter) = elf.interpreter() else {
         return Err(Error::program(&elf.path, "it is linked statically, or a library: there is nothing to gain"));
     };
-    if interpreter != LOADER.as_bytes() {
+    if interpreter != Loader::PATH.as_bytes() {
         let other = Path::new(std::ffi::OsStr::from_bytes(interpreter)).display();
-        return Err(Error::program(&elf.path, format!("its loader is {other}, and only glibc's ({LOADER}) is known")));
+        return Err(Error::program(&elf.path, format!("its loader is {other}, and only glibc's ({}) is known", Loader::PATH)));
     }
-    Ok(Loader { path: LOADER.into() })
+    Ok(Loader::of_machine())
 }
