@@ -37,7 +37,14 @@ fn main() {
 fn compile(source: &Path, name: &str, target: &str, more: &[&str], out: &Path) {
     let compiler = std::env::var_os("RUSTC").expect("cargo says which");
     let status = Command::new(compiler)
-        .args(["--edition=2024", "-Cpanic=abort", "-Copt-level=2", "-Ccodegen-units=1", "--cap-lints=warn", "-Coverflow-checks=off"])
+        .args([
+            "--edition=2024",
+            "-Cpanic=abort",
+            "-Copt-level=2",
+            "-Ccodegen-units=1",
+            "--cap-lints=warn",
+            "-Coverflow-checks=off",
+        ])
         .args(["--target", target, "--crate-name", name])
         .args(more)
         .arg("-o")

@@ -20,7 +20,8 @@ pub fn relocated(pid: u32, file: &str) -> Relocated {
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if !first.ends_with(':') {
             let path = line.find('/').map_or("", |at| &line[at..]);
-            counts = second.starts_with("r--p") && Path::new(path).file_name().is_some_and(|name| name == file);
+            counts =
+                second.starts_with("r--p") && Path::new(path).file_name().is_some_and(|name| name == file);
         } else if counts && first == "Pss_Dirty:" {
             sum.pss_dirty_kib += second.parse::<u64>().unwrap_or(0);
         }
@@ -35,8 +36,9 @@ pub fn family(leader: u32) -> Vec<u32> {
     while next < all.len() {
         let tasks = fs::read_dir(format!("/proc/{}/task", all[next])).into_iter().flatten().flatten();
         let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        let children: Vec<u32> =
-            children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+        let children: Vec<u32> = children
+            .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect();
         all.extend(children);
         next += 1;
     }

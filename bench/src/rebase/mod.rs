@@ -39,14 +39,17 @@ pub fn clang(context: &Context) -> Result<Program> {
     let object = context.directory.join("hello.o");
     let paths: Vec<String> = (14..23).rev().map(|n| format!("/usr/lib/llvm-{n}/bin/clang")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let arguments = ["-O2", "-c", source.to_str().unwrap_or_default(), "-o", object.to_str().unwrap_or_default()];
-    find(&paths, &arguments).ok_or_else(|| Failure::Skipped("clang is not installed (apt install clang)".into()))
+    let arguments =
+        ["-O2", "-c", source.to_str().unwrap_or_default(), "-o", object.to_str().unwrap_or_default()];
+    find(&paths, &arguments)
+        .ok_or_else(|| Failure::Skipped("clang is not installed (apt install clang)".into()))
 }
 
 /// chromium's own program (not the script that starts it), with a copy of itself.
 pub fn chromium(arguments: &[&str]) -> Result<Program> {
     let program = find(&["/usr/lib/chromium/chromium"], arguments);
-    let program = program.ok_or_else(|| Failure::Skipped("chromium is not installed (apt install chromium)".into()))?;
+    let program =
+        program.ok_or_else(|| Failure::Skipped("chromium is not installed (apt install chromium)".into()))?;
     Ok(Program { moved: true, ..program })
 }
 

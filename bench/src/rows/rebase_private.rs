@@ -75,7 +75,14 @@ impl Row for ChromiumPrivate {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let profile = format!("--user-data-dir={}", context.directory.join("profile").display());
-        let program = chromium(&["--headless", "--no-sandbox", "--disable-gpu", &profile, "--remote-debugging-port=0", "about:blank"])?;
+        let program = chromium(&[
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            &profile,
+            "--remote-debugging-port=0",
+            "about:blank",
+        ])?;
         let rebased = Rebased::new(context, &[&program])?;
         let rounds = context.pick(3, 1);
         let mut ratios = Vec::new();
@@ -91,7 +98,13 @@ impl Row for ChromiumPrivate {
         }
         let value = crate::measure::median(&ratios);
         let (min, max) = (crate::measure::least(&ratios), crate::measure::most(&ratios));
-        Ok(Measured { value, runs: rounds, min: rounded(min), max: rounded(max), detail: json!({ "rounds": details }) })
+        Ok(Measured {
+            value,
+            runs: rounds,
+            min: rounded(min),
+            max: rounded(max),
+            detail: json!({ "rounds": details }),
+        })
     }
 }
 
@@ -113,5 +126,9 @@ fn settled(rebased: &Rebased, program: &Program, with_copies: bool) -> Result<(u
     let kib = processes.iter().map(|pid| relocated(*pid, &file).pss_dirty_kib).sum();
     kill_group(child.id());
     child.wait()?;
-    if same < 6 { failed("chromium does not come to rest within a minute") } else { Ok((kib, processes.len())) }
+    if same < 6 {
+        failed("chromium does not come to rest within a minute")
+    } else {
+        Ok((kib, processes.len()))
+    }
 }

@@ -72,7 +72,10 @@ fn a_program_is_set_started_checked_and_unset() {
     let place = Place::new();
     let program = place.program();
     let set = place.json(&["set", text(&program)]);
-    assert_eq!((set["programs"][0]["program"].as_str(), set["not_set"][0].is_null()), (Some(text(&program)), true));
+    assert_eq!(
+        (set["programs"][0]["program"].as_str(), set["not_set"][0].is_null()),
+        (Some(text(&program)), true)
+    );
     assert!(set["copies_made"].as_u64().unwrap() >= 1);
     let list = place.json(&["list"]);
     assert_eq!((&list[0]["state"], &list[0]["executable"]), (&Value::from("current"), &Value::from(false)));
@@ -130,7 +133,10 @@ fn what_cannot_be_is_said_in_one_line() {
     assert!(place.complaint(&["run", "--", "no-such-program-anywhere"]).contains("there is no program"));
     let script = place.path("script");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(&script).unwrap().permissions(), 0o755);
+    std::os::unix::fs::PermissionsExt::set_mode(
+        &mut std::fs::metadata(&script).unwrap().permissions(),
+        0o755,
+    );
     assert!(place.complaint(&["set", text(&script)]).contains("script"));
     assert!(place.complaint(&["core", text(&script)]).contains("damaged or no program"));
     let nothing = place.json(&["list"]);

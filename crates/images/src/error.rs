@@ -22,7 +22,9 @@ pub enum Error {
         why: String,
     },
     /// The range is another's.
-    #[error("{wanted} wants {first:#x} to {end:#x}, and {holder} has a part of it: choose another range, or remove that one")]
+    #[error(
+        "{wanted} wants {first:#x} to {end:#x}, and {holder} has a part of it: choose another range, or remove that one"
+    )]
     Taken {
         /// Who asked.
         wanted: String,

@@ -51,7 +51,8 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     let mut opened = Vec::new();
     for (done, (path, moved)) in programs.iter().enumerate() {
         let program = Program::open(path, &mut files, scratch.path());
-        match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) }) {
+        match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) })
+        {
             Ok(program) => opened.push(program),
             Err(why) => report.unset.push(Unset { path: path.clone(), why }),
         }
@@ -109,7 +110,8 @@ fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
 /// Where new ranges are looked for: beside the others, or, for the first, anywhere.
 fn slide(ranges: &Ranges) -> Result<u16> {
     let taken = ranges.list()?;
-    let first = taken.iter().find(|range| range.region == Region::Homogeneous && range.name.starts_with("rebase:"));
+    let first =
+        taken.iter().find(|range| range.region == Region::Homogeneous && range.name.starts_with("rebase:"));
     if let Some(first) = first {
         let addresses = Region::Homogeneous.addresses(ranges.owner());
         let step = (addresses.end - addresses.start) / 65_536;
@@ -148,7 +150,12 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
 }
 
 /// All copies, on all processors.
-fn make_all(store: &Store, plan: &Plan, bases: &HashMap<Id, u64>, progress: Progress<'_>) -> Result<Vec<Made>> {
+fn make_all(
+    store: &Store,
+    plan: &Plan,
+    bases: &HashMap<Id, u64>,
+    progress: Progress<'_>,
+) -> Result<Vec<Made>> {
     let count = plan.bindings.len();
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);

@@ -29,7 +29,8 @@ pub fn files(core: &Path) -> Result<Vec<(u64, PathBuf)>> {
         let Some(mut notes) = segment.notes(Le, &cache).map_err(damaged)? else { continue };
         while let Some(note) = notes.next().map_err(damaged)? {
             if note.n_type(Le).0 == FILES {
-                return parse(note.desc()).ok_or_else(|| Error::damaged(core, "its list of files is damaged"));
+                return parse(note.desc())
+                    .ok_or_else(|| Error::damaged(core, "its list of files is damaged"));
             }
         }
     }

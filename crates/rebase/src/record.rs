@@ -27,7 +27,8 @@ pub fn encode(entries: &[Entry<'_>]) -> Vec<u8> {
         at as u32
     };
     for entry in entries {
-        let (copy, dynamic) = entry.copy.map_or((first_string as u32, 0), |(copy, dynamic)| (place(copy), dynamic));
+        let (copy, dynamic) =
+            entry.copy.map_or((first_string as u32, 0), |(copy, dynamic)| (place(copy), dynamic));
         files.extend(place(entry.path).to_le_bytes());
         files.extend(copy.to_le_bytes());
         let Identity { device, inode, size, modified_ns, changed_ns } = entry.identity;

@@ -51,7 +51,10 @@ pub fn of(store: &Store, program: &Path) -> Result<State> {
     };
     let Some(record) = Record::new(&bytes) else { return Ok(State::Unset) };
     let changed = record.files().find(|file| !holds(file)).map(|file| path(file.path));
-    let gone = record.files().map(|file| path(file.copy)).find(|copy| !copy.as_os_str().is_empty() && !copy.exists());
+    let gone = record
+        .files()
+        .map(|file| path(file.copy))
+        .find(|copy| !copy.as_os_str().is_empty() && !copy.exists());
     match changed.or(gone) {
         Some(file) => Ok(State::Stale { file }),
         None => Ok(State::Current { copies: record.files().filter(|file| !file.copy.is_empty()).count() }),
@@ -65,7 +68,9 @@ pub fn clean(store: &Store) -> Result<usize> {
     for bytes in store.records()? {
         let record = Record::new(&bytes);
         let copies = record.iter().flat_map(Record::files).map(|file| path(file.copy));
-        named.extend(copies.filter_map(|copy| Some(copy.parent()?.file_name()?.to_string_lossy().into_owned())));
+        named.extend(
+            copies.filter_map(|copy| Some(copy.parent()?.file_name()?.to_string_lossy().into_owned())),
+        );
     }
     let mapped = store.mapped();
     let all: BTreeSet<String> = store.copies()?.into_iter().map(|(key, _)| key).collect();

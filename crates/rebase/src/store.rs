@@ -42,7 +42,8 @@ impl Store {
             fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
             let metadata = fs::metadata(&directory).map_err(Error::file(&directory))?;
             if metadata.permissions().mode() & 0o022 != 0 {
-                fs::set_permissions(&directory, Permissions::from_mode(0o755)).map_err(Error::file(&directory))?;
+                fs::set_permissions(&directory, Permissions::from_mode(0o755))
+                    .map_err(Error::file(&directory))?;
             }
         }
         let root = root.canonicalize().map_err(Error::file(root))?;
@@ -88,7 +89,8 @@ impl Store {
     /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label it gets.
     pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], like: &Path, role: Role) -> Result<()> {
         let copies = self.root.join("copies");
-        let made = tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
+        let made =
+            tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
         let path = made.path().join(file);
         write(&path, bytes, if role == Role::Program { 0o555 } else { 0o444 })?;
         if role == Role::Program {
@@ -152,7 +154,9 @@ impl Store {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(maps) = fs::read(process.path().join("maps")) else { continue };
             for line in maps.split(|byte| *byte == b'\n') {
-                let Some(path) = line.iter().position(|byte| *byte == b'/').map(|at| &line[at..]) else { continue };
+                let Some(path) = line.iter().position(|byte| *byte == b'/').map(|at| &line[at..]) else {
+                    continue;
+                };
                 let below = Path::new(OsStr::from_bytes(path)).strip_prefix(&copies);
                 let key = below.ok().and_then(|below| below.components().next());
                 keys.extend(key.map(|key| key.as_os_str().to_string_lossy().into_owned()));
@@ -238,7 +242,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 fn keep_label(from: &Path, to: &Path) {
     let mut label = [0; 4096];
     if let Ok(length) = rustix::fs::getxattr(from, "security.selinux", &mut label) {
-        let _ = rustix::fs::setxattr(to, "security.selinux", &label[..length], rustix::fs::XattrFlags::empty());
+        let _ =
+            rustix::fs::setxattr(to, "security.selinux", &label[..length], rustix::fs::XattrFlags::empty());
     }
 }
 

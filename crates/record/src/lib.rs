@@ -73,7 +73,8 @@ impl<'a> Record<'a> {
     pub fn new(bytes: &'a [u8]) -> Option<Record<'a>> {
         let files = word(bytes, 12)? as usize;
         let record = Record { bytes, files };
-        let whole = word(bytes, 8)? as usize == bytes.len() && long(bytes, 16)? == sum(bytes.get(HEADER_BYTES..)?);
+        let whole =
+            word(bytes, 8)? as usize == bytes.len() && long(bytes, 16)? == sum(bytes.get(HEADER_BYTES..)?);
         let sound = bytes.get(..8)? == MAGIC && whole && files >= 2;
         (sound && (0..files).all(|index| record.read(index).is_some())).then_some(record)
     }

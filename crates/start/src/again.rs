@@ -29,7 +29,8 @@ pub fn start() -> ! {
     let mut variable = [0; VARIABLE.len() + DIGITS + 1];
     write(&mut variable, system::process());
     let variables = strings(b"/proc/self/environ\0", &variable);
-    if let (Some(path), Some(arguments), Some(variables)) = (system::program(&mut path), arguments, variables) {
+    if let (Some(path), Some(arguments), Some(variables)) = (system::program(&mut path), arguments, variables)
+    {
         system::execute(path, arguments, variables);
     }
     system::say(b"commonhold: a copy of a library cannot be used, and the program cannot be started without: unset LD_AUDIT\n");
@@ -39,7 +40,8 @@ pub fn start() -> ! {
 /// Starts the copy of the program instead of it. Comes back if that cannot be.
 pub fn as_copy(copy: &[u8]) {
     if !copy.is_empty()
-        && let (Some(arguments), Some(variables)) = (strings(b"/proc/self/cmdline\0", &[]), strings(b"/proc/self/environ\0", &[]))
+        && let (Some(arguments), Some(variables)) =
+            (strings(b"/proc/self/cmdline\0", &[]), strings(b"/proc/self/environ\0", &[]))
     {
         system::execute(copy, arguments, variables);
     }
@@ -61,7 +63,8 @@ fn strings(path: &[u8], one_more: &[u8]) -> Option<*const *const c_char> {
     let text = &text[..length + one_more.len()];
     let count = text.iter().filter(|byte| **byte == 0).count();
     // Zeros: the list ends where no pointer is written.
-    let list: *mut *const c_char = system::memory((count + 1) * size_of::<*const c_char>())?.as_mut_ptr().cast();
+    let list: *mut *const c_char =
+        system::memory((count + 1) * size_of::<*const c_char>())?.as_mut_ptr().cast();
     for (index, string) in text.split_inclusive(|byte| *byte == 0).take(count).enumerate() {
         // SAFETY: the list has room for `count` pointers and the null.
         unsafe { list.add(index).write(string.as_ptr().cast()) };

@@ -20,9 +20,9 @@ mod process;
 mod system;
 mod words;
 
+use commonhold_record::Record;
 use core::ffi::{CStr, c_char, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use commonhold_record::Record;
 
 /// The version of the loader's interface that this is written for (`LAV_CURRENT` of glibc 2.35 and later).
 const INTERFACE: c_uint = 2;
@@ -60,7 +60,9 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
     match decide::record() {
         Some(bytes) => {
             // A program that has a copy itself is that copy from here on.
-            if let Some(copy) = Record::new(bytes).and_then(|record| record.files().next()).map(|file| file.copy) {
+            if let Some(copy) =
+                Record::new(bytes).and_then(|record| record.files().next()).map(|file| file.copy)
+            {
                 again::as_copy(copy);
             }
             RECORD_BYTES.store(bytes.len(), Ordering::Relaxed);
@@ -76,7 +78,11 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
 /// # Safety
 /// As the loader calls it: `name` is a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, _why: c_uint) -> *const c_char {
+pub unsafe extern "C" fn la_objsearch(
+    name: *const c_char,
+    _cookie: *mut usize,
+    _why: c_uint,
+) -> *const c_char {
     // SAFETY: a string of the loader's.
     let path = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
     if path[0] != b'/' && !path.contains(&b'/') {

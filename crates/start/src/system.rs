@@ -48,7 +48,8 @@ fn status(directory: usize, path: &[u8], flags: usize) -> Option<Status> {
         return None;
     }
     let ns = |at: usize| (raw[at] as i64).wrapping_mul(1_000_000_000).wrapping_add(raw[at + 1] as i64);
-    let state = State { device: raw[0], inode: raw[1], size: raw[6], modified_ns: ns(11), changed_ns: ns(13) };
+    let state =
+        State { device: raw[0], inode: raw[1], size: raw[6], modified_ns: ns(11), changed_ns: ns(13) };
     Some(Status { state, owner: (raw[3] >> 32) as u32, mode: raw[3] as u32 })
 }
 
@@ -102,8 +103,9 @@ impl Drop for File {
 pub fn program(buffer: &mut [u8]) -> Option<&[u8]> {
     let link = b"/proc/self/exe\0";
     // SAFETY: room for all but one of the buffer's bytes.
-    let length =
-        unsafe { call(READLINK, [link.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len() - 1, 0, 0, 0]) };
+    let length = unsafe {
+        call(READLINK, [link.as_ptr() as usize, buffer.as_mut_ptr() as usize, buffer.len() - 1, 0, 0, 0])
+    };
     let length = usize::try_from(length).ok().filter(|length| *length > 0 && *length < buffer.len() - 1)?;
     buffer[length] = 0;
     Some(&buffer[..=length])
@@ -126,7 +128,8 @@ pub fn memory(bytes: usize) -> Option<&'static mut [u8]> {
     const READABLE_AND_WRITABLE: usize = 3;
     const PRIVATE_AND_ANONYMOUS: usize = 0x22;
     // SAFETY: a new mapping, wherever the kernel likes.
-    let first = unsafe { call(MMAP, [0, bytes, READABLE_AND_WRITABLE, PRIVATE_AND_ANONYMOUS, usize::MAX, 0]) };
+    let first =
+        unsafe { call(MMAP, [0, bytes, READABLE_AND_WRITABLE, PRIVATE_AND_ANONYMOUS, usize::MAX, 0]) };
     // SAFETY: of so many bytes, which nobody else knows of.
     (bytes > 0 && first > 0).then(|| unsafe { core::slice::from_raw_parts_mut(first as *mut u8, bytes) })
 }
@@ -150,4 +153,3 @@ pub fn exit(code: usize) -> ! {
         unsafe { call(EXIT_GROUP, [code, 0, 0, 0, 0, 0]) };
     }
 }
-

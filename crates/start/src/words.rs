@@ -7,7 +7,9 @@ use core::arch::asm;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
-    unsafe { asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes => _, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes => _, options(nostack, preserves_flags))
+    };
     to
 }
 
@@ -16,7 +18,9 @@ pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memset(to: *mut u8, byte: i32, bytes: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
-    unsafe { asm!("rep stosb", inout("rdi") to => _, in("al") byte as u8, inout("rcx") bytes => _, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("rep stosb", inout("rdi") to => _, in("al") byte as u8, inout("rcx") bytes => _, options(nostack, preserves_flags))
+    };
     to
 }
 

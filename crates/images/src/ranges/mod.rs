@@ -81,7 +81,8 @@ impl Ranges {
     }
 
     fn read(&self, stored: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Table> {
-        let damaged = |error: postcard::Error| Error::Registry { path: self.path.clone(), why: error.to_string() };
+        let damaged =
+            |error: postcard::Error| Error::Registry { path: self.path.clone(), why: error.to_string() };
         let mut table = Table::default();
         for entry in stored.iter().map_err(|error| self.wrong(error.into()))? {
             let (_, value) = entry.map_err(|error| self.wrong(error.into()))?;

@@ -60,7 +60,10 @@ impl Wanted {
             return invalid("the name of an image is 1 to 4096 bytes long and has no zero".into());
         }
         if self.bytes == 0 || self.bytes > MOST_BYTES {
-            return invalid(format!("an image has 1 to {MOST_BYTES} bytes, and {} wants {}", self.name, self.bytes));
+            return invalid(format!(
+                "an image has 1 to {MOST_BYTES} bytes, and {} wants {}",
+                self.name, self.bytes
+            ));
         }
         if !self.alignment.is_power_of_two() || self.alignment > 1 << 30 {
             return invalid(format!("an alignment is a power of two up to 1 GiB, not {}", self.alignment));
@@ -122,7 +125,8 @@ impl Table {
 
     pub fn assign(&mut self, wanted: &Wanted, owner: Owner) -> Result<Range> {
         let suits = |range: &&Range| {
-            let same = range.arch == wanted.arch && range.region == wanted.region && range.group == wanted.group;
+            let same =
+                range.arch == wanted.arch && range.region == wanted.region && range.group == wanted.group;
             same && range.bytes >= wanted.bytes && range.first.is_multiple_of(wanted.alignment)
         };
         if let Some(range) = self.all.get(&wanted.name).filter(suits) {
@@ -139,7 +143,10 @@ impl Table {
     pub fn claim(&mut self, wanted: &Wanted, first: u64, owner: Owner) -> Result<Range> {
         let addresses = wanted.region.addresses(owner);
         let range = wanted.range(first);
-        if first < addresses.start || range.end() > addresses.end || !first.is_multiple_of(wanted.alignment.max(PAGE_BYTES)) {
+        if first < addresses.start
+            || range.end() > addresses.end
+            || !first.is_multiple_of(wanted.alignment.max(PAGE_BYTES))
+        {
             return Err(Error::Invalid(format!(
                 "{first:#x} is no address for {}: the {} region goes from {:#x} to {:#x}, in steps of {:#x}",
                 wanted.name,
@@ -149,7 +156,9 @@ impl Table {
                 wanted.alignment.max(PAGE_BYTES),
             )));
         }
-        if let Some(holder) = self.in_the_way(wanted).find(|other| other.first < range.end() && first < other.end()) {
+        if let Some(holder) =
+            self.in_the_way(wanted).find(|other| other.first < range.end() && first < other.end())
+        {
             return Err(Error::Taken {
                 wanted: wanted.name.clone(),
                 first,
@@ -170,7 +179,10 @@ impl Table {
     fn in_the_way(&self, wanted: &Wanted) -> impl Iterator<Item = &Range> {
         let together = |other: &&Range| other.group.is_none() || other.group != wanted.group;
         self.all.values().filter(move |other| {
-            other.arch == wanted.arch && other.region == wanted.region && other.name != wanted.name && together(other)
+            other.arch == wanted.arch
+                && other.region == wanted.region
+                && other.name != wanted.name
+                && together(other)
         })
     }
 
@@ -179,7 +191,8 @@ impl Table {
         let addresses = wanted.region.addresses(owner);
         let bytes = wanted.reserved_bytes();
         let step = wanted.alignment.max(16 * PAGE_BYTES);
-        let mut taken: Vec<(u64, u64)> = self.in_the_way(wanted).map(|other| (other.first, other.end())).collect();
+        let mut taken: Vec<(u64, u64)> =
+            self.in_the_way(wanted).map(|other| (other.first, other.end())).collect();
         taken.sort_unstable();
         let slide = (addresses.end - addresses.start) / 65_536 * u64::from(wanted.slide);
         let from = |start: u64| {

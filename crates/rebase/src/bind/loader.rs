@@ -55,16 +55,24 @@ impl Loader {
     pub fn check(&self) -> std::result::Result<String, String> {
         let needed = format!("glibc {}.{} or later on x86-64 is needed for rebasing", OLDEST.0, OLDEST.1);
         let output = Command::new(&self.path).arg("--version").env_clear().stdin(Stdio::null()).output();
-        let output = output.map_err(|error| format!("{needed}, and {} does not run: {error}", self.path.display()))?;
+        let output =
+            output.map_err(|error| format!("{needed}, and {} does not run: {error}", self.path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().next().unwrap_or_default();
         let version = line.trim_end_matches('.').rsplit(' ').next().unwrap_or_default();
         let mut numbers = version.split('.').map(str::parse::<u32>);
         match (numbers.next(), numbers.next()) {
             (Some(Ok(major)), Some(Ok(minor))) if line.contains("stable release") => {
-                if (major, minor) >= OLDEST { Ok(version.to_owned()) } else { Err(format!("{needed}: here it is {version}")) }
+                if (major, minor) >= OLDEST {
+                    Ok(version.to_owned())
+                } else {
+                    Err(format!("{needed}: here it is {version}"))
+                }
             }
-            _ => Err(format!("{needed}, and what {} says of itself is not understood: {line}", self.path.display())),
+            _ => Err(format!(
+                "{needed}, and what {} says of itself is not understood: {line}",
+                self.path.display()
+            )),
         }
     }
 
@@ -117,7 +125,7 @@ fn split<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 }
 
 impl Loaded {
-    /// `	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f…)`, or a path alone, or `linux-vdso.so.1 (0x…)`.
+    /// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f…)`, or a path alone, or `linux-vdso.so.1 (0x…)`.
     fn add_object(&mut self, line: &[u8]) -> std::result::Result<(), String> {
         let line = trim(line);
         let (name, path) = split(line, b" => ").unwrap_or((line, line));
@@ -135,7 +143,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// `  17:	binding file A [0] to B [0]: normal symbol `read' [GLIBC_2.2.5]`
+    /// `17: binding file A [0] to B [0]: normal symbol `read' [GLIBC_2.2.5]`
     fn add_answers(&mut self, text: &[u8]) -> std::result::Result<(), String> {
         let places: HashMap<&[u8], usize> =
             self.objects.iter().map(|path| path.as_os_str().as_bytes()).zip(0..).collect();

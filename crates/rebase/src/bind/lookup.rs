@@ -44,11 +44,8 @@ fn in_object(elf: &Elf, hash: u32, reference: &Reference<'_>) -> Option<u32> {
             continue;
         }
         match reference.version {
-            Some(version) => {
-                if has_version(elf, symbol, version) {
-                    return Some(index);
-                }
-            }
+            Some(version) if has_version(elf, symbol, version) => return Some(index),
+            Some(_) => {}
             None if !elf.symbols.versioned || symbol.version < 3 => return Some(index),
             None if !symbol.hidden_version => {
                 of_no_version = Some(index);
@@ -61,8 +58,7 @@ fn in_object(elf: &Elf, hash: u32, reference: &Reference<'_>) -> Option<u32> {
 }
 
 fn may_define(symbol: &Symbol, jump: bool) -> bool {
-    let has_value =
-        symbol.value != 0 || symbol.section == ABSOLUTE || symbol.kind == SymbolKind::ThreadLocal;
+    let has_value = symbol.value != 0 || symbol.section == ABSOLUTE || symbol.kind == SymbolKind::ThreadLocal;
     has_value && !(jump && symbol.section == UNDEFINED) && symbol.kind != SymbolKind::Other
 }
 

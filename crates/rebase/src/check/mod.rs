@@ -77,14 +77,23 @@ pub fn compare(store: &Store, program: &Path, name: &OsString, arguments: &[OsSt
         let Memory { private_kib, relocated_kib } = ended.memory;
         let read = |path: &Path| std::fs::read(path).map_err(Error::file(path));
         let (output, errors) = (read(&output)?, read(&errors)?);
-        let outcome =
-            Outcome { output, errors, status: ended.status, copies: found.copies, private_kib, relocated_kib };
+        let outcome = Outcome {
+            output,
+            errors,
+            status: ended.status,
+            copies: found.copies,
+            private_kib,
+            relocated_kib,
+        };
         Ok((outcome, found))
     };
     let (stock, one) = run(false)?;
     let (rebased, other) = run(true)?;
     if rebased.copies == 0 {
-        return Err(Error::program(program, "it was started without its copies: `commonhold rebase list` says whether they hold"));
+        return Err(Error::program(
+            program,
+            "it was started without its copies: `commonhold rebase list` says whether they hold",
+        ));
     }
     let differences = words::differences(&files, &opened, &one, &other);
     Ok(Comparison { stock, rebased, words: one.len(), differences })

@@ -79,15 +79,17 @@ const STOP: u64 = 0xcc;
 /// `AT_ENTRY`.
 const ENTRY: u64 = 9;
 /// Offset of the instruction pointer among a process's registers.
-const INSTRUCTION: u64 = std::mem::offset_of!(libc::user, regs) as u64
-    + std::mem::offset_of!(libc::user_regs_struct, rip) as u64;
+const INSTRUCTION: u64 =
+    std::mem::offset_of!(libc::user, regs) as u64 + std::mem::offset_of!(libc::user_regs_struct, rip) as u64;
 
 impl Beginning {
     fn mark(process: i32) -> Result<Beginning> {
         let vector = fs::read(format!("/proc/{process}/auxv"))?;
         let word = |raw: &[u8]| u64::from_le_bytes(raw.try_into().expect("eight bytes"));
         let mut pairs = vector.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..])));
-        let entry = pairs.find(|(kind, _)| *kind == ENTRY).ok_or(Error::other("the kernel does not say where it begins"))?;
+        let entry = pairs
+            .find(|(kind, _)| *kind == ENTRY)
+            .ok_or(Error::other("the kernel does not say where it begins"))?;
         let words = request(libc::PTRACE_PEEKTEXT, process, entry.1, 0)?;
         request(libc::PTRACE_POKETEXT, process, entry.1, words as u64 & !0xff | STOP)?;
         Ok(Beginning { address: entry.1, words })

@@ -53,7 +53,8 @@ pub struct Difference {
 /// depends on what else the loader has loaded.
 fn addresses(elf: &Elf) -> impl Iterator<Item = (u64, u32)> {
     let kinds = |kind| !matches!(kind, Kind::None | Kind::Copy | Kind::ThreadLocal | Kind::Other(_));
-    let named = elf.relocations.named().filter(move |one| kinds(one.kind)).map(|one| (one.address, one.symbol));
+    let named =
+        elf.relocations.named().filter(move |one| kinds(one.kind)).map(|one| (one.address, one.symbol));
     named.chain(elf.relocations.relative.iter().map(|address| (*address, 0)))
 }
 
@@ -150,7 +151,12 @@ pub fn differences(files: &Files, program: &Program, one: &Words, other: &Words)
         for (((address, symbol), ours), theirs) in addresses(elf).zip(ours).zip(theirs) {
             if ours != theirs {
                 let name = (symbol != 0).then(|| String::from_utf8_lossy(elf.name(symbol)).into_owned());
-                all.push(Difference { file: elf.path.clone(), address, symbol: name, says: (text(ours), text(theirs)) });
+                all.push(Difference {
+                    file: elf.path.clone(),
+                    address,
+                    symbol: name,
+                    says: (text(ours), text(theirs)),
+                });
             }
         }
     }

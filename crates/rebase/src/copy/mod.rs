@@ -41,13 +41,16 @@ pub fn check(elf: &Elf, role: Role) -> Result<()> {
     if elf.fixed || elf.extent().0 != 0 {
         return unfit("its addresses are fixed already".into());
     }
-    if !elf.loads().all(|load| load.alignment <= MOST_ALIGNMENT && (load.alignment == 0 || load.alignment.is_power_of_two())) {
+    if !elf.loads().all(|load| {
+        load.alignment <= MOST_ALIGNMENT && (load.alignment == 0 || load.alignment.is_power_of_two())
+    }) {
         return unfit("it asks for an alignment that nothing has".into());
     }
     if elf.dynamic.flags().text_relocations {
         return unfit("its text is relocated (DT_TEXTREL), so it can be nobody's in common".into());
     }
-    for (name, tag) in [("filter", tag::FILTER), ("auxiliary filter", tag::AUXILIARY), ("audit", tag::AUDIT)] {
+    for (name, tag) in [("filter", tag::FILTER), ("auxiliary filter", tag::AUXILIARY), ("audit", tag::AUDIT)]
+    {
         if elf.dynamic.value(tag).is_some() {
             return unfit(format!("it has a DT entry of the kind {name}"));
         }
@@ -103,7 +106,8 @@ impl Copy<'_> {
     fn set(&mut self, at: usize, word: u64) -> Result<()> {
         let path = &self.elf.path;
         let slot = self.bytes.get_mut(at..at + 8);
-        slot.ok_or_else(|| Error::damaged(path, "a table lies outside the file"))?.copy_from_slice(&word.to_le_bytes());
+        slot.ok_or_else(|| Error::damaged(path, "a table lies outside the file"))?
+            .copy_from_slice(&word.to_le_bytes());
         Ok(())
     }
 

@@ -36,7 +36,8 @@ impl Copy<'_> {
         if elf.dynamic.flags().bind_now {
             return self.write_left(tag::JMPREL, tag::PLTRELSZ, &left);
         }
-        let places: Vec<usize> = (0..jumps.len()).filter(|place| is_left(&jumps[*place], bound[*place])).collect();
+        let places: Vec<usize> =
+            (0..jumps.len()).filter(|place| is_left(&jumps[*place], bound[*place])).collect();
         match lazy::stubs(elf, &places) {
             Some(stubs) => {
                 for (new, stub) in stubs.into_iter().enumerate() {
@@ -91,7 +92,8 @@ impl Copy<'_> {
 
     /// The table has room: it held at least as many.
     fn write_left(&mut self, table: u64, size: u64, left: &[Relocation]) -> Result<()> {
-        let (Some(address), Some(size)) = (self.elf.dynamic.value(table), self.elf.dynamic.entry(size)) else {
+        let (Some(address), Some(size)) = (self.elf.dynamic.value(table), self.elf.dynamic.entry(size))
+        else {
             return Ok(());
         };
         if size.value == 0 {

@@ -131,6 +131,8 @@ impl Elf {
     /// The build ID, if it has one.
     pub fn build_id(&self) -> Option<&[u8]> {
         let notes = self.segments.iter().filter(|segment| segment.kind == NOTE);
-        notes.filter_map(|note| read::part(&self.bytes, note.offset, note.file_bytes)).find_map(read::build_id)
+        notes
+            .filter_map(|note| read::part(&self.bytes, note.offset, note.file_bytes))
+            .find_map(read::build_id)
     }
 }

@@ -101,7 +101,9 @@ pub(super) fn string(bytes: &[u8], at: usize) -> Option<&[u8]> {
 /// The build ID among notes.
 pub(super) fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
-    let word = |raw: &[u8], at: usize| raw.get(at..at + 4).map(|raw| u32::from_le_bytes(raw.try_into().expect("four bytes")));
+    let word = |raw: &[u8], at: usize| {
+        raw.get(at..at + 4).map(|raw| u32::from_le_bytes(raw.try_into().expect("four bytes")))
+    };
     loop {
         let (name, length, kind) = (word(notes, 0)? as usize, word(notes, 4)? as usize, word(notes, 8)?);
         let at = 12 + name.checked_next_multiple_of(4)?;

@@ -72,7 +72,9 @@ const ENTRY_BYTES: usize = 24;
 
 impl Relocations {
     pub(super) fn read(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic) -> Result<Relocations, String> {
-        if dynamic.value(dynamic::REL).is_some() || dynamic.value(dynamic::PLTREL).is_some_and(|kind| kind != 7) {
+        if dynamic.value(dynamic::REL).is_some()
+            || dynamic.value(dynamic::PLTREL).is_some_and(|kind| kind != 7)
+        {
             return Err("it has relocations without addends, which x86-64 has not".into());
         }
         let table = |address, length: u64| -> Result<Vec<Relocation>, String> {
@@ -82,7 +84,11 @@ impl Relocations {
             if length == 0 {
                 return Ok(Vec::new());
             }
-            Ok(raw.ok_or("its relocations lie outside the file")?.chunks_exact(ENTRY_BYTES).map(one).collect())
+            Ok(raw
+                .ok_or("its relocations lie outside the file")?
+                .chunks_exact(ENTRY_BYTES)
+                .map(one)
+                .collect())
         };
         Ok(Relocations {
             table: table(dynamic::RELA, dynamic::RELASZ)?,

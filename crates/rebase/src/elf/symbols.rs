@@ -114,7 +114,8 @@ impl Symbols {
         if all.iter().any(|symbol| name(symbol).is_none()) {
             return Err("the name of a symbol lies outside the file".into());
         }
-        let can_be_found = |symbol: &Symbol| !symbol.local && (symbol.section != UNDEFINED || symbol.value != 0);
+        let can_be_found =
+            |symbol: &Symbol| !symbol.local && (symbol.section != UNDEFINED || symbol.value != 0);
         let hashes = all.iter().zip(0..).filter(|(symbol, _)| can_be_found(symbol));
         let mut found: Vec<(u32, u32)> =
             hashes.map(|(symbol, index)| (hash(name(symbol).unwrap_or_default()), index)).collect();
@@ -166,7 +167,8 @@ fn count(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic) -> Option<usize>
         return Some(word(old, 4)? as usize);
     }
     let table = dynamic.value(dynamic::GNU_HASH).and_then(|at| read::from(bytes, segments, at))?;
-    let (buckets, first, bloom) = (word(table, 0)? as usize, word(table, 4)? as usize, word(table, 8)? as usize);
+    let (buckets, first, bloom) =
+        (word(table, 0)? as usize, word(table, 4)? as usize, word(table, 8)? as usize);
     let at_buckets = 16 + bloom.checked_mul(8)?;
     let at_chains = at_buckets.checked_add(buckets.checked_mul(4)?)?;
     let mut last = 0;
@@ -183,7 +185,12 @@ fn count(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic) -> Option<usize>
     Some(last + 1)
 }
 
-fn versions(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic, strings: usize) -> Option<Vec<Option<Version>>> {
+fn versions(
+    bytes: &[u8],
+    segments: &[Segment],
+    dynamic: &Dynamic,
+    strings: usize,
+) -> Option<Vec<Option<Version>>> {
     let mut all: Vec<Option<Version>> = vec![None, None];
     let mut put = |index: u16, version| {
         let index = usize::from(index & 0x7fff);

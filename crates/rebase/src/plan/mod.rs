@@ -57,7 +57,8 @@ impl Plan {
         for (file, _) in libraries {
             fits.entry(*file).or_insert_with(|| {
                 let checked = copy::check(files.elf(*file), Role::Library).map_err(|error| error.to_string());
-                let checked = if loaders.contains(file) { Err("it is the loader".to_owned()) } else { checked };
+                let checked =
+                    if loaders.contains(file) { Err("it is the loader".to_owned()) } else { checked };
                 checked.map_err(|why| unfit.push((*file, why))).is_ok()
             });
         }
@@ -121,10 +122,15 @@ fn share(
             let file = program.files[place];
             let Some(binding) = shared.get_mut(&file) else { continue };
             let here = program.definitions(place);
-            let differs = |(ours, theirs): &(&Option<Definition>, &Option<Definition>)| ours.is_some() && ours != theirs;
+            let differs = |(ours, theirs): &(&Option<Definition>, &Option<Definition>)| {
+                ours.is_some() && ours != theirs
+            };
             let count = binding.bound.iter().zip(&here).filter(differs).count();
             if count > OWN_COPY.max(binding.bound.len() / 50) {
-                own.insert((index, file), Binding { file, role: Role::Library, bound: eligible(files, &(file, here), fits) });
+                own.insert(
+                    (index, file),
+                    Binding { file, role: Role::Library, bound: eligible(files, &(file, here), fits) },
+                );
                 continue;
             }
             for (ours, theirs) in binding.bound.iter_mut().zip(&here) {

@@ -36,7 +36,6 @@ pub struct Unset {
     pub why: Error,
 }
 
-
 impl Program {
     /// Finds out all about a program, and compares it with what its loader says.
     pub fn open(path: &Path, files: &mut Files, scratch: &Path) -> Result<Program> {
@@ -69,7 +68,10 @@ impl Program {
         let loaded = Loader::of_machine().ask(copy, scratch)?;
         let mut same = loaded.objects.iter().zip(&self.files).skip(1);
         let all = loaded.objects.len() == self.files.len();
-        if !all || !same.all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id))) {
+        if !all
+            || !same
+                .all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id)))
+        {
             return Err(Error::program(&self.path, "its copy would be given other libraries than itself"));
         }
         Ok(loaded.objects)
@@ -111,11 +113,17 @@ fn refuse_privileged(path: &Path) -> Result<()> {
 
 fn loader_of(elf: &Elf) -> Result<Loader> {
     let Some(interpreter) = elf.interpreter() else {
-        return Err(Error::program(&elf.path, "it is linked statically, or a library: there is nothing to gain"));
+        return Err(Error::program(
+            &elf.path,
+            "it is linked statically, or a library: there is nothing to gain",
+        ));
     };
     if interpreter != Loader::PATH.as_bytes() {
         let other = Path::new(std::ffi::OsStr::from_bytes(interpreter)).display();
-        return Err(Error::program(&elf.path, format!("its loader is {other}, and only glibc's ({}) is known", Loader::PATH)));
+        return Err(Error::program(
+            &elf.path,
+            format!("its loader is {other}, and only glibc's ({}) is known", Loader::PATH),
+        ));
     }
     Ok(Loader::of_machine())
 }

@@ -10,8 +10,12 @@ int twice(int n) { return 2 * n; } int four_times(int n) { return twice(twice(n)
 fn a_library_is_bound_to_itself_and_to_what_it_needs() {
     let mut rig = Rig::new();
     rig.library("one", ONE, &[]);
-    rig.library("two", "int twice(int); extern int counter; int *address = &counter;
-        int add(int n) { return twice(n) + *address; }", &["-lone"]);
+    rig.library(
+        "two",
+        "int twice(int); extern int counter; int *address = &counter;
+        int add(int n) { return twice(n) + *address; }",
+        &["-lone"],
+    );
     let program = rig.program(
         "program",
         "#include <stdio.h>\nint add(int); int four_times(int); int main(void) { printf(\"%d %d\\n\", add(4), four_times(5)); }",
@@ -22,18 +26,23 @@ fn a_library_is_bound_to_itself_and_to_what_it_needs() {
     assert_eq!(rig.same(&program), "11 20\n");
     assert_eq!(rig.run(&program), "11 20\n");
     // All of it was done: nothing by name is left of the second library but what the compiler's own code asks for weakly.
-    let (_, copy) = rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libtwo.so")).unwrap();
+    let (_, copy) =
+        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libtwo.so")).unwrap();
     let left = Elf::open(&copy).unwrap();
     let names: Vec<&[u8]> = left.relocations.named().map(|one| left.name(one.symbol)).collect();
     assert!(!names.contains(&&b"twice"[..]) && !names.contains(&&b"counter"[..]), "{names:?}");
-    assert!(left.relocations.named().all(|one| one.kind != Kind::Relative) && left.relocations.relative.is_empty());
+    assert!(
+        left.relocations.named().all(|one| one.kind != Kind::Relative)
+            && left.relocations.relative.is_empty()
+    );
 }
 
 #[test]
 fn a_program_that_defines_what_a_library_calls_is_asked_and_others_are_not() {
     let mut rig = Rig::new();
     rig.library("one", ONE, &[]);
-    let main = "#include <stdio.h>\nint four_times(int); int main(void) { printf(\"%d\\n\", four_times(5)); }";
+    let main =
+        "#include <stdio.h>\nint four_times(int); int main(void) { printf(\"%d\\n\", four_times(5)); }";
     let plain = rig.program("plain", main, &["-lone"]);
     let other = rig.program("other", &format!("int twice(int n) {{ return n + 1; }}\n{main}"), &["-lone"]);
     rig.set(&[&plain, &other]);
@@ -46,7 +55,8 @@ fn a_program_that_defines_what_a_library_calls_is_asked_and_others_are_not() {
 #[test]
 fn a_program_that_answers_much_otherwise_has_a_copy_of_its_own_at_the_same_address() {
     let mut rig = Rig::new();
-    let functions = |body: &str| (0..200).map(|n| format!("int f{n}(void) {{ return {body}; }}\n")).collect::<String>();
+    let functions =
+        |body: &str| (0..200).map(|n| format!("int f{n}(void) {{ return {body}; }}\n")).collect::<String>();
     let calls: String = (0..200).map(|n| format!("+ f{n}()")).collect();
     rig.library("many", &format!("{} int all(void) {{ return 0 {calls}; }}", functions("1")), &["-O0"]);
     let main = "#include <stdio.h>\nint all(void); int main(void) { printf(\"%d\\n\", all()); }";

@@ -41,7 +41,10 @@ fn a_library_with_text_relocations_is_used_as_it_is() {
         int number = 4;", &["-Wl,-z,notext"]);
     let program = rig.program("program", MAIN, &["-ltext"]);
     let report = rig.set(&[&program]);
-    assert!(report.unfit.iter().any(|(path, why)| path.ends_with("libtext.so") && why.contains("DT_TEXTREL")), "{report:?}");
+    assert!(
+        report.unfit.iter().any(|(path, why)| path.ends_with("libtext.so") && why.contains("DT_TEXTREL")),
+        "{report:?}"
+    );
     assert_eq!(rig.same(&program), "4\n");
 }
 
@@ -49,7 +52,8 @@ fn a_library_with_text_relocations_is_used_as_it_is() {
 #[test]
 fn damaged_files_are_refused() {
     let rig = Rig::new();
-    let path = rig.library("one", "int data = 3; int *pointer = &data; int call(void) { return *pointer; }", &[]);
+    let path =
+        rig.library("one", "int data = 3; int *pointer = &data; int call(void) { return *pointer; }", &[]);
     let whole = std::fs::read(&path).unwrap();
     for length in (0..whole.len()).step_by(97) {
         let _ = Elf::parse(&path, whole[..length].to_vec()).map(|elf| try_copy(&elf));

@@ -31,7 +31,8 @@ impl Rig {
         std::fs::write(&from, source).unwrap();
         let made = self.path(&format!("{name}.new"));
         // Libraries behind the source: those in front of it are not searched.
-        let output = Command::new("cc").arg("-o").arg(&made).arg(&from).args(options).arg("-ldl").output().unwrap();
+        let output =
+            Command::new("cc").arg("-o").arg(&made).arg(&from).args(options).arg("-ldl").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let path = self.path(name);
         std::fs::rename(&made, &path).unwrap(); // another file, as packages do it

@@ -68,7 +68,8 @@ fn another_library_that_comes_first_in_the_search_is_taken_as_ever() {
 fn children_are_decided_afresh() {
     let mut rig = Rig::new();
     let program = asking(&rig);
-    let parent = rig.program("parent", "#include <stdlib.h>\nint main(int n, char **a) { return system(a[1]); }", &[]);
+    let parent =
+        rig.program("parent", "#include <stdlib.h>\nint main(int n, char **a) { return system(a[1]); }", &[]);
     rig.set(&[&program]);
     let output = rig.command(&parent).arg(&program).output().unwrap();
     assert_eq!(text(output), "copy\n");
@@ -79,12 +80,15 @@ fn where_the_range_is_taken_the_program_starts_without() {
     let mut rig = Rig::new();
     let program = asking(&rig);
     rig.set(&[&program]);
-    let (_, copy) = rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
+    let (_, copy) =
+        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
     let base = commonhold_rebase::elf::Elf::open(&copy).unwrap().extent().0;
     // The same program, but that a segment of its own lies where the copy should.
     let there = format!("-Wl,--section-start=.taken={base:#x}");
-    let source = format!("{WHERE}\n__asm__(\".section .taken, \\\"aw\\\"\\n.quad 1\\n.previous\");
-        int call(void); int main(int n, char **a) {{ where(call); puts(a[1]); return 0; }}");
+    let source = format!(
+        "{WHERE}\n__asm__(\".section .taken, \\\"aw\\\"\\n.quad 1\\n.previous\");
+        int call(void); int main(int n, char **a) {{ where(call); puts(a[1]); return 0; }}"
+    );
     let program = rig.program("program", &source, &["-lone", "-no-pie", &there]);
     let report = rig.set(&[&program]);
     assert!(report.unset.is_empty(), "{report:?}");

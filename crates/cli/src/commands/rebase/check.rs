@@ -35,7 +35,13 @@ fn view(comparison: &Comparison) -> View {
     let (one, other) = (&comparison.stock, &comparison.rebased);
     let lines = comparison.differences.iter().map(|one| {
         let about = one.symbol.as_ref().map(|symbol| format!(" ({symbol})")).unwrap_or_default();
-        format!("{}+{:#x}{about}: {} without, {} with", one.file.display(), one.address, one.says.0, one.says.1)
+        format!(
+            "{}+{:#x}{about}: {} without, {} with",
+            one.file.display(),
+            one.address,
+            one.says.0,
+            one.says.1
+        )
     });
     View {
         same: comparison.same(),
@@ -49,7 +55,8 @@ fn view(comparison: &Comparison) -> View {
 
 impl View {
     fn text(&self) -> String {
-        let row = |what: &str, one: u64, other: u64| vec![what.to_owned(), one.to_string(), other.to_string()];
+        let row =
+            |what: &str, one: u64, other: u64| vec![what.to_owned(), one.to_string(), other.to_string()];
         let rows = vec![
             row("exit status", self.stock.status as u64, self.rebased.status as u64),
             row("copies", self.stock.copies as u64, self.rebased.copies as u64),
@@ -58,7 +65,8 @@ impl View {
         ];
         let table = columns(Some(&["", "STOCK", "REBASED"]), rows, &[1, 2]);
         let output = if self.output_is_the_same { "the same" } else { "DIFFERENT" };
-        let words = format!("{} words that the loader writes, {} different", self.words, self.differences.len());
+        let words =
+            format!("{} words that the loader writes, {} different", self.words, self.differences.len());
         let some: Vec<&str> = self.differences.iter().take(10).map(String::as_str).collect();
         [table, format!("output: {output}"), words, some.join("\n")].join("\n").trim_end().to_owned()
     }

@@ -41,7 +41,9 @@ fn wrong(why: commonhold_rebase::Error) -> Failure {
     use commonhold_rebase::Error as Why;
     let kind = match &why {
         Why::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-        Why::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => ErrorKind::Permission,
+        Why::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            ErrorKind::Permission
+        }
         Why::File { .. } | Why::Images(_) => ErrorKind::Io,
         _ => ErrorKind::Invalid,
     };
@@ -146,7 +148,8 @@ fn list(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
     let programs = store.programs().map_err(wrong)?;
     let states = programs.into_iter().map(|(path, moved)| Ok((state::of(&store, &path)?, path, moved)));
-    let states: Vec<(State, PathBuf, bool)> = states.collect::<commonhold_rebase::Result<_>>().map_err(wrong)?;
+    let states: Vec<(State, PathBuf, bool)> =
+        states.collect::<commonhold_rebase::Result<_>>().map_err(wrong)?;
     answer(rest.form.json, &views::States::new(&states), |view| view.text())
 }
 
@@ -211,7 +214,10 @@ fn verify(rest: &Rest) -> Done {
         format!("{} as written", count((checked - damaged.len()) as u64, "file"))
     })?;
     let line = |path: &PathBuf| {
-        let text = format!("{} is not what was written: remove its directory and run `rebase update`", path.display());
+        let text = format!(
+            "{} is not what was written: remove its directory and run `rebase update`",
+            path.display()
+        );
         Error::new(ErrorKind::Corrupt, text)
     };
     all_done(damaged.iter().map(line).collect())
@@ -219,7 +225,9 @@ fn verify(rest: &Rest) -> Done {
 
 fn clean(rest: &Rest) -> Done {
     let removed = state::clean(&open(&rest.place)?).map_err(wrong)?;
-    answer(rest.form.json, &views::Cleaned { removed }, |_| format!("removed {}", count(removed as u64, "file")))
+    answer(rest.form.json, &views::Cleaned { removed }, |_| {
+        format!("removed {}", count(removed as u64, "file"))
+    })
 }
 
 fn core(arguments: &Core) -> Done {

@@ -39,9 +39,13 @@ impl Built {
         let not_set = report.unset.iter();
         let used_as_they_are = report.unfit.iter();
         Built {
-            programs: programs.map(|(path, copies)| BuiltProgram { program: text(path), copies: *copies }).collect(),
+            programs: programs
+                .map(|(path, copies)| BuiltProgram { program: text(path), copies: *copies })
+                .collect(),
             not_set: not_set.map(|one| Reason { file: text(&one.path), why: one.why.to_string() }).collect(),
-            used_as_they_are: used_as_they_are.map(|(path, why)| Reason { file: text(path), why: why.clone() }).collect(),
+            used_as_they_are: used_as_they_are
+                .map(|(path, why)| Reason { file: text(path), why: why.clone() })
+                .collect(),
             copies_made: report.made,
             copies_kept: report.kept,
         }
@@ -95,7 +99,8 @@ impl States {
 
     pub fn text(&self) -> String {
         let row = |one: &OneState| {
-            let state = one.changed.as_ref().map_or(one.state.to_owned(), |file| format!("stale: {file} changed"));
+            let state =
+                one.changed.as_ref().map_or(one.state.to_owned(), |file| format!("stale: {file} changed"));
             vec![one.program.clone(), one.copies.to_string(), state]
         };
         columns(Some(&["PROGRAM", "COPIES", "STATE"]), self.0.iter().map(row).collect(), &[1])
