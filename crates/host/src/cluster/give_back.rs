@@ -7,6 +7,7 @@ use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Back, Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -146,33 +147,48 @@ impl Cluster {
     /// Asks for all that a process had newest of an object, until it is here, or nobody is left who can be asked, or who can
     /// has not answered for as long as a lease.
     fn ask_back(self: &Arc<Self>, driver: &Arc<Driver>, former: HostId) {
-        let wanted = driver.lent_to(former);
-        let mut given = 0;
-        let mut deadline = Instant::now() + self.lease_length();
         // Only the last page of an object is shorter than the others.
         let page = driver.plan().sizes.page() as usize;
-        for pages in wanted.chunks(ASKED_PAGES / page * page) {
-            while let Some(host) = self.who_has_left(former).filter(|_| !self.lease.is_fenced()) {
-                match self.ask_once(driver, host, former, pages) {
-                    Ok(here) => {
-                        given += here;
-                        deadline = Instant::now() + self.lease_length();
-                        break;
-                    }
-                    Err(error) if Instant::now() > deadline => {
-                        let who = self.called(host);
-                        self.report(format_args!("pages that {who} had newest are not given back: {error}"));
-                        return;
-                    }
-                    Err(_) => std::thread::sleep(PAUSE),
-                }
+        let (mut asked, mut given) = (RoaringBitmap::new(), 0);
+        'all: loop {
+            // What it had asked for before may be granted to it still, once: that never came, it says then.
+            let mut wanted = driver.lent_to(former);
+            wanted.retain(|frame| asked.insert(*frame));
+            if wanted.is_empty() {
+                break;
+            }
+            for pages in wanted.chunks(ASKED_PAGES / page * page) {
+                let Some(here) = self.ask_until_answered(driver, former, pages) else { break 'all };
+                given += here;
             }
         }
-        if !wanted.is_empty() {
-            let (id, count) = (driver.plan().object, wanted.len());
+        if !asked.is_empty() {
+            let (id, count) = (driver.plan().object, asked.len());
             let who = self.who_has_left(former).map_or_else(|| former.to_string(), |host| self.called(host));
             self.report(format_args!("object {id:032x}: {who} gave {given} of {count} pages back"));
         }
+    }
+
+    /// How many of these pages came; none if nobody is to be asked any more.
+    fn ask_until_answered(
+        self: &Arc<Self>,
+        driver: &Arc<Driver>,
+        former: HostId,
+        pages: &[u32],
+    ) -> Option<usize> {
+        let deadline = Instant::now() + self.lease_length();
+        while let Some(host) = self.who_has_left(former).filter(|_| !self.lease.is_fenced()) {
+            match self.ask_once(driver, host, former, pages) {
+                Ok(given) => return Some(given),
+                Err(error) if Instant::now() > deadline => {
+                    let who = self.called(host);
+                    self.report(format_args!("pages that {who} had newest are not given back: {error}"));
+                    break;
+                }
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+        None
     }
 
     fn ask_once(
