@@ -18,9 +18,11 @@ mod joining;
 mod members;
 mod message;
 mod node;
+mod packed;
 mod page;
 mod round;
 mod serve;
+mod table;
 
 pub use members::{Epoch, View};
 pub use message::{Fate, Message, Settled, Standing};

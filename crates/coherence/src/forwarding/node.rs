@@ -4,6 +4,7 @@ use super::members::View;
 use super::message::Message;
 use super::page::{Page, Purpose};
 use super::round::Round;
+use super::table::Table;
 use crate::central::OnLoss;
 use crate::event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
 use crate::span::{HostId, Span};
@@ -52,7 +53,7 @@ pub struct Node {
     /// it is who settled it, and knows of every page.
     pub(super) first_hint: HostId,
     pub(super) options: Options,
-    pub(super) pages: BTreeMap<u32, Page>,
+    pub(super) pages: Table,
     pub(super) view: View,
     pub(super) phase: Phase,
     /// Members that know that this host is one.
@@ -82,7 +83,7 @@ impl Node {
             home,
             first_hint: home,
             options,
-            pages: BTreeMap::new(),
+            pages: Table::default(),
             view: View { ranks, ..View::default() },
             phase: if is_home { Phase::Running } else { Phase::Outside { has_asked: false } },
             met: BTreeSet::new(),
@@ -109,19 +110,21 @@ impl Node {
 
     /// Who owns a page, as far as this host knows (Figure 8 of the paper).
     pub fn hint(&self, page: u32) -> HostId {
-        self.pages.get(&page).map_or(self.first_hint, |page| page.hint)
+        self.pages.glance(page).map_or(self.first_hint, |page| page.hint)
     }
 
     /// Whether this host owns a page.
     pub fn owns(&self, page: u32) -> bool {
-        self.pages.get(&page).map_or(self.me == self.home, |page| page.owned)
+        self.pages.glance(page).map_or(self.me == self.home, |page| page.owned)
     }
 
     /// Whether this host owns any page, or may come to: until it does not, its frames are needed. The home owns what
     /// nobody has asked for.
     pub fn owns_anything(&self) -> bool {
-        let owns = |page: &Page| page.owned || page.asked != Access::None;
-        self.me == self.home || self.pages.values().any(owns) || !self.pending.is_empty()
+        self.me == self.home
+            || !self.pending.is_empty()
+            || self.pages.busy().any(|(_, page)| page.asked != Access::None)
+            || self.pages.glances().any(|(_, page)| page.owned)
     }
 
     /// Who takes part, and who is lost, as far as this host knows.
@@ -134,13 +137,13 @@ impl Node {
     pub fn were_lost(&mut self, pages: impl IntoIterator<Item = u32>) {
         if self.options.on_loss == OnLoss::Error {
             let lost = |page| (page, Page { kept: Some(0), ..Page::lost(self.me, self.settled_reverts) });
-            self.pages.extend(pages.into_iter().map(lost));
+            pages.into_iter().map(lost).for_each(|(number, page)| self.pages.insert(number, page));
         }
     }
 
     /// Pages that this host knows to be lost.
     pub fn lost_pages(&self) -> Vec<u32> {
-        self.pages.iter().filter(|(_, page)| page.lost.is_some()).map(|(number, _)| *number).collect()
+        self.pages.glances().filter(|(_, page)| page.lost.is_some()).map(|(number, _)| number).collect()
     }
 
     /// A page of which nothing is noted.
@@ -156,9 +159,8 @@ impl Node {
     }
 
     pub(super) fn page(&mut self, number: u32) -> &mut Page {
-        let untouched = if self.pages.contains_key(&number) { None } else { Some(self.untouched()) };
-        let new = || untouched.expect("made just now where it is needed");
-        self.pages.entry(number).or_insert_with(new)
+        let untouched = if self.pages.contains(number) { None } else { Some(self.untouched()) };
+        self.pages.entry(number, || untouched.expect("made just now where it is needed"))
     }
 
     /// A process here wants a page (Figures 2 and 3 for the host's own kernel).
@@ -281,11 +283,12 @@ impl Scheduler for Node {
             Event::Revert => self.revert(actions),
             Event::Written { .. } | Event::Sync { .. } | Event::Lock { .. } | Event::Unlock { .. } => {}
         }
+        self.pages.tidy();
     }
 
     fn access(&self, page: u32) -> Access {
         let untouched = if self.me == self.home { Access::Write } else { Access::None };
-        self.pages.get(&page).map_or(untouched, |page| page.access)
+        self.pages.glance(page).map_or(untouched, |page| page.access)
     }
 
     fn is_waiting(&self) -> bool {
@@ -295,6 +298,8 @@ impl Scheduler for Node {
                 || page.next.is_some()
                 || !page.readers.is_empty()
         };
-        self.phase == Phase::Frozen || !self.pending.is_empty() || self.pages.values().any(waits)
+        self.phase == Phase::Frozen
+            || !self.pending.is_empty()
+            || self.pages.busy().any(|(_, page)| waits(page))
     }
 }

@@ -1,5 +1,6 @@
 //! What a host knows of one page.
 
+use super::table::Glance;
 use crate::event::Access;
 use crate::span::HostId;
 use std::collections::{BTreeSet, VecDeque};
@@ -87,6 +88,29 @@ impl Page {
     /// A page of which nothing is left.
     pub fn lost(hint: HostId, at: u32) -> Page {
         Page { lost: Some(at), ..Page::unknown(hint) }
+    }
+
+    /// What is asked of it most often.
+    pub fn glance(&self) -> Glance {
+        let Page { access, owned, hint, kept, lost, .. } = *self;
+        Glance { access, owned, hint, number: if owned { self.number } else { 0 }, kept, lost }
+    }
+
+    /// Whether nothing is under way: nobody here or elsewhere waits for anything of it.
+    pub fn is_at_rest(&self) -> bool {
+        self.asked == Access::None
+            && self.wants == Access::None
+            && self.holds == 0
+            && self.purpose.is_none()
+            && self.next.is_none()
+            && self.readers.is_empty()
+            && self.expected.is_empty()
+            && self.deferred.is_empty()
+    }
+
+    /// Whether somebody has copies from here.
+    pub fn has_given(&self) -> bool {
+        !self.supplied.is_empty()
     }
 
     /// Whether it has a copy to give now.

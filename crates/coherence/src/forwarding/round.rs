@@ -52,8 +52,8 @@ impl Node {
 
     fn report(&mut self, actions: &mut Actions) {
         let is_home = self.me == self.home;
-        let all = self.pages.iter().map(|(number, page)| Standing {
-            page: *number,
+        let all = self.pages.glances().map(|(number, page)| Standing {
+            page: number,
             owned: page.owned.then_some(page.number),
             has_copy: !page.owned && page.access != Access::None,
             kept: page.kept,
@@ -135,15 +135,15 @@ impl Node {
 
     /// From now on things are so. All that was asked for is asked for again.
     fn settle(&mut self, settled: Vec<Settled>, actions: &mut Actions) {
-        for (number, page) in self.pages.iter().filter(|(_, page)| page.wants > page.access) {
-            let wanted = self.pending.entry(*number).or_insert(page.wants);
+        for (number, page) in self.pages.busy().filter(|(_, page)| page.wants > page.access) {
+            let wanted = self.pending.entry(number).or_insert(page.wants);
             *wanted = page.wants.max(*wanted);
         }
         self.settled_reverts = self.view.epoch.reverts;
         self.first_hint = self.view.leader().unwrap_or(self.home);
         let mut before = std::mem::take(&mut self.pages);
         for entry in settled {
-            let was = before.remove(&entry.page).unwrap_or_else(|| self.untouched());
+            let was = before.remove(entry.page).unwrap_or_else(|| self.untouched());
             let (number, page) = (entry.page, self.settled(was, entry, actions));
             self.pages.insert(number, page);
         }

@@ -138,7 +138,7 @@ impl Node {
     /// that there is something as long as there is a home.
     pub(super) fn forget(&mut self, number: u32, hand_over: u64, actions: &mut Actions) {
         let is_home = self.me == self.home;
-        let Some(page) = self.pages.get_mut(&number) else { return };
+        let Some(page) = self.pages.get_mut(number) else { return };
         if !is_home && page.kept.is_some_and(|kept| kept <= hand_over) {
             page.kept = None;
             actions.push(Action::DropKept { page: number });
@@ -270,7 +270,7 @@ impl Node {
 
     pub(super) fn hold_over(&mut self, number: u32, actions: &mut Actions) {
         let is_running = self.phase == Phase::Running;
-        let Some(page) = self.pages.get_mut(&number) else { return };
+        let Some(page) = self.pages.get_mut(number) else { return };
         page.holds = page.holds.saturating_sub(1);
         if page.holds > 0 || !is_running {
             return;
@@ -287,7 +287,7 @@ impl Node {
     /// Memory is short, or nobody here uses the page. A copy goes: who supplied it and whom it supplied stay known. What
     /// is owned is offered to the home, which asks for it like anybody else; the home keeps it where it keeps its pages.
     pub(super) fn evict(&mut self, number: u32, actions: &mut Actions) {
-        if self.phase == Phase::Running && self.pages.contains_key(&number) {
+        if self.phase == Phase::Running && self.pages.contains(number) {
             self.retire(number, actions);
         }
     }
@@ -311,8 +311,11 @@ impl Node {
     /// No process here uses the object any more.
     pub(super) fn leave(&mut self, actions: &mut Actions) {
         self.has_left = true;
-        let pages: Vec<u32> = self.pages.keys().copied().collect();
-        pages.into_iter().for_each(|page| self.evict(page, actions));
+        let pages: Vec<u32> = self.pages.numbers().collect();
+        for page in pages {
+            self.evict(page, actions);
+            self.pages.tidy(); // not all of them at once
+        }
     }
 
     /// A page that its owner would rather not have. It may be on its way here already.
