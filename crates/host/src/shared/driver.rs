@@ -7,7 +7,7 @@ use super::part::{How, Part, Said};
 use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
-use crate::cache::coherent::PageBytes;
+use crate::cache::versions::Version;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -68,7 +68,7 @@ pub(super) struct State {
     /// Bytes of syncs whose turn has not come.
     pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
-    pub sent: HashMap<u32, PageBytes>,
+    pub sent: HashMap<u32, Version>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
 }

@@ -32,7 +32,7 @@ pub enum Part {
     /// Of the central scheduler.
     Central(central::Node),
     /// Of forwarding.
-    Forwarding(forwarding::Node),
+    Forwarding(Box<forwarding::Node>),
     /// Of explicit coherence.
     Explicit(explicit::Node),
 }
@@ -45,7 +45,7 @@ impl How {
             How::Forwarding(on_loss) => {
                 let options =
                     forwarding::Options { has_hold: holds, on_loss, ..forwarding::Options::default() };
-                Part::Forwarding(forwarding::Node::new(me, home, options))
+                Part::Forwarding(forwarding::Node::new(me, home, options).into())
             }
             How::Explicit => Part::Explicit(explicit::Node::new(me, home)),
         }
@@ -67,7 +67,7 @@ impl Part {
     pub fn handle(&mut self, event: Event<Said>, actions: &mut Vec<Action<Said>>) {
         match self {
             Part::Central(node) => drive(node, event, actions, of_central, Said::Central),
-            Part::Forwarding(node) => drive(node, event, actions, of_forwarding, Said::Forwarding),
+            Part::Forwarding(node) => drive(&mut **node, event, actions, of_forwarding, Said::Forwarding),
             Part::Explicit(node) => drive(node, event, actions, of_explicit, Said::Explicit),
         }
     }

@@ -125,8 +125,10 @@ impl<'d> Turn<'d> {
             }
             // At the origin the frame stays as it was sent, until something else comes into it.
             Action::KeepSent { page } => {
-                if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
-                    self.state.sent.insert(page, bytes.clone());
+                if let (Some(bytes), Some(cache), false) =
+                    (self.taken.get(&page), &self.cache, self.driver.plan.is_home)
+                {
+                    self.state.sent.insert(page, cache.keep_version(bytes.clone()));
                 }
             }
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),

@@ -1,0 +1,44 @@
+//! Versions of pages that are kept in case the newest is lost with its owner (objects that are scheduled by forwarding):
+//! bytes beside the frames, and counted as frames are, against the object's budget and the host's.
+
+use super::Cache;
+use super::coherent::PageBytes;
+use crate::machine::Machine;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+/// A page as it was sent.
+pub struct Version {
+    bytes: PageBytes,
+    machine: Arc<Machine>,
+    /// The object's own budget lives as long as anybody here uses the object.
+    cache: Weak<Cache>,
+}
+
+impl Cache {
+    /// Keeps a version until it is dropped. It cannot be evicted: where room is short, frames go instead.
+    pub fn keep_version(self: &Arc<Self>, bytes: PageBytes) -> Version {
+        self.versions.fetch_add(1, Ordering::Relaxed);
+        self.budget.take_anyway(1);
+        self.machine.budget.take_anyway(1);
+        Version { bytes, machine: self.machine.clone(), cache: Arc::downgrade(self) }
+    }
+}
+
+impl Deref for Version {
+    type Target = PageBytes;
+    fn deref(&self) -> &PageBytes {
+        &self.bytes
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.upgrade() {
+            cache.versions.fetch_sub(1, Ordering::Relaxed);
+            cache.budget.give(1);
+        }
+        self.machine.budget.give(1);
+    }
+}
