@@ -79,6 +79,7 @@ class Host:
         coherence: Literal["local", "strict", "explicit"] = "local",
         on_loss: Literal["error", "revert"] = "error",
         scheduler: Literal["central", "forwarding"] = "central",
+        replicas: int = 0,
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -101,6 +102,7 @@ class Host:
                 coherence=coherence,
                 on_loss=on_loss,
                 scheduler=scheduler,
+                replicas=replicas,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -193,6 +195,7 @@ def create(
     coherence: Literal["local", "strict", "explicit"] = "local",
     on_loss: Literal["error", "revert"] = "error",
     scheduler: Literal["central", "forwarding"] = "central",
+    replicas: int = 0,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -215,6 +218,8 @@ def create(
     * `scheduler`: who schedules a strict object's pages: its home (`central`), or all hosts that have it (`forwarding`).
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
+    * `replicas`: with `scheduler="forwarding"`, so many hosts can be lost without losing what another host has read:
+      as many keep each version, beside the one that has it newest.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
@@ -225,7 +230,7 @@ def create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
-        scheduler=scheduler,
+        scheduler=scheduler, replicas=replicas,
     )  # fmt: skip
 
 

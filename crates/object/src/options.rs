@@ -120,6 +120,9 @@ pub struct CreateOptions {
     pub tag: String,
     /// Who sees a write, and when.
     pub coherence: Coherence,
+    /// On how many further hosts a version is kept before another host gets it: losing as many hosts loses nothing that
+    /// another host has read. For strict objects that are scheduled by forwarding.
+    pub replicas: u32,
 }
 
 impl Default for CreateOptions {
@@ -138,6 +141,7 @@ impl Default for CreateOptions {
             mode: 0o600,
             tag: String::new(),
             coherence: Coherence::Local,
+            replicas: 0,
         }
     }
 }
@@ -212,11 +216,32 @@ impl CreateOptions {
         if !self.is_controlled() {
             self.check_direct()?;
         }
+        self.check_replicas()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
                  create it local",
             ));
+        }
+        Ok(())
+    }
+
+    /// The central scheduler's home has whatever anybody else has read; explicit and local objects have no newest version.
+    fn check_replicas(&self) -> Result<()> {
+        let is_forwarded =
+            matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if self.replicas > 0 && !is_forwarded {
+            return Err(Error::invalid(format!(
+                "{} replicas are for strict objects that are scheduled by forwarding: create it so, or leave them out",
+                self.replicas
+            )));
+        }
+        if self.replicas > limits::REPLICAS {
+            return Err(Error::invalid(format!(
+                "{} replicas are too many: the most are {}",
+                self.replicas,
+                limits::REPLICAS
+            )));
         }
         Ok(())
     }
@@ -294,6 +319,16 @@ mod tests {
             CreateOptions { fault_deadline_ms: Some(0), ..good.clone() },
             CreateOptions { pager: PagerKind::External { pager: "x".into() }, ..good.clone() },
         ];
+        let forwarded = |replicas| CreateOptions {
+            coherence: Coherence::forwarding(OnLoss::Revert),
+            replicas,
+            ..good.clone()
+        };
+        forwarded(limits::REPLICAS).check().unwrap();
+        forwarded(limits::REPLICAS + 1).check().unwrap_err();
+        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Revert)] {
+            CreateOptions { coherence, ..forwarded(1) }.check().unwrap_err();
+        }
         for options in bad {
             options.check().unwrap_err();
         }

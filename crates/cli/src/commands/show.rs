@@ -70,6 +70,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         lines.push(("on last death", last_death_word(options.on_last_death).to_owned()));
     }
     let optional = [
+        ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),

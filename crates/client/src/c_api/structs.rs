@@ -28,6 +28,7 @@ pub struct ch_options {
     pub pager_deadline_ms: u32,
     pub mode: u32,
     pub coherence: c_int,
+    pub replicas: u32,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -81,6 +82,7 @@ impl ch_options {
         pager_deadline_ms: 0,
         mode: 0o600,
         coherence: 0,
+        replicas: 0,
     };
 
     /// The Rust form.
@@ -166,6 +168,7 @@ impl ch_options {
             mode: self.mode,
             tag,
             coherence,
+            replicas: self.replicas,
         })
     }
 }

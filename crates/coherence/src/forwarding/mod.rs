@@ -20,6 +20,7 @@ mod message;
 mod node;
 mod packed;
 mod page;
+mod replicas;
 mod round;
 mod serve;
 mod table;

@@ -22,11 +22,21 @@ pub struct Options {
     pub patience: u32,
     /// What serves a page whose newest version is lost.
     pub on_loss: OnLoss,
+    /// On how many hosts beside its owner a version is kept before any of them, or another, has it: losing as many hosts
+    /// loses nothing that somebody else has read.
+    pub replicas: u32,
+}
+
+impl Options {
+    /// Whether versions are kept by others than the home.
+    pub(super) fn keeps_versions(&self) -> bool {
+        self.on_loss == OnLoss::Revert || self.replicas > 0
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error }
+        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error, replicas: 0 }
     }
 }
 
@@ -71,6 +81,9 @@ pub struct Node {
     pub(super) settled_reverts: u32,
     /// No process here uses the object.
     pub(super) has_left: bool,
+    /// Pages of this host that have too few keepers since a loss; of some of them that is being seen to.
+    pub(super) to_fill: BTreeSet<u32>,
+    pub(super) filling: BTreeSet<u32>,
 }
 
 impl Node {
@@ -94,6 +107,8 @@ impl Node {
             round: Round::default(),
             settled_reverts: 0,
             has_left: false,
+            to_fill: BTreeSet::new(),
+            filling: BTreeSet::new(),
         }
     }
 
@@ -185,8 +200,12 @@ impl Node {
             return;
         }
         page.asked = page.wants;
-        if page.owned && page.purpose.is_none() {
+        if page.owned && page.purpose.is_none() && page.access == Access::None {
+            self.fill(number, actions);
+        } else if page.owned && page.purpose.is_none() {
             self.invalidate(number, Purpose::Write, me, actions);
+        } else if page.purpose == Some(Purpose::Publish(None)) {
+            // When others keep what is here now.
         } else if page.wants == Access::Write {
             let to = std::mem::replace(&mut page.hint, me);
             actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
@@ -222,7 +241,7 @@ impl Node {
             message if self.view.epoch.is_first() || self.flushed.contains(&from) => {
                 self.said_now(from, message, actions);
             }
-            message => self.said_before(from, message, actions),
+            message => self.said_before(message, actions),
         }
     }
 
@@ -233,22 +252,25 @@ impl Node {
                 self.reported(from, pages, settled_reverts, is_last, actions);
             }
             Message::Settle { pages, is_last } => self.settle_part(from, pages, is_last, actions),
+            Message::Replica { page, number } => self.replica_now(from, page, number, actions),
             message if self.phase == Phase::Running => self.serve(from, message, actions),
             message => self.inbox.push_back((from, message)),
         }
     }
 
     /// A message of an epoch before: pages count until all flushes are in, whatever else it was is asked anew.
-    fn said_before(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+    fn said_before(&mut self, message: Message, actions: &mut Actions) {
         if self.phase != Phase::Frozen {
             return;
         }
         match message {
             Message::Copy { page } => self.received(page, Access::Read, actions),
-            Message::HandOver { page, number, before } => {
-                self.handed_over(from, page, number, before, actions);
+            Message::HandOver { page, number, keepers, before } => {
+                self.handed_over(page, number, keepers, before, actions);
             }
             Message::Forget { page, number } => self.forget(page, number, actions),
+            // Whoever waits for the answer begins anew.
+            Message::Replica { page, number } => self.replica(page, number, actions),
             _ => {}
         }
     }
@@ -263,7 +285,9 @@ impl Scheduler for Node {
 
     fn carries(message: &Message) -> Carried {
         match message {
-            Message::Copy { page } | Message::HandOver { page, .. } => Carried::Frames(vec![*page]),
+            Message::Copy { page } | Message::HandOver { page, .. } | Message::Replica { page, .. } => {
+                Carried::Frames(vec![*page])
+            }
             _ => Carried::Nothing,
         }
     }

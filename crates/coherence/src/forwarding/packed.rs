@@ -4,49 +4,57 @@ use super::page::Page;
 use super::table::Glance;
 use crate::event::Access;
 use crate::span::HostId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Hosts by small numbers, in the order in which pages came to speak of them.
-#[derive(Clone, Debug, Default)]
-struct Numbered {
-    hosts: Vec<HostId>,
-    numbers: BTreeMap<HostId, u32>,
+/// Hosts, or sets of hosts, by small numbers, in the order in which pages came to speak of them.
+#[derive(Clone, Debug)]
+struct Numbered<T> {
+    all: Vec<T>,
+    numbers: BTreeMap<T, u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered { all: Vec::new(), numbers: BTreeMap::new() }
+    }
 }
 
 /// The hosts that pages at rest speak of. A loss makes a new table, without the dead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
-    /// Those that may own pages, or keep versions.
-    hints: Numbered,
+    /// Those that may own pages.
+    hints: Numbered<HostId>,
     /// Those that got copies from here; this host is none of them.
-    readers: Numbered,
+    readers: Numbered<HostId>,
+    /// Those that keep versions, together: they are mostly the same.
+    keepers: Numbered<BTreeSet<HostId>>,
 }
 
-impl Numbered {
-    /// The number of a host, below `most`. None: there are too many.
-    fn of(&mut self, host: HostId, most: u64) -> Option<u64> {
-        if let Some(slot) = self.numbers.get(&host) {
+impl<T: Clone + Ord> Numbered<T> {
+    /// The number of one, below `most`. None: there are too many.
+    fn of(&mut self, one: &T, most: u64) -> Option<u64> {
+        if let Some(slot) = self.numbers.get(one) {
             return Some(u64::from(*slot));
         }
-        let slot = self.hosts.len() as u32;
+        let slot = self.all.len() as u32;
         if u64::from(slot) >= most {
             return None;
         }
-        self.hosts.push(host);
-        self.numbers.insert(host, slot);
+        self.all.push(one.clone());
+        self.numbers.insert(one.clone(), slot);
         Some(u64::from(slot))
     }
 
-    fn host(&self, slot: u64) -> HostId {
-        self.hosts[slot as usize]
+    fn get(&self, slot: u64) -> &T {
+        &self.all[slot as usize]
     }
 }
 
-/// Bits of a slot; this one stands for no host.
+/// Bits of a slot; this one stands for no keepers.
 const SLOT_BITS: u32 = 12;
 const NO_SLOT: u64 = (1 << SLOT_BITS) - 1;
 // Where things are in `Packed::what`. The hint's slot is in the lowest bits.
-const BEFORE: u32 = SLOT_BITS;
+const KEEPERS: u32 = SLOT_BITS;
 const ACCESS: u32 = 2 * SLOT_BITS;
 const OWNED: u64 = 1 << 26;
 const OFFERED: u64 = 1 << 27;
@@ -54,13 +62,15 @@ const KEPT: u64 = 1 << 28;
 const LOST: u64 = 1 << 29;
 const KNOWN: u64 = 1 << 30;
 const OUT: u64 = 1 << 31;
-const NUMBER: u32 = 32;
+const PUBLISHED: u64 = 1 << 32;
+const NUMBER: u32 = 33;
+const MOST_NUMBER: u64 = u64::MAX >> NUMBER;
 
 /// What is known of a page where nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
-    /// The hint's slot, that of who keeps the version before, access, flags, and the number of a hand-over: of the owner's,
-    /// or of what is kept. Nobody is both.
+    /// The hint's slot, that of the keepers, access, flags, and the number of a version: the owner's, or the one that is
+    /// kept. Nobody has both.
     what: u64,
     /// To whom copies were given, by their slots. Of a lost page: at how many reverts.
     supplied: u64,
@@ -72,30 +82,32 @@ impl Packed {
     /// The page is known, and too much is under way to stand here.
     pub const ELSEWHERE: Packed = Packed { what: KNOWN | OUT, supplied: 0 };
 
-    /// None: there is more to say than fits. (A number without ownership or a kept version says nothing.)
+    /// None: there is more to say than fits. (A number without ownership or a kept version says nothing,
+    /// nor do keepers without ownership.)
     pub fn of(page: &Page, slots: &mut Slots) -> Option<Packed> {
         if !page.is_at_rest() || page.owned && page.kept.is_some() || page.lost.is_some() && page.has_given()
         {
             return None;
         }
         let number = if page.owned { page.number } else { page.kept.unwrap_or(0) };
-        let number = u64::from(u32::try_from(number).ok()?);
-        let before = match page.before {
-            Some(host) => slots.hints.of(host, NO_SLOT)?,
-            None => NO_SLOT,
-        };
+        if number > MOST_NUMBER {
+            return None;
+        }
+        let says_keepers = page.owned && !page.keepers.is_empty();
+        let keepers = if says_keepers { slots.keepers.of(&page.keepers, NO_SLOT)? } else { NO_SLOT };
         let flag = |is: bool, bit| if is { bit } else { 0 };
         let flags = flag(page.owned, OWNED)
             | flag(page.is_offered, OFFERED)
+            | flag(page.owned && page.published, PUBLISHED)
             | flag(page.kept.is_some(), KEPT)
             | flag(page.lost.is_some(), LOST);
         let mut supplied = u64::from(page.lost.unwrap_or(0));
         for host in &page.supplied {
-            supplied |= 1 << slots.readers.of(*host, u64::from(u64::BITS))?;
+            supplied |= 1 << slots.readers.of(host, u64::from(u64::BITS))?;
         }
-        let hint = slots.hints.of(page.hint, NO_SLOT)?;
+        let hint = slots.hints.of(&page.hint, NO_SLOT)?;
         let what =
-            hint | before << BEFORE | (page.access as u64) << ACCESS | flags | KNOWN | number << NUMBER;
+            hint | keepers << KEEPERS | (page.access as u64) << ACCESS | flags | KNOWN | number << NUMBER;
         Some(Packed { what, supplied })
     }
 
@@ -124,7 +136,7 @@ impl Packed {
         Glance {
             access,
             owned: self.has(OWNED),
-            hint: slots.hints.host(self.what & NO_SLOT),
+            hint: *slots.hints.get(self.what & NO_SLOT),
             number: if self.has(OWNED) { number } else { 0 },
             kept: self.has(KEPT).then_some(number),
             lost: self.has(LOST).then_some(self.supplied as u32),
@@ -136,11 +148,14 @@ impl Packed {
         let Glance { access, owned, hint, number, kept, lost } = self.glance(slots);
         let mut page = Page { access, owned, number, kept, lost, ..Page::unknown(hint) };
         page.is_offered = self.has(OFFERED);
-        page.before =
-            Some(self.what >> BEFORE & NO_SLOT).filter(|slot| *slot != NO_SLOT).map(|s| slots.hints.host(s));
+        page.published = self.has(PUBLISHED);
+        let keepers = self.what >> KEEPERS & NO_SLOT;
+        if keepers != NO_SLOT {
+            page.keepers = slots.keepers.get(keepers).clone();
+        }
         if lost.is_none() {
             let given = (0..64).filter(|slot| self.supplied >> slot & 1 != 0);
-            page.supplied = given.map(|slot| slots.readers.host(slot)).collect();
+            page.supplied = given.map(|slot| *slots.readers.get(slot)).collect();
         }
         page
     }
@@ -163,10 +178,10 @@ mod tests {
         let slots = &mut Slots::default();
         let hosts = |numbers: std::ops::Range<u32>| numbers.map(HostId).collect();
         goes_in_and_out(&Page::unknown(HostId(5)), slots);
-        let owner = Page { number: 7, before: Some(HostId(1 << 31)), ..Page::origin(HostId(0)) };
+        let owner = Page { number: 7, keepers: hosts(5..8), ..Page::origin(HostId(0)) };
         goes_in_and_out(&owner, slots);
         goes_in_and_out(&Page { access: Access::Read, supplied: hosts(100..164), ..owner.clone() }, slots);
-        goes_in_and_out(&Page { is_offered: true, number: u64::from(u32::MAX), ..owner }, slots);
+        goes_in_and_out(&Page { is_offered: true, published: true, number: MOST_NUMBER, ..owner }, slots);
         goes_in_and_out(&Page { supplied: hosts(110..120), ..Page::unknown(HostId(3)) }, slots);
         goes_in_and_out(&Page { kept: Some(0), ..Page::lost(HostId(3), u32::MAX) }, slots);
         goes_in_and_out(&Page { kept: Some(9), ..Page::unknown(HostId(3)) }, slots);

@@ -17,12 +17,21 @@ pub struct Version {
 }
 
 impl Cache {
+    /// The host's memory, which versions count against.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+}
+
+impl Version {
     /// Keeps a version until it is dropped. It cannot be evicted: where room is short, frames go instead.
-    pub fn keep_version(self: &Arc<Self>, bytes: PageBytes) -> Version {
-        self.versions.fetch_add(1, Ordering::Relaxed);
-        self.budget.take_anyway(1);
-        self.machine.budget.take_anyway(1);
-        Version { bytes, machine: self.machine.clone(), cache: Arc::downgrade(self) }
+    pub fn keep(bytes: PageBytes, machine: &Arc<Machine>, cache: Option<&Arc<Cache>>) -> Version {
+        machine.budget.take_anyway(1);
+        if let Some(cache) = cache {
+            cache.versions.fetch_add(1, Ordering::Relaxed);
+            cache.budget.take_anyway(1);
+        }
+        Version { bytes, machine: machine.clone(), cache: cache.map_or_else(Weak::new, Arc::downgrade) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::server::object::Object;
-use crate::shared::{Driver, How, Plan};
+use crate::shared::{Driver, How, Kept, Plan};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
@@ -297,7 +297,7 @@ fn how(options: &CreateOptions) -> Option<(How, u32)> {
                 OnLoss::Revert => central::OnLoss::Revert,
             };
             let how = match scheduler {
-                Scheduler::Forwarding => How::Forwarding(on_loss),
+                Scheduler::Forwarding => How::Forwarding(Kept { on_loss, replicas: options.replicas }),
                 Scheduler::Central { reader_bound } => {
                     How::Central(central::Options { reader_bound, on_loss })
                 }

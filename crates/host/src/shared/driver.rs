@@ -8,6 +8,7 @@ use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::versions::Version;
+use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -44,6 +45,7 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    pub(super) machine: Arc<Machine>,
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
@@ -117,6 +119,7 @@ impl Driver {
             plan,
             carrier,
             holds,
+            machine: cache.machine().clone(),
             seen: cache.seen.clone(),
             state: state.into(),
             outbox: Outbox::default(),
@@ -135,8 +138,37 @@ impl Driver {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
         self.begin_anew(&mut state);
+        self.put_back(&mut state, cache);
         drop(state);
         cache.share(self, self.plan.role());
+    }
+
+    /// Of forwarding: what came back to this host by a loss while nobody used the object here.
+    fn put_back(&self, state: &mut State, cache: &Arc<Cache>) {
+        let Part::Forwarding(node) = &state.part else { return };
+        let here: Vec<u32> = state.sent.keys().copied().filter(|page| node.owns(*page)).collect();
+        for page in here {
+            if let Some(version) = state.sent.remove(&page)
+                && let Err(error) = cache.restore(page.into(), &version)
+            {
+                cache.report(&error);
+            }
+        }
+    }
+
+    /// Of forwarding: says so if there are fewer hosts than the object's replicas need.
+    pub fn lacks_hosts(&self) -> Option<String> {
+        let state = self.state();
+        let (Part::Forwarding(node), How::Forwarding(kept)) = (&state.part, self.plan.how) else {
+            return None;
+        };
+        (state.home.is_some() && node.is_short_of_keepers()).then(|| {
+            format!(
+                "fewer than {} hosts have opened it: a loss may take more than its {} replicas promise",
+                kept.replicas + 1,
+                kept.replicas
+            )
+        })
     }
 
     /// Nobody here uses the object any more. Whether this goes on without: of explicit coherence at the home, and of

@@ -24,7 +24,7 @@ mod turn;
 
 pub use driver::{Driver, Plan};
 pub use holds::Holds;
-pub use part::{How, Said};
+pub use part::{How, Kept, Said};
 
 use commonhold_coherence::HostId;
 

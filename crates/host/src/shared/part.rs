@@ -9,10 +9,19 @@ use serde::{Deserialize, Serialize};
 pub enum How {
     /// By its home.
     Central(central::Options),
-    /// By all hosts that have it. What serves pages whose newest version is lost.
-    Forwarding(central::OnLoss),
+    /// By all hosts that have it.
+    Forwarding(Kept),
     /// Not at all: what is written is seen elsewhere after a sync.
     Explicit,
+}
+
+/// What is left of a page by a loss, under forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What serves pages whose newest version is lost.
+    pub on_loss: central::OnLoss,
+    /// How many hosts keep each version beside its owner.
+    pub replicas: u32,
 }
 
 /// What schedulers say to each other.
@@ -42,9 +51,13 @@ impl How {
     pub fn part(self, me: HostId, home: HostId, holds: bool) -> Part {
         match self {
             How::Central(options) => Part::Central(central::Node::new(me, home, options, holds)),
-            How::Forwarding(on_loss) => {
-                let options =
-                    forwarding::Options { has_hold: holds, on_loss, ..forwarding::Options::default() };
+            How::Forwarding(Kept { on_loss, replicas }) => {
+                let options = forwarding::Options {
+                    has_hold: holds,
+                    on_loss,
+                    replicas,
+                    ..forwarding::Options::default()
+                };
                 Part::Forwarding(forwarding::Node::new(me, home, options).into())
             }
             How::Explicit => Part::Explicit(explicit::Node::new(me, home)),
