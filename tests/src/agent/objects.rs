@@ -166,6 +166,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
                 options.coherence = Coherence::forwarding(on_loss);
             }
             "explicit" => options.coherence = Coherence::Explicit,
+            "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,
             "death" => options.on_last_death = OnLastDeath::Keep,
