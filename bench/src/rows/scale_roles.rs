@@ -111,9 +111,9 @@ pub fn remembered(pages: u32) -> Vec<Most> {
     let members: Vec<HostId> = (0..HOSTS).map(HostId).collect();
     let mut all =
         most(pages, "central", |me| central::Node::new(me, home, central::Options::default(), true));
-    for on_loss in [OnLoss::Error, OnLoss::Revert] {
-        let options = forwarding::Options { on_loss, ..forwarding::Options::default() };
-        let scheduler = format!("forwarding, {on_loss:?}");
+    for (on_loss, replicas) in [(OnLoss::Error, 0), (OnLoss::Revert, 0), (OnLoss::Revert, 2)] {
+        let options = forwarding::Options { on_loss, replicas, ..forwarding::Options::default() };
+        let scheduler = format!("forwarding, {on_loss:?}, {replicas} replicas");
         // Copies all from one host, and from each two more.
         all.extend(most(pages, &scheduler, |me| forwarding::Node::founder(me, home, &members, options)));
         let above = |me: HostId| HostId(me.0.saturating_sub(1) / 2);

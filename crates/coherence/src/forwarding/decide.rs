@@ -67,7 +67,7 @@ impl Circumstances {
         } else if !copies.is_empty() {
             // Beside a dead owner they are the newest version: one that could write had no copies beside it.
             let after = u64::from(self.options.keeps_versions());
-            (copies.remove(0), keepers.last().map_or(0, |(kept, _)| kept + after), false)
+            (copies.remove(0), keepers.last().map_or(0, |(kept, _)| kept.saturating_add(after)), false)
         } else if let Some((number, keeper)) = keepers.last().copied().filter(|_| self.may_revert(standings))
         {
             keepers.pop();

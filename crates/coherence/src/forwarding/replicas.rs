@@ -75,7 +75,7 @@ impl Node {
             page.access = Access::Read;
             actions.push(Action::Restrict { page: number, access: Access::Read });
         }
-        let message = Message::Replica { page: number, number: page.number + 1 };
+        let message = Message::Replica { page: number, number: page.number.saturating_add(1) };
         actions.extend(page.expected.iter().map(|to| Action::Send { to: *to, message: message.clone() }));
     }
 
@@ -121,7 +121,7 @@ impl Node {
             page.access = Access::Read; // nobody keeps it, for want of hosts
             actions.push(Action::Restrict { page: number, access: Access::Read });
         }
-        page.number += 1;
+        page.number = page.number.saturating_add(1);
         page.published = true;
         let version = page.number;
         let before = std::mem::replace(&mut page.keepers, std::mem::take(&mut page.fresh));

@@ -130,7 +130,7 @@ impl Node {
             actions.push(Action::DropKept { page: number });
         }
         if is_running && !before.is_empty() {
-            self.tell_to_forget(number, version - 1, before, actions);
+            self.tell_to_forget(number, version.saturating_sub(1), before, actions);
         }
         self.received(number, Access::Write, actions);
     }
@@ -236,7 +236,7 @@ impl Node {
         page.access = Access::None;
         // What is published is kept by enough others, and nothing else is.
         let is_new = has_versions && !std::mem::take(&mut page.published);
-        page.number += u64::from(is_new);
+        page.number = page.number.saturating_add(is_new.into());
         let fresh = std::mem::take(&mut page.fresh);
         let mut before = std::mem::take(&mut page.keepers);
         let mut keepers = if is_new { fresh } else { std::mem::take(&mut before) };
