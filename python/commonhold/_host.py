@@ -79,6 +79,7 @@ class Host:
         coherence: Literal["local", "strict", "explicit"] = "local",
         on_loss: Literal["error", "revert"] = "error",
         scheduler: Literal["central", "forwarding"] = "central",
+        page_size: int | None = None,
         replicas: int = 0,
     ) -> Object:
         if file is not None and pager is not None:
@@ -102,6 +103,7 @@ class Host:
                 coherence=coherence,
                 on_loss=on_loss,
                 scheduler=scheduler,
+                page_size_bytes=page_size,
                 replicas=replicas,
             )
 
@@ -195,6 +197,7 @@ def create(
     coherence: Literal["local", "strict", "explicit"] = "local",
     on_loss: Literal["error", "revert"] = "error",
     scheduler: Literal["central", "forwarding"] = "central",
+    page_size: int | None = None,
     replicas: int = 0,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
@@ -216,6 +219,8 @@ def create(
       many readers among them; of `explicit` ones other hosts see what was written after a `sync`; those of a `local`
       one are of this host.
     * `scheduler`: who schedules a strict object's pages: its home (`central`), or all hosts that have it (`forwarding`).
+    * `page_size`: how many bytes of a strict object go from host to host at once: a power of two from 4096, which it is
+      unless given, to 2 MiB.
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
     * `replicas`: with `scheduler="forwarding"`, so many hosts can be lost without losing what another host has read:
@@ -230,7 +235,7 @@ def create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
-        scheduler=scheduler, replicas=replicas,
+        scheduler=scheduler, page_size=page_size, replicas=replicas,
     )  # fmt: skip
 
 

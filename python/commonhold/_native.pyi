@@ -34,6 +34,7 @@ class Host:
         coherence: str,
         on_loss: str,
         scheduler: str,
+        page_size_bytes: int | None,
         replicas: int,
     ) -> Object: ...
     def stat(self, name: str) -> ObjectStat | DirectoryStat: ...

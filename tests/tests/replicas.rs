@@ -69,12 +69,14 @@ fn what_another_host_has_read_can_be_had_back_where_a_loss_is_an_error() {
 
 #[test]
 fn what_was_synced_survives_the_host_that_wrote_it() {
-    let hosts = cluster(3);
-    let workers = sharers(&hosts, "forwarding=revert replicas=1");
-    workers[1].all(&format!("fill m 0 {PAGES} 2\nsync o 0 {MIB}\nfill m 0 16 3"));
-    hosts[1].kill_both();
-    workers[2].all("check m 0 256 2");
-    workers[0].ok("check m 0 256 2");
+    for page_size in [4096, 65536] {
+        let hosts = cluster(3);
+        let workers = sharers(&hosts, &format!("forwarding=revert replicas=1 page-size={page_size}"));
+        workers[1].all(&format!("fill m 0 {PAGES} 2\nsync o 0 {MIB}\nfill m 0 16 3"));
+        hosts[1].kill_both();
+        workers[2].all("check m 0 256 2");
+        workers[0].ok("check m 0 256 2");
+    }
 }
 
 #[test]

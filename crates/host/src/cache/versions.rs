@@ -4,6 +4,7 @@
 use super::Cache;
 use super::coherent::PageBytes;
 use crate::machine::Machine;
+use commonhold_object::PAGE_SIZE_BYTES;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -23,13 +24,18 @@ impl Cache {
     }
 }
 
+fn frames_of(bytes: &[u8]) -> u64 {
+    bytes.len() as u64 / PAGE_SIZE_BYTES
+}
+
 impl Version {
     /// Keeps a version until it is dropped. It cannot be evicted: where room is short, frames go instead.
     pub fn keep(bytes: PageBytes, machine: &Arc<Machine>, cache: Option<&Arc<Cache>>) -> Version {
-        machine.budget.take_anyway(1);
+        let frames = frames_of(&bytes);
+        machine.budget.take_anyway(frames);
         if let Some(cache) = cache {
-            cache.versions.fetch_add(1, Ordering::Relaxed);
-            cache.budget.take_anyway(1);
+            cache.versions.fetch_add(frames, Ordering::Relaxed);
+            cache.budget.take_anyway(frames);
         }
         Version { bytes, machine: machine.clone(), cache: cache.map_or_else(Weak::new, Arc::downgrade) }
     }
@@ -44,10 +50,11 @@ impl Deref for Version {
 
 impl Drop for Version {
     fn drop(&mut self) {
+        let frames = frames_of(&self.bytes);
         if let Some(cache) = self.cache.upgrade() {
-            cache.versions.fetch_sub(1, Ordering::Relaxed);
-            cache.budget.give(1);
+            cache.versions.fetch_sub(frames, Ordering::Relaxed);
+            cache.budget.give(frames);
         }
-        self.machine.budget.give(1);
+        self.machine.budget.give(frames);
     }
 }
