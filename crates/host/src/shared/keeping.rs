@@ -4,6 +4,7 @@ use super::driver::{Driver, State};
 use super::part::{How, Part};
 use crate::cache::Cache;
 use commonhold_coherence::Span;
+use std::sync::Arc;
 
 impl Driver {
     /// Of forwarding: what came back to this host by a loss while nobody used the object here.
