@@ -80,7 +80,7 @@ fn what_was_synced_survives_the_host_that_wrote_it() {
 }
 
 #[test]
-fn what_another_host_has_read_survives_the_process_of_the_home() {
+fn what_another_host_has_a_copy_of_survives_the_process_of_the_home() {
     let hosts = cluster(3);
     let workers = sharers(&hosts, "forwarding=revert replicas=1");
     workers[1].ok("fill m 0 64 2");
