@@ -20,6 +20,7 @@
 mod driver;
 mod give_back;
 mod holds;
+mod keeping;
 mod outbox;
 mod part;
 mod sizes;
@@ -29,7 +30,7 @@ mod turn;
 pub use driver::{Driver, Plan};
 pub use give_back::Back;
 pub use holds::Holds;
-pub use part::{How, Said};
+pub use part::{How, Kept, Said};
 pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
