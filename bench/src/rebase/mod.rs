@@ -71,7 +71,37 @@ pub fn programs(context: &Context) -> Result<Vec<Program>> {
     ];
     let all: Vec<Program> = all.into_iter().flatten().collect();
     if all.len() < 2 {
-        return Err(Failure::Skipped("of clang, chromium, git, gdb, node, python3, PostgreSQL and Qt none is installed".into()));
+        return Err(Failure::Skipped(
+            "of clang, chromium, git, gdb, node, python3, PostgreSQL and Qt none is installed".into(),
+        ));
+    }
+    Ok(all)
+}
+
+/// The same programs as far as they can be made to wait for their input, or for visitors.
+pub fn waiting(context: &Context) -> Result<Vec<Program>> {
+    let profile = format!("--user-data-dir={}", context.directory.join("profile").display());
+    let show =
+        ["--headless", "--no-sandbox", "--disable-gpu", &profile, "--remote-debugging-port=0", "about:blank"];
+    let compile = clang(context).map(|clang| {
+        let arguments = ["-x", "c", "-c", "-", "-o", "/dev/null"].map(str::to_owned).to_vec();
+        Program { arguments, ..clang }
+    });
+    let python = "import json, re, zlib, sys; sys.stdin.read()";
+    let all = [
+        compile.ok(),
+        chromium(&show).ok(),
+        find(&["/usr/bin/git"], &["hash-object", "--stdin"]),
+        find(&["/usr/bin/gdb"], &["-nx", "-q"]),
+        find(&["/usr/bin/node"], &["-"]),
+        find(&["/usr/bin/python3"], &["-I", "-c", python]),
+        find(&["/usr/bin/cat"], &[]),
+    ];
+    let all: Vec<Program> = all.into_iter().flatten().collect();
+    if all.len() < 3 {
+        return Err(Failure::Skipped(
+            "of clang, chromium, git, gdb, node and python3 hardly any is installed".into(),
+        ));
     }
     Ok(all)
 }

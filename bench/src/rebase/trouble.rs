@@ -28,14 +28,16 @@ impl Overlay {
         if apart.is_err() {
             return Ok(Overlay { there: false });
         }
-        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).doing("keeping mounts apart")?;
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+            .doing("keeping mounts apart")?;
         mount("commonhold", &place, "tmpfs", MountFlags::empty(), None).doing("mounting memory")?;
         let (upper, work) = (place.join("upper"), place.join("work"));
         std::fs::create_dir(&upper)?;
         std::fs::create_dir(&work)?;
         let options = format!("lowerdir={LIBRARIES},upperdir={},workdir={}", upper.display(), work.display());
         let options = std::ffi::CString::new(options).expect("paths without zeros");
-        mount("overlay", LIBRARIES, "overlay", MountFlags::empty(), Some(options.as_c_str())).doing("mounting an overlay")?;
+        mount("overlay", LIBRARIES, "overlay", MountFlags::empty(), Some(options.as_c_str()))
+            .doing("mounting an overlay")?;
         Ok(Overlay { there: true })
     }
 

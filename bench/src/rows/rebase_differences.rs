@@ -66,7 +66,8 @@ impl Row for Differences {
                     let mut command = command(program);
                     command.env("LD_AUDIT", rebased.store.library());
                     if let Some(difference) = compare(&stock, &answer(variables(trouble, command))?) {
-                        differences.push(json!({ "program": program.path, "trouble": trouble, "what": difference }));
+                        differences
+                            .push(json!({ "program": program.path, "trouble": trouble, "what": difference }));
                     }
                 }
                 *with_copies.entry(trouble).or_insert(0) += usize::from(rebased.is_current(program)?);
