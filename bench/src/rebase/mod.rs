@@ -1,6 +1,7 @@
 //! Real programs with the libraries that the machine has, and with copies of them.
 
 pub mod memory;
+pub mod trouble;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
@@ -53,6 +54,58 @@ pub fn chromium(arguments: &[&str]) -> Result<Program> {
     Ok(Program { moved: true, ..program })
 }
 
+/// Programs with large libraries and small ones, each with something short to do; those that are installed.
+pub fn programs(context: &Context) -> Result<Vec<Program>> {
+    let python = "import json, re, zlib; print(json.dumps({'a': [1, 2.5]}), re.findall('b+', 'abba'), zlib.crc32(b'x'))";
+    let all = [
+        clang(context).ok(),
+        chromium(&["--version"]).ok(),
+        find(&["/usr/bin/git"], &["version", "--build-options"]),
+        find(&["/usr/bin/gdb"], &["-nx", "-batch", "-ex", "print 6 * 7"]),
+        find(&["/usr/bin/node"], &["-e", "console.log([1, 2].map(n => n * 2), process.versions.v8)"]),
+        find(&["/usr/bin/python3"], &["-I", "-c", python]),
+        find(&["/usr/lib/postgresql/15/bin/postgres"], &["--describe-config"]),
+        find(&["/usr/lib/postgresql/15/bin/psql"], &["--help"]),
+        find(&["/usr/lib/qt5/bin/moc", "/usr/lib/qt6/libexec/moc"], &["-v"]),
+        find(&["/usr/bin/ls"], &["-d", "/"]),
+    ];
+    let all: Vec<Program> = all.into_iter().flatten().collect();
+    if all.len() < 2 {
+        return Err(Failure::Skipped(
+            "of clang, chromium, git, gdb, node, python3, PostgreSQL and Qt none is installed".into(),
+        ));
+    }
+    Ok(all)
+}
+
+/// The same programs as far as they can be made to wait for their input, or for visitors.
+pub fn waiting(context: &Context) -> Result<Vec<Program>> {
+    let profile = format!("--user-data-dir={}", context.directory.join("profile").display());
+    let show =
+        ["--headless", "--no-sandbox", "--disable-gpu", &profile, "--remote-debugging-port=0", "about:blank"];
+    let compile = clang(context).map(|clang| {
+        let arguments = ["-x", "c", "-c", "-", "-o", "/dev/null"].map(str::to_owned).to_vec();
+        Program { arguments, ..clang }
+    });
+    let python = "import json, re, zlib, sys; sys.stdin.read()";
+    let all = [
+        compile.ok(),
+        chromium(&show).ok(),
+        find(&["/usr/bin/git"], &["hash-object", "--stdin"]),
+        find(&["/usr/bin/gdb"], &["-nx", "-q"]),
+        find(&["/usr/bin/node"], &["-"]),
+        find(&["/usr/bin/python3"], &["-I", "-c", python]),
+        find(&["/usr/bin/cat"], &[]),
+    ];
+    let all: Vec<Program> = all.into_iter().flatten().collect();
+    if all.len() < 3 {
+        return Err(Failure::Skipped(
+            "of clang, chromium, git, gdb, node and python3 hardly any is installed".into(),
+        ));
+    }
+    Ok(all)
+}
+
 /// A store in which programs are set.
 pub struct Rebased {
     /// Where.
@@ -71,6 +124,13 @@ impl Rebased {
             Some(unset) => failed(format!("{}: {}", unset.path.display(), unset.why)),
             None => Ok(Rebased { store }),
         }
+    }
+
+    /// Whether the program has copies when it is started.
+    pub fn is_current(&self, program: &Program) -> Result<bool> {
+        let state = commonhold_rebase::state::of(&self.store, &program.path);
+        let state = state.map_err(|error| Failure::Failed(error.to_string()))?;
+        Ok(matches!(state, commonhold_rebase::state::State::Current { .. }))
     }
 
     /// The program, ready to be started with copies or without, saying nothing.

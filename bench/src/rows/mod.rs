@@ -22,6 +22,8 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod rebase_differences;
+mod rebase_memory;
 mod rebase_private;
 mod rebase_time;
 mod rebase_worst_ms;
@@ -87,6 +89,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &rebase_time::ChromiumTime,
         &rebase_private::ChromiumPrivate,
         &rebase_worst_ms::WorstMs,
+        &rebase_memory::Memory,
+        &rebase_differences::Differences,
     ]
 }
 

@@ -1,30 +1,14 @@
 //! `rebase.worst_ms`: programs that have little to gain must not pay for those that have.
 
 use crate::context::Context;
-use crate::failure::{Result, skipped};
+use crate::failure::Result;
 use crate::measure::{median, percentile};
-use crate::rebase::{Program, Rebased, find};
+use crate::rebase::{Program, Rebased, programs};
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::{Value, json};
 
 /// The row.
 pub struct WorstMs;
-
-/// Programs other than clang and chromium, doing something short.
-fn programs() -> Vec<Program> {
-    let python = "import sys; print(sum(range(1000)))";
-    let all = [
-        find(&["/usr/bin/git"], &["--version"]),
-        find(&["/usr/bin/gdb"], &["-nx", "--version"]),
-        find(&["/usr/bin/node"], &["--version"]),
-        find(&["/usr/bin/python3"], &["-I", "-c", python]),
-        find(&["/usr/lib/postgresql/15/bin/postgres"], &["--version"]),
-        find(&["/usr/lib/postgresql/15/bin/psql"], &["--version"]),
-        find(&["/usr/lib/qt5/bin/moc", "/usr/lib/qt6/libexec/moc"], &["-v"]),
-        find(&["/usr/bin/ls"], &["-d", "/"]),
-    ];
-    all.into_iter().flatten().collect()
-}
 
 impl Row for WorstMs {
     fn id(&self) -> &'static str {
@@ -45,10 +29,9 @@ impl Row for WorstMs {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let programs = programs();
-        if programs.is_empty() {
-            return skipped("none of git, gdb, node, python3, PostgreSQL, Qt is installed");
-        }
+        let mut programs = programs(context)?;
+        // The others have rows of their own.
+        programs.retain(|program| !program.path.ends_with("clang") && !program.path.ends_with("chromium"));
         let rebased = Rebased::new(context, &programs.iter().collect::<Vec<_>>())?;
         let mut worst: f64 = 0.0;
         let mut rows = Vec::new();

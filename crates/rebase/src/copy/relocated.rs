@@ -79,7 +79,9 @@ impl Copy<'_> {
     fn moved(&self, relocation: &Relocation) -> Relocation {
         let mut moved = *relocation;
         moved.address = moved.address.wrapping_add(self.base);
-        if relocation.kind == Kind::Indirect {
+        // Of a jump: the place of its code, where the linker says it (-z mark-plt); no loader adds it to the function's.
+        let is_place = relocation.kind == Kind::Jump && relocation.addend != 0;
+        if relocation.kind == Kind::Indirect || is_place {
             moved.addend = moved.addend.wrapping_add(self.base as i64);
         }
         moved

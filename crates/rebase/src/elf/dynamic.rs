@@ -15,11 +15,11 @@ tags! {
     VERSYM = 0x6fff_fff0, RELACOUNT = 0x6fff_fff9, FLAGS_1 = 0x6fff_fffb, VERDEF = 0x6fff_fffc,
     VERDEFNUM = 0x6fff_fffd, VERNEED = 0x6fff_fffe, VERNEEDNUM = 0x6fff_ffff,
     AUXILIARY = 0x7fff_fffd, FILTER = 0x7fff_ffff, DEPAUDIT = 0x6fff_fefb, AUDIT = 0x6fff_fefc,
-    GNU_CONFLICT = 0x6fff_fef8, GNU_LIBLIST = 0x6fff_fef9,
+    GNU_CONFLICT = 0x6fff_fef8, X86_64_PLT = 0x7000_0000, X86_64_PLTSZ = 0x7000_0001, X86_64_PLTENT = 0x7000_0003, GNU_LIBLIST = 0x6fff_fef9,
 }
 
 /// Tags whose value is an address.
-pub const ADDRESSES: [u64; 18] = [
+pub const ADDRESSES: [u64; 19] = [
     PLTGOT,
     HASH,
     STRTAB,
@@ -38,12 +38,36 @@ pub const ADDRESSES: [u64; 18] = [
     VERSYM,
     VERDEF,
     VERNEED,
+    X86_64_PLT,
 ];
 
 /// Tags that are known, and whose value is no address.
-const OTHERS: [u64; 23] = [
-    NEEDED, PLTRELSZ, RELASZ, 9, STRSZ, 11, SONAME, 15, SYMBOLIC, PLTREL, 21, BIND_NOW, 27, 28, 29, FLAGS,
-    33, RELRSZ, RELRENT, RELACOUNT, FLAGS_1, VERDEFNUM, VERNEEDNUM,
+const OTHERS: [u64; 25] = [
+    NEEDED,
+    PLTRELSZ,
+    RELASZ,
+    9,
+    STRSZ,
+    11,
+    SONAME,
+    15,
+    SYMBOLIC,
+    PLTREL,
+    21,
+    BIND_NOW,
+    27,
+    28,
+    29,
+    FLAGS,
+    33,
+    RELRSZ,
+    RELRENT,
+    RELACOUNT,
+    FLAGS_1,
+    VERDEFNUM,
+    VERNEEDNUM,
+    X86_64_PLTSZ,
+    X86_64_PLTENT,
 ];
 
 /// One entry.
