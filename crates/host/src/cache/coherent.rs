@@ -19,7 +19,7 @@ use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Pages that the home asks for at once, for a sync.
@@ -137,14 +137,15 @@ impl Cache {
         for waiter in std::mem::take(&mut self.lock().waiting) {
             fault::wake(&waiter.mapping, waiter.page.into());
         }
-        self.settled.notify_all();
+        self.settled.ring();
     }
 
     fn driver(&self) -> Option<Arc<Driver>> {
         self.driver.get()?.0.upgrade()
     }
 
-    fn role(&self) -> Option<Role> {
+    /// What the frames here are.
+    pub fn role(&self) -> Option<Role> {
         self.driver.get().map(|(_, role)| *role)
     }
 
@@ -196,6 +197,12 @@ impl Cache {
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
     /// frames have them.
     pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+        if let Some(bytes) = bytes.filter(|_| pages.count == 1)
+            && self.install_for_waiter(pages.first, access, bytes)
+        {
+            self.evict_ahead();
+            return Ok(());
+        }
         if let Some(bytes) = bytes {
             write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
         }
@@ -204,28 +211,78 @@ impl Cache {
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
         }
-        if let Some(rights) = &mut inner.rights {
-            rights.allow_too(pages, access);
-        }
-        if !inner.waiting.is_empty()
-            && let Some(rights) = &mut inner.rights
-        {
-            rights.let_in = Some((pages.first, Instant::now()));
-        }
-        // Where this may be the newest version, the next host must know; the origin has it stored some time.
-        if self.role() == Some(Role::Copies) && access == Access::Write
-            || self.role() == Some(Role::Origin) && bytes.is_some()
-        {
-            self.record(&mut inner, &book::set_of(pages));
-        }
+        self.note_newest(&mut inner, pages, access, bytes.is_some());
+        self.allow(&mut inner, pages, access);
         self.settle(&mut inner, pages);
         drop(inner);
         self.evict_ahead();
         Ok(())
     }
 
+    /// The right comes. Page tables follow.
+    fn allow(&self, inner: &mut Inner, pages: PageRange, access: Access) {
+        let awaited = !inner.waiting.is_empty();
+        if let Some(rights) = &mut inner.rights {
+            rights.allow_too(pages, access);
+            if awaited {
+                rights.let_in = Some((pages.first, Instant::now()));
+            }
+        }
+    }
+
+    /// Where this may be the newest version, the next host must know; the origin has it stored some time.
+    fn note_newest(&self, inner: &mut Inner, pages: PageRange, access: Access, with_bytes: bool) {
+        if self.role() == Some(Role::Copies) && access == Access::Write
+            || self.role() == Some(Role::Origin) && with_bytes
+        {
+            self.record(inner, &book::set_of(pages));
+        }
+    }
+
+    /// A page that has no frame here and that a thread waits for: the kernel makes the frame, fills it, maps it and wakes
+    /// the thread in one call. False if it cannot be done so: nobody may use it yet, and the long way is to be gone.
+    fn install_for_waiter(self: &Arc<Self>, page: u64, access: Access, bytes: &[u8]) -> bool {
+        let (mut inner, one) = (self.lock(), PageRange::new(page, 1));
+        let fits = |waiter: &super::Waiting| {
+            u64::from(waiter.page) == page
+                && waiter.mapping.writes_object()
+                && waiter.mapping.claims.is_none()
+        };
+        let in_the_way = |set: &RoaringBitmap| set.contains(page as u32);
+        let Some(at) = inner.waiting.iter().position(fits) else { return false };
+        if in_the_way(&inner.resident)
+            || in_the_way(&inner.in_flight)
+            || bytes.len() as u64 != PAGE_SIZE_BYTES
+        {
+            return false;
+        }
+        let (mapping, write) = (inner.waiting[at].mapping.clone(), inner.waiting[at].write);
+        if inner.view_of(&mapping, page).is_none() || !inner.whole().contains(page) {
+            return false;
+        }
+        // Before the thread can write.
+        self.note_newest(&mut inner, one, access, true);
+        let writes = write && access == Access::Write && !inner.holds_writers();
+        if writes && mapping.kind == Kind::Synchronous {
+            self.note_write(&mut inner, page);
+        }
+        let copied = mapping.uffd.copy(mapping.address_of(page), bytes, !writes);
+        if copied.stopped_by.is_some() {
+            return false; // a frame that nobody counted, or a mapping that is gone: the long way finds out
+        }
+        self.allow(&mut inner, one, access);
+        self.seen.waited(inner.waiting.swap_remove(at).since.elapsed());
+        self.count_frames(&mut inner, one);
+        inner.installed(&mapping, one);
+        self.settle(&mut inner, one); // others who wait for the same page
+        true
+    }
+
     /// Frames that came into being without being asked for room first: those who brought them cannot wait.
     fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
+        if pages.count == 1 && inner.resident.contains(pages.first as u32) {
+            return;
+        }
         let new = book::set_of(pages) - &inner.resident;
         self.budget.take_anyway(new.len());
         self.machine.budget.take_anyway(new.len());
@@ -258,8 +315,7 @@ impl Cache {
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
         if stays {
-            let anew = self.machine.refuge.make_anew(&*self.frames, one.offset_bytes(), &bytes[..]);
-            anew.doing("keeping a copy")?;
+            self.make_anew(one, &bytes[..]).doing("keeping a copy")?;
         } else {
             frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
         }
@@ -271,6 +327,18 @@ impl Cache {
             self.give_back(1);
         }
         Ok(Some(bytes))
+    }
+
+    /// Takes frames out of page tables, and puts those bytes of theirs back.
+    fn make_anew(&self, pages: PageRange, bytes: &[u8]) -> std::io::Result<()> {
+        let inode = match self.frames_inode.get() {
+            Some(inode) => *inode,
+            None => {
+                let inode = crate::refuge::inode_of(&*self.frames)?;
+                *self.frames_inode.get_or_init(|| inode)
+            }
+        };
+        self.machine.refuge.make_anew(&*self.frames, inode, pages.offset_bytes(), bytes)
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
@@ -399,8 +467,7 @@ impl Cache {
             self.protect_everywhere(&inner, part);
             bytes.resize(part.length_bytes() as usize, 0);
             read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
-            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), &bytes);
-            anew.doing("taking frames from page tables")?;
+            self.make_anew(part, &bytes).doing("taking frames from page tables")?;
         }
         inner.views.iter_mut().for_each(|view| view.forget(&all));
         Ok(())
@@ -447,8 +514,7 @@ impl Cache {
             inner = self.lock();
             at = page;
             if !inner.may(page, false) {
-                let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                drop(self.wait_settled(inner));
             }
         }
     }

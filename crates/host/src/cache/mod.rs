@@ -19,6 +19,7 @@
 //! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
 //! | `resize`, `recover` | what the names say |
 
+mod bell;
 pub mod book;
 mod bring;
 pub mod coherent;
@@ -50,7 +51,7 @@ use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use view::{Mapping, View, Views};
 
@@ -81,13 +82,15 @@ pub struct Cache {
     pub traits: Traits,
     /// One memfd holds all frames.
     pub frames: Arc<OwnedFd>,
+    /// What tells them from others, once it was needed.
+    frames_inode: OnceLock<u64>,
     /// Where pages come from.
     pub pager: Box<dyn Pager>,
     machine: Arc<Machine>,
     budget: Budget,
     spill: Mutex<Spill>,
     inner: Mutex<Inner>,
-    settled: Condvar,
+    settled: bell::Bell,
     /// One sync at a time; the journal belongs to whoever has the turn.
     turn: Mutex<sync::Turn>,
     /// The stored object is what the last sync made it: nothing is left to be redone.
@@ -218,6 +221,7 @@ impl Cache {
             id,
             uuid,
             frames,
+            frames_inode: OnceLock::new(),
             pager,
             budget: Budget::new(traits.limit_pages),
             spill: Mutex::new(spill),
@@ -244,7 +248,7 @@ impl Cache {
                 warning: String::new(),
                 rights: None,
             }),
-            settled: Condvar::new(),
+            settled: bell::Bell::default(),
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
             own_workers,
@@ -268,8 +272,7 @@ impl Cache {
 
     /// Waits until some pages left `in_flight`, or for a short while.
     fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        self.settled.wait(inner, Duration::from_millis(50))
     }
 
     /// Threads for requests that may wait for the pager.

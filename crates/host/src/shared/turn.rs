@@ -1,5 +1,6 @@
 //! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
 
+use super::Role;
 use super::driver::{Driver, PAGE, State, range, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
@@ -28,6 +29,8 @@ pub(super) struct Turn<'d> {
     came: Came,
     /// Bytes of pages that were taken from processes of this host.
     taken: HashMap<u32, PageBytes>,
+    /// The page that this host's own part gave back last, centrally scheduled: what the saved copy is now.
+    given_back: Option<(u32, PageBytes)>,
     /// What this host said to itself.
     to_do: VecDeque<(Event<Said>, Vec<u8>)>,
 }
@@ -46,6 +49,7 @@ impl<'d> Turn<'d> {
             saved,
             came: Came::default(),
             taken: HashMap::new(),
+            given_back: None,
             to_do: VecDeque::from([(event, bytes)]),
         };
         let now = Instant::now();
@@ -112,12 +116,17 @@ impl<'d> Turn<'d> {
                 if let Some(cache) = &self.cache
                     && let Some(bytes) = cache.restrict(page.into(), access)?
                 {
-                    self.taken.insert(page, bytes);
+                    if cache.role() == Some(Role::Saved) {
+                        self.given_back = Some((page, bytes)); // it is the saved copy now
+                    } else {
+                        self.taken.insert(page, bytes);
+                    }
                 }
             }
             Action::Save { page } => {
                 // From this host's own part, centrally scheduled: the bytes are in the frame already.
                 let bytes = self.came.next(1);
+                self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
                     saved.save_copy(page.into(), bytes)?;
                     saved.returned(PageRange::new(page.into(), 1));
@@ -195,16 +204,25 @@ impl<'d> Turn<'d> {
     fn bytes_of(&mut self, message: &Said) -> Result<Vec<u8>> {
         match message.carries() {
             Carried::Nothing => Ok(Vec::new()),
-            Carried::Saved(pages) => self
-                .saved
-                .as_ref()
-                .map_or(Ok(Vec::new()), |saved| saved.content(pages.into_iter().map(u64::from))),
+            Carried::Saved(pages) => {
+                let just_now = self.given_back.take_if(|(page, _)| *pages == [*page]);
+                match (just_now, &self.saved) {
+                    (Some((_, bytes)), _) => Ok((bytes as Box<[u8]>).into_vec()),
+                    (None, Some(saved)) => saved.content(pages.into_iter().map(u64::from)),
+                    (None, None) => Ok(Vec::new()),
+                }
+            }
             Carried::Frames(pages) => self.frames(&pages),
         }
     }
 
     /// Of pages that were taken from the page tables, what was taken; of others, what the frames have.
     fn frames(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
+        if let [page] = pages
+            && let Some(bytes) = self.taken.remove(page)
+        {
+            return Ok((bytes as Box<[u8]>).into_vec());
+        }
         let mut all = Vec::with_capacity(pages.len() * PAGE);
         for page in pages {
             match (self.taken.remove(page), &self.cache) {
@@ -217,6 +235,7 @@ impl<'d> Turn<'d> {
     }
 
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
+        self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
         let bytes = (with_data && !in_place).then(|| self.came.next(span.count as usize));
