@@ -103,6 +103,11 @@ impl Book {
         self.dirty.contains(page) || self.writing.contains(page)
     }
 
+    /// Whether a write of the page changes nothing here.
+    pub fn is_noted(&self, page: u32) -> bool {
+        self.dirty.contains(page) && !self.spilled.contains(page)
+    }
+
     /// How many of them.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty.len() + self.writing.len()

@@ -235,7 +235,9 @@ impl Cache {
         if self.role() == Some(Role::Copies) && access == Access::Write
             || self.role() == Some(Role::Origin) && with_bytes
         {
-            self.record(inner, &book::set_of(pages));
+            if pages.count > 1 || !inner.book.is_noted(pages.first as u32) || !inner.leaving.is_empty() {
+                self.record(inner, &book::set_of(pages));
+            }
         }
     }
 
@@ -280,7 +282,12 @@ impl Cache {
 
     /// Frames that came into being without being asked for room first: those who brought them cannot wait.
     fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
-        if pages.count == 1 && inner.resident.contains(pages.first as u32) {
+        if pages.count == 1 {
+            if inner.resident.insert(pages.first as u32) {
+                self.budget.take_anyway(1);
+                self.machine.budget.take_anyway(1);
+                inner.order.push_back(pages);
+            }
             return;
         }
         let new = book::set_of(pages) - &inner.resident;

@@ -169,6 +169,9 @@ impl Cache {
 
     /// The book learns of a write before it happens.
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
+        if inner.book.is_noted(page as u32) {
+            return;
+        }
         let set = book::set_of(PageRange::new(page, 1));
         if let Err(error) = inner.book.add_dirty(&set) {
             self.machine.log(format_args!(

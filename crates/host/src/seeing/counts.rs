@@ -3,7 +3,7 @@
 use super::hot::Hot;
 use super::told::Told;
 use super::trace::Trace;
-use commonhold_coherence::{Access, Action, Event, HostId};
+use commonhold_coherence::{Access, Action, Event, HostId, Span};
 use commonhold_object::{
     Counts, MessageCount, MessageKind, PAGE_SIZE_BYTES, PageCount, TraceLine, TracePlace, Traced,
 };
@@ -164,7 +164,9 @@ impl Seen {
     }
 
     fn message(&self, from: HostId, to: HostId, message: &impl Told, way: Way) {
-        let pages = message.pages();
+        let run = message.run();
+        let others = if run.is_none() { message.pages() } else { Vec::new() };
+        let pages = || run.into_iter().flat_map(Span::pages).chain(others.iter().copied());
         let bytes = message.carried() as u64 * PAGE_SIZE_BYTES;
         let mut table = self.table();
         table.messages_of(message.name(), message.kind()).of_way[way as usize] += 1;
@@ -174,7 +176,7 @@ impl Seen {
             Way::Received => table.counts.bytes_received += bytes,
         }
         if way != Way::Local {
-            pages.iter().for_each(|page| table.see_page(*page, from, to, message, way));
+            pages().for_each(|page| table.see_page(page, from, to, message, way));
         }
         drop(table);
         self.trace.note(|| TraceLine {
@@ -184,8 +186,8 @@ impl Seen {
             to: to.0,
             what: message.name().to_owned(),
             kind: Some(message.kind()),
-            first_page: pages.first().copied().unwrap_or(0),
-            pages: pages.len() as u32,
+            first_page: pages().next().unwrap_or(0),
+            pages: pages().count() as u32,
             bytes: if way == Way::Local { 0 } else { bytes },
         });
     }

@@ -8,8 +8,8 @@ use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use crate::seeing::Seen;
-use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
+use crate::seeing::{Seen, Told};
+use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -69,6 +69,8 @@ pub(super) struct State {
     pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
     pub sent: HashMap<u32, PageBytes>,
+    /// Room for what the scheduler wants done, between its turns.
+    pub actions: Vec<Action<Said>>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
 }
@@ -108,6 +110,7 @@ impl Driver {
             held: Held::default(),
             kept: VecDeque::new(),
             sent: HashMap::new(),
+            actions: Vec::new(),
             syncs: VecDeque::new(),
         };
         let apart = plan.is_home && plan.how == How::Explicit;
@@ -214,7 +217,7 @@ impl Driver {
     /// A message came from another host, with these bytes.
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
-        let pages = message.carries().pages().len();
+        let pages = message.carried();
         if bytes.len() != pages * PAGE {
             return Err(Error::new(
                 ErrorKind::Protocol,

@@ -33,6 +33,8 @@ pub(super) struct Turn<'d> {
     given_back: Option<(u32, PageBytes)>,
     /// What this host said to itself.
     to_do: VecDeque<(Event<Said>, Vec<u8>)>,
+    /// Room for what the scheduler wants done.
+    actions: Vec<Action<Said>>,
 }
 
 impl<'d> Turn<'d> {
@@ -43,6 +45,7 @@ impl<'d> Turn<'d> {
             return; // the object ends
         }
         let mut turn = Turn {
+            actions: std::mem::take(&mut state.actions),
             driver,
             state,
             cache,
@@ -50,15 +53,21 @@ impl<'d> Turn<'d> {
             came: Came::default(),
             taken: HashMap::new(),
             given_back: None,
-            to_do: VecDeque::from([(event, bytes)]),
+            to_do: VecDeque::new(),
         };
-        let now = Instant::now();
-        while let Some(page) = turn.state.held.next_over(now) {
-            turn.to_do.push_front((Event::HoldOver { page }, Vec::new()));
+        let now = if turn.state.held.is_empty() { None } else { Some(Instant::now()) };
+        while let Some(page) = now.and_then(|now| turn.state.held.next_over(now)) {
+            turn.to_do.push_back((Event::HoldOver { page }, Vec::new()));
+        }
+        if turn.to_do.is_empty() {
+            turn.happened(event, bytes);
+        } else {
+            turn.to_do.push_back((event, bytes));
         }
         while let Some((event, bytes)) = turn.to_do.pop_front() {
             turn.happened(event, bytes);
         }
+        turn.state.actions = turn.actions;
     }
 
     /// Minimum holds are over.
@@ -73,13 +82,13 @@ impl<'d> Turn<'d> {
             self.wait_for_holds(message);
         }
         let stopped = self.stop_writers(&event);
-        let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
+        let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         seen.event(me, &event);
-        let mut actions = Vec::new();
+        let mut actions = std::mem::take(&mut self.actions);
         self.state.part.handle(event, &mut actions);
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
-        for action in actions {
+        for action in actions.drain(..) {
             seen.action(me, &action);
             if let Err(error) = self.act(action)
                 && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
@@ -87,6 +96,7 @@ impl<'d> Turn<'d> {
                 cache.report(&error);
             }
         }
+        self.actions = actions;
         if let (true, Some(cache)) = (stopped, &self.cache) {
             cache.let_writers_go();
         }
