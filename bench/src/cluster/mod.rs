@@ -37,10 +37,19 @@ impl Cluster {
         Cluster::start_in(context.directory.join(format!("cluster-{count}")), count, None)
     }
 
+    /// The same, where each host, and what uses it, has processors of its own, as far as there are enough.
+    pub fn start_apart(context: &Context, count: usize) -> Result<Cluster> {
+        let directory = context.directory.join(format!("cluster-{count}"));
+        Cluster::start_on(directory, Network::create(count).with_processors(count)?, count, None)
+    }
+
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
     pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
+        Cluster::start_on(directory, Network::create(count), count, lease)
+    }
+
+    fn start_on(directory: PathBuf, network: Network, count: usize, lease: Option<u64>) -> Result<Cluster> {
         std::fs::create_dir_all(&directory)?;
-        let network = Network::create(count);
         certificates(&directory, count)?;
         let mut cluster = Cluster { hosts: Vec::new(), network, directory };
         let list = cluster.network.host_address(0)?;
