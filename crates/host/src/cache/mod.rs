@@ -16,7 +16,7 @@
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
-//! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
+//! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `resize`, `recover` | what the names say |
 
 mod bell;
@@ -28,6 +28,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+mod install;
 mod recover;
 mod resize;
 mod stamp;
