@@ -23,12 +23,11 @@ impl Cache {
 
     /// Where this may be the newest version, the next host must know; the origin has it stored some time.
     pub(super) fn note_newest(&self, inner: &mut Inner, pages: PageRange, access: Access, with_bytes: bool) {
-        if self.role() == Some(Role::Copies) && access == Access::Write
-            || self.role() == Some(Role::Origin) && with_bytes
-        {
-            if pages.count > 1 || !inner.book.is_noted(pages.first as u32) || !inner.leaving.is_empty() {
-                self.record(inner, &book::set_of(pages));
-            }
+        let newest = self.role() == Some(Role::Copies) && access == Access::Write
+            || self.role() == Some(Role::Origin) && with_bytes;
+        let known = pages.count == 1 && inner.book.is_noted(pages.first as u32) && inner.leaving.is_empty();
+        if newest && !known {
+            self.record(inner, &book::set_of(pages));
         }
     }
 
