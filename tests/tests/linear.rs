@@ -10,6 +10,7 @@ use std::time::Duration;
 const OF_CLIENTS: [Strike; 1] = [Strike::Client];
 const OF_PROCESSES: [Strike; 5] =
     [Strike::Client, Strike::Host, Strike::Keeper, Strike::Both, Strike::Machine];
+const OF_ONE_PROCESS: [Strike; 3] = [Strike::Host, Strike::Client, Strike::Keeper];
 const OF_TIME: [Strike; 4] = [Strike::Stop, Strike::Cut, Strike::Pause, Strike::Flicker];
 
 fn in_peace(hosts: usize, options: &str) {
@@ -20,8 +21,11 @@ fn in_peace(hosts: usize, options: &str) {
 
 /// Each kind of strike in turn, on hosts by chance.
 fn struck(options: &str, strikes: &[Strike], times: usize) {
+    strike_all(Field::new(3, 2, options), options, strikes, times);
+}
+
+fn strike_all(mut field: Field, options: &str, strikes: &[Strike], times: usize) {
     let mut chance = Chance::new(options);
-    let mut field = Field::new(3, 2, options);
     for turn in 0..times {
         let strike = strikes[turn % strikes.len()];
         if matches!(strike, Strike::Cut | Strike::Flicker) && !field.has_wires() {
@@ -50,9 +54,36 @@ fn eight_hosts_are_one_memory() {
     in_peace(8, "forwarding");
 }
 
+/// Words that are neighbours in one page of the scheduler's, or of a host's, and on pages of their own elsewhere.
+#[test]
+fn hosts_with_pages_of_other_sizes_are_one_memory() {
+    for options in ["strict", "strict page-size=8192", "strict page-size=16384", "forwarding page-size=16384"]
+    {
+        let mut field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
+        field.go_on_for(Duration::from_millis(50 * rounds(20) as u64));
+        field.end();
+    }
+}
+
+#[test]
+fn killed_processes_of_hosts_with_pages_of_other_sizes() {
+    for options in ["strict=revert page-size=8192", "strict"] {
+        let field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
+        strike_all(field, options, &OF_PROCESSES, rounds(5));
+    }
+}
+
 #[test]
 fn killed_processes_and_what_they_had_newest_reverts() {
     struck("strict=revert", &OF_PROCESSES, rounds(10));
+}
+
+/// Where the keepers live, what a process had newest is given back: nothing may be lost at all.
+#[test]
+fn killed_processes_whose_keepers_live_lose_nothing() {
+    for options in ["strict", "strict=revert"] {
+        struck(options, &OF_ONE_PROCESS, rounds(8));
+    }
 }
 
 #[test]

@@ -11,14 +11,17 @@
 //!
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
+use super::kept::Lent;
 use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
+use crate::live::Grant;
 use crate::shared::{Driver, Role};
-use commonhold_coherence::Access;
+use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -26,16 +29,19 @@ use std::time::{Duration, Instant};
 const FETCH_PAGES: u64 = 512;
 
 /// Pages that are fenced at once.
-const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
+pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
 
 /// Looks at what is still held, a millisecond apart, when an object is given up.
 const MOST_HOLDS: u32 = 200;
 
+/// How long a home that is away is waited for by what is newest here, when the object is not in use here any more.
+const HOME_AWAY: Duration = Duration::from_secs(30);
+
 /// Whoever waited for a page, and was woken less than that ago, may not have run since.
 const JUST_WOKEN: Duration = Duration::from_micros(100);
 
-/// The bytes of one page.
-pub type PageBytes = Box<[u8; PAGE_SIZE_BYTES as usize]>;
+/// The bytes of one scheduler page.
+pub type PageBytes = Box<[u8]>;
 
 /// What processes of this host may do with which pages.
 #[derive(Default)]
@@ -61,9 +67,12 @@ impl Rights {
         }
     }
 
-    pub(super) fn set(&mut self, pages: PageRange, access: Access) {
+    /// No more than that.
+    fn allow_only(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
-            if access >= least { book::insert(set, pages) } else { book::remove(set, pages) }
+            if access < least {
+                book::remove(set, pages);
+            }
         }
     }
 }
@@ -88,19 +97,22 @@ impl Cache {
 
     /// Takes pages out of page tables that stood there under the host before, which alone knew what it had allowed. Gives
     /// those that it had lent to other hosts.
-    pub fn begin_anew(&self, is_home: bool) -> Result<RoaringBitmap> {
+    pub fn begin_anew(&self, is_home: bool) -> Result<Lent> {
         if !is_home {
-            self.forget_all()?;
-            return Ok(RoaringBitmap::new());
+            self.keep_newest()?;
+            return Ok(Lent::default());
         }
         let resident = self.lock().resident.clone();
-        resident.iter().try_for_each(|page| self.restrict(page.into(), Access::None).map(drop))?;
-        Ok(self.lock().book.lent())
+        for page in &resident {
+            let one = PageRange::new(page.into(), 1);
+            self.restrict(one, one, Access::None)?;
+        }
+        Ok(self.lent())
     }
 
-    /// At the home: pages go to a host that may write them.
-    pub fn lend(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.lend(pages)
+    /// At the home: pages go to a host that may write them, by the grant of that stamp.
+    pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
+        self.lock().book.lend(pages, Grant { to: Some(to.0), stamp })
     }
 
     /// At the home: the newest version is here again, or is given up.
@@ -115,13 +127,18 @@ impl Cache {
         if self.role() == Some(Role::Own) {
             return; // what was not synced was given up
         }
+        // What is newest here the home has to ask for, when it is found again.
+        let until = Instant::now() + HOME_AWAY;
+        while driver.home_may_not_hear() && self.has_newest() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         // What was granted a moment ago stays for its minimum hold.
         for _ in 0..MOST_HOLDS {
             let resident = self.lock().resident.clone();
             if resident.is_empty() {
                 return;
             }
-            resident.iter().for_each(|page| driver.evict(page));
+            driver.evict(&resident);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -129,6 +146,7 @@ impl Cache {
     /// Who speaks with the scheduler from now on.
     pub fn share(&self, driver: &Arc<Driver>, role: Role) {
         let _ = self.driver.set((Arc::downgrade(driver), role));
+        self.host_page.store(driver.plan().sizes.host(), Ordering::Relaxed);
         self.ask_again();
     }
 
@@ -236,47 +254,47 @@ impl Cache {
         inner.resident |= new;
     }
 
-    /// Processes of this host may do no more than that from now on. Gives the page's bytes if it may not even be read: at
-    /// a host that is not the home they are nowhere else.
-    pub fn restrict(&self, page: u64, access: Access) -> Result<Option<PageBytes>> {
-        let one = PageRange::new(page, 1);
-        self.let_waiters_go_on(page);
-        let mut inner = self.idle(page);
-        let written = inner.rights.as_ref().is_some_and(|rights| rights.allow(page, true));
+    /// Processes of this host may do no more than that from now on with these pages, which are one to the scheduler, nor
+    /// with the page of this host around them (`reach`). Gives their bytes if they may not even be read: at a host that is
+    /// not the home they are nowhere else.
+    pub fn restrict(&self, pages: PageRange, reach: PageRange, access: Access) -> Result<Option<PageBytes>> {
+        self.let_waiters_go_on(pages);
+        let mut inner = self.idle(reach);
+        let was = |write| {
+            let any = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, write));
+            inner.rights.as_ref().is_some_and(any)
+        };
+        let (used, written) = (was(false), was(true));
         if let Some(rights) = &mut inner.rights {
-            rights.set(one, access);
+            rights.allow_only(reach, access);
         }
-        if !inner.resident.contains(page as u32) {
+        if !(reach.first..reach.end()).any(|page| inner.resident.contains(page as u32)) {
             return Ok(None); // at the home, in the spill file or with the pager
         }
         // A host that has just begun does not know what the one before had allowed.
         if written || access == Access::None {
-            self.protect_everywhere(&inner, one);
+            self.protect_everywhere(&inner, reach);
         }
         if access != Access::None {
             return Ok(None);
         }
-        let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
-        read_frames(&self.frames, page, &mut bytes[..]).doing("reading a frame")?;
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
-        if stays {
-            self.make_anew(one, &bytes[..]).doing("keeping a copy")?;
-        } else {
-            frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
-        }
-        let set = book::set_of(one);
+        let set = book::set_of(pages);
+        let bytes =
+            if stays { self.take_out(&inner, pages)? } else { self.take_away(&mut inner, pages, &set)? };
         inner.views.iter_mut().for_each(|view| view.forget(&set));
-        if !stays {
-            inner.resident.remove(page as u32);
-            inner.book.forget(&set);
-            self.give_back(1);
+        // What is beside them was taken out with the first that went.
+        for beside in super::without(reach, pages).into_iter().filter(|_| used) {
+            self.take_out(&inner, beside)?;
+            let set = book::set_of(beside);
+            inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 
     /// Takes frames out of page tables, and puts those bytes of theirs back.
-    fn make_anew(&self, pages: PageRange, bytes: &[u8]) -> std::io::Result<()> {
+    pub(super) fn make_anew(&self, pages: PageRange, bytes: &[u8]) -> std::io::Result<()> {
         let inode = match self.frames_inode.get() {
             Some(inode) => *inode,
             None => {
@@ -289,14 +307,14 @@ impl Cache {
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
     /// it to and fro, and nobody would use it. Whoever was woken on this processor goes first.
-    fn let_waiters_go_on(&self, page: u64) {
+    fn let_waiters_go_on(&self, pages: PageRange) {
         let let_in = self.lock().rights.as_ref().and_then(|rights| rights.let_in);
-        if let_in.is_some_and(|(last, when)| last == page && when.elapsed() < JUST_WOKEN) {
+        if let_in.is_some_and(|(last, when)| pages.contains(last) && when.elapsed() < JUST_WOKEN) {
             std::thread::yield_now();
         }
     }
 
-    fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
+    pub(super) fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
         let writable =
             |view: &&super::View| view.mapping.writes_object() && view.mapping.kind == Kind::Synchronous;
         for view in inner.views.iter().filter(writable) {
@@ -307,25 +325,26 @@ impl Cache {
         }
     }
 
-    /// The home's saved copy of a page is replaced by a newer version.
-    pub fn save_copy(&self, page: u64, bytes: &[u8]) -> Result<()> {
-        let one = PageRange::new(page, 1);
-        let mut inner = self.idle(page);
-        if !inner.whole().contains(page) {
+    /// The home's saved copies of pages are replaced by a newer version.
+    pub fn save_copy(&self, pages: PageRange, bytes: &[u8]) -> Result<()> {
+        let mut inner = self.idle(pages);
+        let pages = pages.intersect(inner.whole());
+        if pages.is_empty() {
             return Ok(());
         }
-        // No page table of this host has it: it was lent.
-        write_frames(&self.frames, page, bytes).doing("saving a page")?;
-        self.count_frames(&mut inner, one);
-        self.note_write(&mut inner, page);
+        // No page table of this host has them: they were lent.
+        let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
+        write_frames(&self.frames, pages.first, bytes).doing("saving a page")?;
+        self.count_frames(&mut inner, pages);
+        self.note_writes(&mut inner, pages);
         Ok(())
     }
 
-    /// The newest version of a page is lost: this one serves again.
-    pub fn restore(&self, page: u64, bytes: &[u8; PAGE_SIZE_BYTES as usize]) -> Result<()> {
-        let mut inner = self.idle(page);
-        write_frames(&self.frames, page, bytes).doing("restoring a page")?;
-        self.count_frames(&mut inner, PageRange::new(page, 1));
+    /// The newest version of these pages is lost: this one serves again.
+    pub fn restore(&self, pages: PageRange, bytes: &[u8]) -> Result<()> {
+        let mut inner = self.idle(pages);
+        write_frames(&self.frames, pages.first, bytes).doing("restoring a page")?;
+        self.count_frames(&mut inner, pages);
         Ok(())
     }
 
@@ -345,7 +364,7 @@ impl Cache {
     /// were.
     fn content_of(&self, pages: &[u64], slots: &mut [u8]) -> Result<usize> {
         let page = pages[0];
-        let inner = self.idle(page);
+        let inner = self.idle(PageRange::new(page, 1));
         let has_frame =
             |page: u64| inner.resident.contains(page as u32) && !inner.in_flight.contains(page as u32);
         let in_a_row = (page..).zip(pages).take_while(|(next, page)| next == *page && has_frame(**page));
@@ -362,10 +381,12 @@ impl Cache {
         self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }
 
-    /// The lock, at an instant when nobody brings the page in or evicts it.
-    fn idle(&self, page: u64) -> MutexGuard<'_, Inner> {
+    /// The lock, at an instant when nobody brings any of the pages in or evicts it.
+    fn idle(&self, pages: PageRange) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
-        while inner.in_flight.contains(page as u32) {
+        let busy =
+            |inner: &Inner| (pages.first..pages.end()).any(|page| inner.in_flight.contains(page as u32));
+        while busy(&inner) {
             inner = self.wait_settled(inner);
         }
         inner
@@ -433,7 +454,7 @@ impl Cache {
             let any = !written(&mut self.lock()).is_empty();
             any.then(|| self.store(false, written)).transpose()?;
         }
-        victims.iter().for_each(|page| driver.evict(page));
+        driver.evict(&victims);
         let mut inner = self.lock();
         let stayed = &victims & &inner.resident;
         inner.order.extend(book::runs(&stayed));

@@ -169,10 +169,13 @@ impl Cache {
 
     /// The book learns of a write before it happens.
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
-        if inner.book.is_noted(page as u32) {
-            return;
+        if !inner.book.is_noted(page as u32) {
+            self.note_writes(inner, PageRange::new(page, 1));
         }
-        let set = book::set_of(PageRange::new(page, 1));
+    }
+
+    pub(super) fn note_writes(&self, inner: &mut Inner, pages: PageRange) {
+        let set = book::set_of(pages);
         if let Err(error) = inner.book.add_dirty(&set) {
             self.machine.log(format_args!(
                 "object {}: dirty pages are known to this process only: {error}",
@@ -206,6 +209,7 @@ impl Cache {
         if count > 1 {
             self.show_run(inner, mapping, PageRange::new(range.first + 1, count - 1));
         }
+        self.show_around(inner, mapping, range.first);
     }
 
     /// Maps the frame of the very page a thread waits for, and wakes it.
@@ -305,6 +309,7 @@ impl Cache {
                     && inner.view_of(&waiter.mapping, waiter.page.into()).is_some()
                 {
                     self.show(inner, &waiter.mapping, waiter.page.into(), waiter.write);
+                    self.show_around(inner, &waiter.mapping, waiter.page.into());
                 } else {
                     wake(&waiter.mapping, waiter.page.into()); // it faults anew
                 }
@@ -343,9 +348,8 @@ impl Inner {
     pub(super) fn refuse(&mut self, mapping: &Mapping, page: u64) {
         let address = mapping.address_of(page);
         let mut outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
-        let shown = self.resident.contains(page as u32) && self.may(page, false);
-        if outcome == Some(Errno::EXIST) && !shown {
-            // Not a page, but the marker that protection left of one. (A home has frames that nobody may use.)
+        if outcome == Some(Errno::EXIST) && !(self.resident.contains(page as u32) && self.may(page, false)) {
+            // Not a page, but the marker that protection left of one.
             let _ = mapping.uffd.drop_markers(address, PAGE_SIZE_BYTES);
             outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
         }

@@ -3,8 +3,9 @@
 use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
+use crate::cache::kept::Lent;
 use crate::server::object::Object;
-use crate::shared::{Driver, How, Plan};
+use crate::shared::{Driver, How, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
@@ -24,8 +25,9 @@ fn unexpected() -> Error {
 }
 
 impl Cluster {
-    /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object.
-    pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>) {
+    /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object. `lent`: what
+    /// the process before had lent.
+    pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>, lent: Lent) {
         let Some((how, hold_us)) = how(&record.options) else { return };
         if record.is_elsewhere
             && let Ok(home) = self.record_of(record.uuid)
@@ -38,6 +40,7 @@ impl Cluster {
             me: self.me.host,
             is_home: !record.is_elsewhere,
             pages: pages_of(record.options.size_bytes),
+            sizes: self.sizes_of(&record.options),
             how,
             hold: Duration::from_micros(hold_us.into()),
         };
@@ -46,15 +49,43 @@ impl Cluster {
             return;
         }
         let begun = lock(&self.begun);
-        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
+        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
-            driver.begin();
+            self.begin_home(&driver);
         }
         drop(begun);
         if record.is_elsewhere {
             self.find_home(&driver);
         }
+    }
+
+    /// What pages are to the object's scheduler, and here. What explicit coherence compares is frames.
+    fn sizes_of(&self, options: &CreateOptions) -> Sizes {
+        match options.coherence {
+            Coherence::Strict { .. } => Sizes::new(options.page_size, self.page_size),
+            _ => Sizes::FRAMES,
+        }
+    }
+
+    /// Where all hosts schedule, one whose pages are several of the scheduler's cannot take part: it would have to collect
+    /// them from several owners at once.
+    pub fn check_page_size(&self, options: &CreateOptions) -> Result<()> {
+        let forwards =
+            matches!(options.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if !forwards || self.page_size <= options.page_size {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "this host's pages of {} are larger than those in which the object is scheduled by forwarding, {}: use it \
+                 on other hosts, or create it with --page-size {} or --scheduler central",
+                self.page_size,
+                options.page_size,
+                self.page_size.bytes()
+            ),
+        ))
     }
 
     /// Of explicit coherence, at the home: processes use it as those of any other host do, apart from the saved copies.
@@ -93,7 +124,7 @@ impl Cluster {
     fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
         lock(&self.given_up).insert(object);
         while self.member(home).is_some() && !self.lease.is_fenced() {
-            if self.say_given_up(home, object).is_ok() {
+            if self.say_object_given_up(home, object, self.me.host).is_ok() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -132,7 +163,12 @@ impl Cluster {
         self.reach(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
-            Answer::Opened(shared) => Ok(*shared),
+            Answer::Opened(shared) => {
+                self.check_page_size(&shared.options).inspect_err(|_| {
+                    let _ = self.ask(home, Call::Leave(shared.object), PATIENCE); // it is not used here
+                })?;
+                Ok(*shared)
+            }
             _ => Err(unexpected()),
         }
     }
@@ -166,7 +202,7 @@ impl Cluster {
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
         let home = self.registry()?.where_is(object)?;
-        self.say_given_up(home, object)?;
+        self.say_given_up(home, driver)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
@@ -239,6 +275,7 @@ impl Cluster {
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
+        self.check_asks_nobody(object, from)?;
         self.admit(object, from, access);
         Ok(Answer::Done)
     }

@@ -7,7 +7,7 @@ use commonhold_coherence::{Access, Action, Event, HostId, Span};
 use commonhold_object::{
     Counts, MessageCount, MessageKind, PAGE_SIZE_BYTES, PageCount, TraceLine, TracePlace, Traced,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// The sorts of faults.
@@ -66,6 +66,8 @@ struct Table {
 pub struct Seen {
     table: Mutex<Table>,
     trace: Trace,
+    /// Pages of 4 KiB in one of the scheduler's, and in the object; none where nothing schedules it.
+    sizes: OnceLock<(u64, u64)>,
 }
 
 fn now_ns() -> u64 {
@@ -75,6 +77,27 @@ fn now_ns() -> u64 {
 impl Seen {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object is scheduled in pages of so many of 4 KiB, and has so many of these. What is told of a page is of the
+    /// scheduler's, which is called by its first.
+    pub fn is_scheduled(&self, unit: u64, size: u64) {
+        let _ = self.sizes.set((unit, size));
+    }
+
+    fn unit(&self) -> u32 {
+        self.sizes.get().map_or(1, |(unit, _)| *unit as u32)
+    }
+
+    /// Pages of 4 KiB in these of the scheduler's: the last of the object may be shorter.
+    fn frames_in(&self, pages: impl Iterator<Item = u32>) -> u64 {
+        match self.sizes.get() {
+            Some((unit, size)) if *unit > 1 => {
+                let of = |page: u32| (*unit).min(size.saturating_sub(u64::from(page) * unit));
+                pages.map(of).sum()
+            }
+            _ => pages.count() as u64,
+        }
     }
 
     /// A thread touched a page.
@@ -87,7 +110,7 @@ impl Seen {
             Fault::Write => counts.write_faults += 1,
             Fault::Protection => counts.protection_faults += 1,
         }
-        table.hot.heat(page).faults[fault as usize] += 1;
+        table.hot.heat(page / self.unit()).faults[fault as usize] += 1;
         drop(table);
         self.trace.note(|| TraceLine {
             number: 0,
@@ -167,7 +190,8 @@ impl Seen {
         let run = message.run();
         let others = if run.is_none() { message.pages() } else { Vec::new() };
         let pages = || run.into_iter().flat_map(Span::pages).chain(others.iter().copied());
-        let bytes = message.carried() as u64 * PAGE_SIZE_BYTES;
+        let frames = self.frames_in(pages());
+        let bytes = if message.carried() > 0 { frames * PAGE_SIZE_BYTES } else { 0 };
         let mut table = self.table();
         table.messages_of(message.name(), message.kind()).of_way[way as usize] += 1;
         match way {
@@ -186,8 +210,8 @@ impl Seen {
             to: to.0,
             what: message.name().to_owned(),
             kind: Some(message.kind()),
-            first_page: pages().next().unwrap_or(0),
-            pages: pages().count() as u32,
+            first_page: pages().next().unwrap_or(0) * self.unit(),
+            pages: frames as u32,
             bytes: if way == Way::Local { 0 } else { bytes },
         });
     }
@@ -202,7 +226,9 @@ impl Seen {
             sent: messages.of_way[Way::Sent as usize],
             received: messages.of_way[Way::Received as usize],
         };
-        (table.counts.clone(), table.messages.iter().map(told).collect(), table.hot.hottest(hottest))
+        let mut pages = table.hot.hottest(hottest);
+        pages.iter_mut().for_each(|page| page.page *= u64::from(self.unit()));
+        (table.counts.clone(), table.messages.iter().map(told).collect(), pages)
     }
 
     /// Lines of the trace, which goes on for a while from now.
@@ -288,6 +314,18 @@ mod tests {
         assert_eq!((counts.syncs, counts.synced_pages, counts.conflicts), (1, 3, 2));
         assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [1, 7, 9]);
         assert_eq!(counts.bytes_sent, 3 * 4096);
+    }
+
+    #[test]
+    fn larger_pages_are_called_by_their_first_and_counted_whole() {
+        let seen = Seen::default();
+        seen.is_scheduled(16, 40);
+        seen.fault(35, Fault::Write);
+        seen.said(ME, OTHER, &central::Message::PageOut { page: 2, answers: true, keeps: Access::None });
+        seen.said(ME, OTHER, &central::Message::PageOut { page: 1, answers: true, keeps: Access::None });
+        let (counts, _, pages) = seen.told(10);
+        assert_eq!(counts.bytes_sent, (8 + 16) * 4096, "the last one is shorter");
+        assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [32, 16], "the hotter first");
     }
 
     #[test]

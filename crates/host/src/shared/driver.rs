@@ -4,11 +4,12 @@
 use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
-use super::turn::{Came, Turn};
-use super::{Carrier, Holds, Role};
+use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
+use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use crate::seeing::{Seen, Told};
+use crate::cache::kept::Lent;
+use crate::seeing::Seen;
 use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
@@ -18,7 +19,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-/// Pages of one message: twice what any host asks for.
+/// Pages of 4 KiB of one message: twice what any host asks for.
 pub(super) const MOST_PAGES: u32 = 1024;
 pub(super) const PAGE: usize = PAGE_SIZE_BYTES as usize;
 
@@ -31,8 +32,10 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
-    /// Its size in pages.
+    /// Its size in pages of 4 KiB.
     pub pages: u64,
+    /// What pages are to its scheduler, and to this host.
+    pub sizes: Sizes,
     /// How.
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
@@ -73,10 +76,10 @@ pub(super) struct State {
     pub actions: Vec<Action<Said>>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
-}
-
-pub(super) fn range(span: Span) -> PageRange {
-    PageRange::new(span.first.into(), span.count.into())
+    /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
+    pub lent: Lent,
+    /// At the home: of the last grant.
+    pub stamp: u64,
 }
 
 impl Plan {
@@ -96,12 +99,14 @@ impl Plan {
 }
 
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin, and what
+    /// the process before had lent.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
+        lent: Lent,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
         let state = State {
@@ -112,7 +117,10 @@ impl Driver {
             sent: HashMap::new(),
             actions: Vec::new(),
             syncs: VecDeque::new(),
+            lent,
+            stamp: first_stamp(),
         };
+        cache.seen.is_scheduled(plan.sizes.page(), plan.pages);
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -178,6 +186,31 @@ impl Driver {
         }
     }
 
+    /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// Up to where messages may speak of it, in frames. A page that ends behind it is sent without what is.
+    pub(super) fn room(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// The frames of scheduler pages.
+    pub(super) fn frames(&self, span: Span) -> PageRange {
+        self.plan.sizes.frames(span, self.room())
+    }
+
+    /// How many frames those scheduler pages have.
+    fn count_frames(&self, pages: &[u32]) -> u64 {
+        pages.iter().map(|page| self.frames(Span::one(*page)).count).sum()
+    }
+
+    /// How far pages of this host reach around those frames.
+    pub(super) fn reach(&self, frames: PageRange) -> PageRange {
+        self.plan.sizes.reach(frames, self.end())
+    }
+
     /// Whether this host is the object's home.
     pub fn is_home(&self) -> bool {
         self.plan.is_home
@@ -190,13 +223,22 @@ impl Driver {
 
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
-        let span = Span::new(pages.first as u32, pages.count as u32);
-        self.happened(Event::Fault { span, access }, Vec::new());
+        for span in self.plan.sizes.requests(pages, self.end()) {
+            self.happened(Event::Fault { span, access }, Vec::new());
+        }
     }
 
-    /// Memory is short here.
-    pub fn evict(self: &Arc<Self>, page: u32) {
-        self.happened(Event::Evict { page }, Vec::new());
+    /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
+    /// home may not hear of it.
+    pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
+        let deaf = self.home_may_not_hear();
+        for page in self.plan.sizes.pages_around(frames, self.end()) {
+            let stays = deaf
+                && matches!(&self.state().part, Part::Central(node) if node.access(page) == Access::Write);
+            if !stays {
+                self.happened(Event::Evict { page }, Vec::new());
+            }
+        }
     }
 
     /// The minimum hold of some page is over, and somebody waits for it.
@@ -217,24 +259,15 @@ impl Driver {
     /// A message came from another host, with these bytes.
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
-        let pages = message.carried();
-        if bytes.len() != pages * PAGE {
+        let frames = self.count_frames(&message.carries().pages());
+        if bytes.len() != frames as usize * PAGE + if stamped(&message) { STAMP } else { 0 } {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("{from} sent {} bytes with a message of {pages} pages", bytes.len()),
+                format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
             ));
         }
         self.happened(Event::Message { from, message }, bytes);
         Ok(())
-    }
-
-    /// At the home: pages that the host before had lent. Nobody knows to whom.
-    pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
-        match &mut self.state().part {
-            Part::Central(node) => node.were_lost(pages.iter()),
-            Part::Forwarding(node) => node.were_lost(pages.iter()),
-            Part::Explicit(_) => {}
-        }
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -246,12 +279,12 @@ impl Driver {
             Part::Forwarding(node) => {
                 let lost = node.lost_pages();
                 Turn::take(self, &mut state, Event::Revert, Vec::new());
-                return lost.len() as u64;
+                return self.count_frames(&lost);
             }
             Part::Explicit(_) => return 0,
         };
-        reverted.iter().for_each(|page| cache.returned(PageRange::new((*page).into(), 1)));
-        reverted.len() as u64
+        reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
+        self.count_frames(&reverted)
     }
 
     /// The home, if it is known.
@@ -259,12 +292,14 @@ impl Driver {
         self.state().home
     }
 
-    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    /// At the home: nobody has anything of the object that this process has not given, and what was lent and not given
+    /// back is lost. Whoever waited is served.
     pub fn begin(&self) {
         let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.fenced.load(Ordering::SeqCst) || state.home.is_some() {
             return;
         }
+        self.rest_is_lost(&mut state);
         state.home = Some(self.plan.me);
         drop(state);
         if let Some(cache) = self.cache() {
@@ -280,7 +315,7 @@ impl Driver {
         self.forget_conversation(&mut state);
         match (self.cache(), self.plan.role()) {
             (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
-            (Some(cache), Role::Copies) => cache.forget_all(),
+            (Some(cache), Role::Copies) => cache.keep_newest(),
             (Some(cache), Role::Own) => cache.keep_written().map(drop),
             (None, _) => Ok(()),
         }
@@ -293,6 +328,12 @@ impl Driver {
             return;
         }
         self.forget_conversation(&mut state);
+        if let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies)
+            && let Err(error) = cache.held_by(self.plan.me)
+        {
+            cache.report(&error); // asked again by who looks for the home
+            return;
+        }
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
@@ -339,6 +380,7 @@ impl Driver {
         let event = Event::Lost { host };
         if state.home != Some(host) {
             if state.home.is_some() {
+                self.will_be_lost(&state, host);
                 Turn::take(self, &mut state, event, Vec::new());
             }
             return false;
@@ -351,14 +393,10 @@ impl Driver {
             return true;
         }
         self.forget_conversation(&mut state);
-        // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
+        // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
+        self.keep_newest(&state);
         state.part = self.plan.part(host);
-        if let Some(cache) = self.cache()
-            && let Err(error) = cache.forget_all()
-        {
-            cache.report(&error);
-        }
         true
     }
 
@@ -392,8 +430,11 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
-        let size = self.plan.pages;
-        if count > u64::from(MOST_PAGES) || end > size {
+        let size = self.plan.sizes.pages(self.room());
+        // Of forwarding, what is about many pages carries none of them.
+        let forwarded = matches!(message, Said::Forwarding(_));
+        let frames = if forwarded { count } else { self.plan.sizes.most_frames(count) };
+        if frames > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())

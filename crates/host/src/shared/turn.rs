@@ -1,7 +1,7 @@
 //! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
 
 use super::Role;
-use super::driver::{Driver, PAGE, State, range, why_not};
+use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
@@ -123,8 +123,9 @@ impl<'d> Turn<'d> {
             Action::Send { to, message } => self.send(to, message)?,
             Action::Install { span, access, with_data } => self.install(span, access, with_data)?,
             Action::Restrict { page, access } => {
+                let frames = self.frames_of(Span::one(page));
                 if let Some(cache) = &self.cache
-                    && let Some(bytes) = cache.restrict(page.into(), access)?
+                    && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
                 {
                     if cache.role() == Some(Role::Saved) {
                         self.given_back = Some((page, bytes)); // it is the saved copy now
@@ -135,11 +136,12 @@ impl<'d> Turn<'d> {
             }
             Action::Save { page } => {
                 // From this host's own part, centrally scheduled: the bytes are in the frame already.
-                let bytes = self.came.next(1);
+                let frames = self.frames_of(Span::one(page));
+                let bytes = self.came.next(frames.count as usize);
                 self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
-                    saved.save_copy(page.into(), bytes)?;
-                    saved.returned(PageRange::new(page.into(), 1));
+                    saved.save_copy(frames, bytes)?;
+                    saved.returned(frames);
                 }
             }
             // At the origin the frame stays as it was sent, until something else comes into it.
@@ -151,7 +153,7 @@ impl<'d> Turn<'d> {
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => {
                 if let (Some(bytes), Some(cache)) = (self.state.sent.remove(&page), &self.cache) {
-                    cache.restore(page.into(), &bytes)?;
+                    cache.restore(self.frames_of(Span::one(page)), &bytes)?;
                 }
             }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
@@ -173,7 +175,9 @@ impl<'d> Turn<'d> {
             Action::SyncFailed { why } => self.end_sync(Err(why_not(why))),
             Action::Fail { page, why } => {
                 if let Some(cache) = &self.cache {
-                    cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
+                    // A page of this host that lacks a part cannot be used.
+                    let reach = self.driver.reach(self.frames_of(Span::one(page)));
+                    cache.cannot_be_had(reach, &why_not(why));
                 }
             }
         }
@@ -198,14 +202,19 @@ impl<'d> Turn<'d> {
             self.to_do.push_back((Event::Message { from: to, message }, bytes));
             return Ok(());
         }
-        let bytes = self.bytes_of(&message)?;
+        let mut bytes = self.bytes_of(&message)?;
         let lent = match &message {
             Said::Central(central::Message::Grant { span, access: Access::Write, .. }) => Some(*span),
             Said::Forwarding(forwarding::Message::HandOver { page, .. }) => Some(Span::one(*page)),
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            saved.lend(range(span))?; // the next host must know that it has not the newest
+            let stamp = if stamped(&message) { self.state.next_stamp() } else { 0 };
+            // The next host must know that it has not the newest.
+            saved.lend(self.driver.frames(span), to, stamp)?;
+            if stamp != 0 {
+                bytes.extend_from_slice(&stamp.to_le_bytes());
+            }
         }
         self.driver.say(self.state, to, message, bytes);
         Ok(())
@@ -217,8 +226,10 @@ impl<'d> Turn<'d> {
             Carried::Saved(pages) => {
                 let just_now = self.given_back.take_if(|(page, _)| *pages == [*page]);
                 match (just_now, &self.saved) {
-                    (Some((_, bytes)), _) => Ok((bytes as Box<[u8]>).into_vec()),
-                    (None, Some(saved)) => saved.content(pages.into_iter().map(u64::from)),
+                    (Some((_, bytes)), _) => Ok(bytes.into_vec()),
+                    (None, Some(saved)) => {
+                        saved.content(pages.into_iter().flat_map(|page| self.numbers(page)))
+                    }
                     (None, None) => Ok(Vec::new()),
                 }
             }
@@ -231,13 +242,13 @@ impl<'d> Turn<'d> {
         if let [page] = pages
             && let Some(bytes) = self.taken.remove(page)
         {
-            return Ok((bytes as Box<[u8]>).into_vec());
+            return Ok(bytes.into_vec());
         }
         let mut all = Vec::with_capacity(pages.len() * PAGE);
         for page in pages {
             match (self.taken.remove(page), &self.cache) {
                 (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
-                (None, Some(cache)) => all.extend(cache.content([u64::from(*page)])?),
+                (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
                 (None, None) => {}
             }
         }
@@ -248,13 +259,48 @@ impl<'d> Turn<'d> {
         self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
-        let bytes = (with_data && !in_place).then(|| self.came.next(span.count as usize));
+        let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
+        let frames = self.frames_of(span);
+        let bytes = (with_data && !in_place).then(|| self.came.next(frames.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
-            cache.returned(range(span)); // owned here again
+            cache.returned(frames); // owned here again
         }
-        let installed = cache.install(range(span), access, bytes);
-        installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
+        if let Some(stamp) = stamp {
+            cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
+        }
+        let installed = if plan.sizes.host_is_larger() {
+            let arrived = bytes.map_or(Ok(()), |bytes| cache.arrive(frames, access, bytes));
+            arrived.and_then(|()| self.install_what_is_whole(cache, frames))
+        } else {
+            cache.install(frames, access, bytes)
+        };
+        installed.inspect_err(|error| cache.cannot_be_had(frames, error))
+    }
+
+    /// A page of this host that is several scheduler pages may be used as the one of them that allows least.
+    fn install_what_is_whole(&self, cache: &Arc<Cache>, frames: PageRange) -> Result<()> {
+        let sizes = self.driver.plan.sizes;
+        let host = sizes.host();
+        for page in frames.first / host..frames.end().div_ceil(host) {
+            let whole = self.driver.reach(PageRange::new(page * host, 1));
+            let parts = sizes.requests(whole, self.driver.end()).flat_map(Span::pages);
+            let least = parts.map(|part| self.state.part.access(part)).min().unwrap_or(Access::None);
+            if least > Access::None {
+                cache.install(whole, least, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn frames_of(&self, span: Span) -> PageRange {
+        self.driver.frames(span)
+    }
+
+    /// The numbers of a scheduler page's frames.
+    fn numbers(&self, page: u32) -> std::ops::Range<u64> {
+        let frames = self.frames_of(Span::one(page));
+        frames.first..frames.end()
     }
 
     /// Somebody asks about pages that are within their minimum hold: a clock is set only now.
@@ -265,10 +311,40 @@ impl<'d> Turn<'d> {
     }
 }
 
+/// Bytes of a stamp.
+pub(super) const STAMP: usize = 8;
+
+/// Whether a message says by which stamp its pages are granted: behind their bytes.
+pub(super) fn stamped(message: &Said) -> bool {
+    matches!(message, Said::Central(central::Message::Grant { access: Access::Write, .. }))
+}
+
+impl State {
+    /// Each grant to write has its own, which no process of the home gives twice.
+    fn next_stamp(&mut self) -> u64 {
+        self.stamp = self.stamp.wrapping_add(1).max(1);
+        self.stamp
+    }
+}
+
+/// Anywhere, far from where other processes begin.
+pub(super) fn first_stamp() -> u64 {
+    let mut bytes = [0; 8];
+    // Without it, stamps of an earlier process could be given again.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random numbers");
+    u64::from_le_bytes(bytes)
+}
+
 impl Came {
-    fn next(&mut self, pages: usize) -> &[u8] {
+    /// By which stamp the pages were granted.
+    fn stamp(&self) -> Option<u64> {
+        let tail = self.bytes.last_chunk().filter(|_| self.bytes.len() % PAGE == STAMP)?;
+        Some(u64::from_le_bytes(*tail))
+    }
+
+    fn next(&mut self, frames: usize) -> &[u8] {
         let begin = self.used;
-        self.used = (begin + pages * PAGE).min(self.bytes.len());
+        self.used = (begin + frames * PAGE).min(self.bytes.len());
         &self.bytes[begin..self.used]
     }
 }
