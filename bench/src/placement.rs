@@ -44,6 +44,30 @@ impl Placement {
     }
 }
 
+/// This thread's processors, dealt out to that many parties, or nothing if they are too few for one each.
+pub fn shares(parties: usize) -> Result<Vec<Vec<usize>>> {
+    let whole = sched_getaffinity(None).map_err(std::io::Error::from)?;
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| whole.is_set(*cpu)).collect();
+    if all.len() < parties {
+        return Ok(Vec::new());
+    }
+    Ok((0..parties).map(|party| all.iter().copied().skip(party).step_by(parties).collect()).collect())
+}
+
+/// Does `work` on those processors, or anywhere if there are none: processes that it starts stay there.
+pub fn on<T>(processors: &[usize], work: impl FnOnce() -> Result<T>) -> Result<T> {
+    if processors.is_empty() {
+        return work();
+    }
+    let whole = sched_getaffinity(None).map_err(std::io::Error::from)?;
+    let mut those = CpuSet::new();
+    processors.iter().for_each(|processor| those.set(*processor));
+    sched_setaffinity(None, &those).map_err(std::io::Error::from)?;
+    let result = work();
+    sched_setaffinity(None, &whole).map_err(std::io::Error::from)?;
+    result
+}
+
 /// The pairs of the place where Commonhold compares worse, and a summary of each place, in microseconds.
 pub fn worse(places: Vec<(&'static str, Pairs)>) -> Result<(Pairs, BTreeMap<&'static str, Value>)> {
     let summaries = places.iter().map(|(place, pairs)| (*place, pairs.summary(1e6))).collect();

@@ -6,6 +6,7 @@ use crate::context::{Context, Random};
 use crate::failure::{Doing, Result, failed};
 use crate::faults::{BareService, FreshPages, Touch};
 use crate::measure::median;
+use crate::placement;
 use crate::view::{PAGE, RawMapping};
 use crate::worker::Worker;
 use crate::workers::page_server::REQUEST;
@@ -25,6 +26,8 @@ pub struct Floor {
     memory: RawMapping,
     fresh: FreshPages,
     random: Random,
+    /// Where this thread is while it measures.
+    processors: Vec<usize>,
     _server: Worker,
 }
 
@@ -51,14 +54,20 @@ impl Floor {
         let server = network.at(0, || Worker::start("page-server", &[address.to_string()]))?;
         let socket = network.at(1, || TcpStream::connect(address).doing("connecting to the page server"))?;
         socket.set_nodelay(true)?;
-        let bare = BareService::start()?;
+        let bare = network.at(1, BareService::start)?;
         let mut random = context.random(2);
         let (memory, fresh) = (bare.memory(PAGES)?, FreshPages::new(PAGES, &mut random));
-        Ok(Floor { socket, bare, memory, fresh, random, _server: server })
+        let processors = network.processors(1).to_vec();
+        Ok(Floor { socket, bare, memory, fresh, random, processors, _server: server })
     }
 
     /// Medians of `count` of each, with a sleep before each where there is a gap.
     pub fn measure(&mut self, count: usize, gap: Option<Duration>) -> Result<Least> {
+        let processors = self.processors.clone();
+        placement::on(&processors, || self.measure_here(count, gap))
+    }
+
+    fn measure_here(&mut self, count: usize, gap: Option<Duration>) -> Result<Least> {
         let round_trips = self.round_trips(WARM_UP + count, gap)?;
         self.refresh(WARM_UP + count)?;
         let faults = self.fresh.touch(self.memory.view(), WARM_UP + count, Touch::Read, gap);

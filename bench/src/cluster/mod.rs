@@ -37,21 +37,32 @@ impl Cluster {
         Cluster::start_in(context.directory.join(format!("cluster-{count}")), count, None)
     }
 
+    /// The same, where each host, and what uses it, has processors of its own, as far as there are enough.
+    pub fn start_apart(context: &Context, count: usize) -> Result<Cluster> {
+        let directory = context.directory.join(format!("cluster-{count}"));
+        Cluster::start_on(directory, Network::create(count).with_processors(count)?, &vec![None; count], None)
+    }
+
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
     pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
-        Cluster::start_all(directory, &vec![None; count], lease)
+        Cluster::start_on(directory, Network::create(count), &vec![None; count], lease)
     }
 
     /// Starts one, with TLS, of hosts with pages of these sizes, in bytes.
     pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
         let sizes: Vec<Option<u64>> = sizes.iter().copied().map(Some).collect();
-        Cluster::start_all(context.directory.join("cluster-of-page-sizes"), &sizes, None)
+        let directory = context.directory.join("cluster-of-page-sizes");
+        Cluster::start_on(directory, Network::create(sizes.len()), &sizes, None)
     }
 
-    fn start_all(directory: PathBuf, page_sizes: &[Option<u64>], lease: Option<u64>) -> Result<Cluster> {
+    fn start_on(
+        directory: PathBuf,
+        network: Network,
+        page_sizes: &[Option<u64>],
+        lease: Option<u64>,
+    ) -> Result<Cluster> {
         let count = page_sizes.len();
         std::fs::create_dir_all(&directory)?;
-        let network = Network::create(count);
         certificates(&directory, count)?;
         let mut cluster = Cluster { hosts: Vec::new(), network, directory };
         let list = cluster.network.host_address(0)?;

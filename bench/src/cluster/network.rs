@@ -3,6 +3,7 @@
 
 use super::namespaces::Namespace;
 use crate::failure::{Result, failed};
+use crate::placement;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// Where a host listens in its own namespace.
@@ -16,25 +17,42 @@ pub struct Network {
     /// The bridge between more than two.
     _switch: Option<Namespace>,
     why_loopback: Option<String>,
+    /// Of each place; empty: they share what there is.
+    processors: Vec<Vec<usize>>,
 }
 
 impl Network {
     /// A network of that many places.
     pub fn create(places: usize) -> Network {
         match namespaces(places) {
-            Ok((places, switch)) => Network { places, _switch: switch, why_loopback: None },
+            Ok((places, switch)) => {
+                Network { places, _switch: switch, why_loopback: None, processors: Vec::new() }
+            }
             Err(error) => {
-                Network { places: Vec::new(), _switch: None, why_loopback: Some(error.to_string()) }
+                let why_loopback = Some(error.to_string());
+                Network { places: Vec::new(), _switch: None, why_loopback, processors: Vec::new() }
             }
         }
     }
 
+    /// From now on what is started at a place runs on processors of its own, if there are enough: two machines do not
+    /// share one either.
+    pub fn with_processors(mut self, places: usize) -> Result<Network> {
+        self.processors = placement::shares(places)?;
+        Ok(self)
+    }
+
+    /// The processors of a place; none: it has none of its own.
+    pub fn processors(&self, place: usize) -> &[usize] {
+        self.processors.get(place).map_or(&[], Vec::as_slice)
+    }
+
     /// Does `work` at a place: sockets and processes that it makes stay there.
     pub fn at<T>(&self, place: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        match self.places.get(place) {
+        placement::on(self.processors(place), || match self.places.get(place) {
             Some(namespace) => namespace.inside(work),
             None => work(),
-        }
+        })
     }
 
     /// An address of that place at which the host listens.
@@ -75,11 +93,13 @@ impl Network {
 
     /// What it is, in words.
     pub fn words(&self) -> String {
-        match (&self.why_loopback, &self._switch) {
+        let apart = if self.processors.is_empty() { "" } else { ", each on processors of its own" };
+        let network = match (&self.why_loopback, &self._switch) {
             (Some(why), _) => format!("ports of the loopback device, because: {why}"),
             (None, None) => "a network namespace each, joined by a veth pair".into(),
-            (None, Some(_)) => "a network namespace each, joined by veth pairs and a bridge".into(),
-        }
+            (None, Some(_)) => "a network namespace each, joined by veth pairs and a bridge".to_owned(),
+        };
+        network + apart
     }
 }
 

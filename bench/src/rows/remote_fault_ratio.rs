@@ -93,7 +93,7 @@ impl Sides {
 }
 
 fn measure(context: &Context, touch: Touch) -> Result<Measured> {
-    let cluster = Cluster::start(context, 2)?;
+    let cluster = Cluster::start_apart(context, 2)?;
     let mut floor = Floor::start(context, cluster.network())?;
     let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
     home.create(NAME, PAGES * PAGE, None)?;
@@ -118,8 +118,11 @@ fn measure(context: &Context, touch: Touch) -> Result<Measured> {
         }
         sides.turn();
     }
-    let looking = floor.fault_while_looking(context.pick(512, 128))?;
-    detail.insert("bare_fault_if_the_server_looks_all_the_time".into(), json!(rounded(looking * 1e-3)));
+    // On one processor whoever looks would keep it from whom it looks for.
+    if cluster.network().processors(1).len() != 1 {
+        let looking = floor.fault_while_looking(context.pick(512, 128))?;
+        detail.insert("bare_fault_if_the_server_looks_all_the_time".into(), json!(rounded(looking * 1e-3)));
+    }
     match worst {
         Some(pairs) => Ok(pairs.measured(pairs.ratio(), Value::Object(detail))),
         None => crate::failure::failed("nothing was measured"),

@@ -14,6 +14,7 @@
 pub mod central;
 mod event;
 pub mod explicit;
+mod few;
 pub mod forwarding;
 mod span;
 

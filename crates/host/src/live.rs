@@ -21,8 +21,8 @@
 //! punched. The intent is written before frames go into the pipe, and its count is cleared last; a page of the
 //! intent that is resident needs nothing, one that is not has its newest content in the pipe (in the vault).
 
-use commonhold_object::Result;
 use commonhold_object::error::Doing;
+use commonhold_object::{Error, Result};
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -141,7 +141,8 @@ impl Live {
 
     /// Makes sure that the marks of the pages can be set; an error (disk full) changes nothing.
     pub fn prepare(&mut self, mark: Mark, first: u64, count: u64) -> Result<()> {
-        self.marks[mark as usize].prepare(first, count).doing(format!("writing {}", self.path.display()))
+        let prepared = self.marks[mark as usize].prepare(first, count);
+        prepared.map_err(|error| Error::io(format!("writing {}", self.path.display()), &error))
     }
 
     /// Sets or clears a mark. Setting needs [`prepare`](Self::prepare) first.

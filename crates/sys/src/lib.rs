@@ -9,6 +9,7 @@ pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod shared;
 pub mod slice;
 pub mod socket;
 pub mod spin;

@@ -10,8 +10,9 @@
 //! circle. Readers that were overtaken `reader_bound` times join the writers' order themselves.
 
 use crate::event::Access;
+use crate::few::Few;
 use crate::span::{HostId, Span};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// A request, in the order of arrival.
 pub(super) type RequestId = u64;
@@ -34,15 +35,15 @@ pub(super) struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PageQueue {
     pub active_writer: Option<RequestId>,
-    pub active_readers: BTreeSet<RequestId>,
+    pub active_readers: Few<RequestId>,
     /// Hosts whose answer is awaited.
-    pub expected: BTreeSet<HostId>,
+    pub expected: Few<HostId>,
     /// First come, first served.
     turns: VecDeque<RequestId>,
     /// Readers that are not in `turns`.
-    readers: BTreeSet<RequestId>,
+    readers: Few<RequestId>,
     /// Those waiting whom nobody on this page is before.
-    cleared: BTreeSet<RequestId>,
+    cleared: Few<RequestId>,
     /// Writers that went before the readers that wait now.
     passed: u32,
 }
@@ -173,9 +174,9 @@ impl Queues {
     }
 
     fn refresh_all(&mut self, span: Span) -> Vec<RequestId> {
-        let mut ready = BTreeSet::new();
+        let mut ready = Few::default();
         for page in span.pages() {
-            ready.extend(self.refresh(page));
+            self.refresh(page).into_iter().for_each(|id| _ = ready.insert(id));
             if self.pages.get(&page).is_some_and(PageQueue::is_idle) {
                 self.pages.remove(&page);
             }
@@ -187,27 +188,30 @@ impl Queues {
     fn refresh(&mut self, page: u32) -> Vec<RequestId> {
         let Some(queue) = self.pages.get_mut(&page) else { return Vec::new() };
         let is_read = |id: &RequestId| self.requests[id].access == Access::Read;
-        let now: BTreeSet<RequestId> = if queue.active_writer.is_some() {
-            BTreeSet::new()
+        let now: Few<RequestId> = if queue.active_writer.is_some() {
+            Few::default()
         } else if let Some(head) = queue.turns.front() {
             if is_read(head) {
                 queue.turns.iter().copied().take_while(is_read).collect()
             } else if queue.active_readers.is_empty() {
-                BTreeSet::from([*head])
+                Few::from_iter([*head])
             } else {
-                BTreeSet::new()
+                Few::default()
             }
         } else {
             queue.readers.clone()
         };
+        if queue.cleared == now {
+            return Vec::new();
+        }
         let before = std::mem::replace(&mut queue.cleared, now.clone());
-        for id in before.difference(&now) {
+        for id in before.iter().filter(|id| !now.contains(id)) {
             if let Some(request) = self.requests.get_mut(id) {
                 request.blocked += 1;
             }
         }
         let mut ready = Vec::new();
-        for id in now.difference(&before) {
+        for id in now.iter().filter(|id| !before.contains(id)) {
             let request = self.requests.get_mut(id).expect("who waits is known");
             request.blocked -= 1;
             if request.blocked == 0 {

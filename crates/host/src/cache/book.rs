@@ -35,15 +35,19 @@ pub fn set_of(range: PageRange) -> RoaringBitmap {
 
 /// Adds a run to a set.
 pub fn insert(set: &mut RoaringBitmap, range: PageRange) {
-    if !range.is_empty() {
-        set.insert_range(range.first as u32..=(range.end() - 1) as u32);
+    match range.count {
+        0 => {}
+        1 => drop(set.insert(range.first as u32)), // most often, and cheaper so
+        _ => drop(set.insert_range(range.first as u32..=(range.end() - 1) as u32)),
     }
 }
 
 /// Takes a run out of a set.
 pub fn remove(set: &mut RoaringBitmap, range: PageRange) {
-    if !range.is_empty() {
-        set.remove_range(range.first as u32..=(range.end() - 1) as u32);
+    match range.count {
+        0 => {}
+        1 => drop(set.remove(range.first as u32)),
+        _ => drop(set.remove_range(range.first as u32..=(range.end() - 1) as u32)),
     }
 }
 
@@ -99,6 +103,11 @@ impl Book {
         self.dirty.contains(page) || self.writing.contains(page)
     }
 
+    /// Whether a write of the page changes nothing here.
+    pub fn is_noted(&self, page: u32) -> bool {
+        self.dirty.contains(page) && !self.spilled.contains(page)
+    }
+
     /// How many of them.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty.len() + self.writing.len()
@@ -122,6 +131,9 @@ impl Book {
     /// These pages are newer than what is stored. On an error (disk full) they are dirty all the same, though
     /// the next host would have to find that out by comparing.
     pub fn add_dirty(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        if pages.is_subset(&self.dirty) {
+            return Ok(()); // a page that goes to and fro between hosts
+        }
         let new = pages - &self.dirty;
         let mut result = Ok(());
         for run in runs(&new) {
@@ -174,6 +186,9 @@ impl Book {
 
     /// The spill file's copies of them no longer count.
     pub fn unspill(&mut self, pages: &RoaringBitmap) -> Vec<PageRange> {
+        if self.spilled.is_disjoint(pages) {
+            return Vec::new();
+        }
         let gone = runs(&(pages & &self.spilled));
         for run in &gone {
             self.live.mark(Mark::Spilled, run.first, run.count, false);

@@ -349,7 +349,7 @@ impl Cache {
                 return Ok(());
             }
             if inner.in_flight.contains(at as u32) {
-                let _ = self.settled.wait_timeout(inner, std::time::Duration::from_millis(100));
+                drop(self.wait_settled(inner));
                 continue;
             }
             if inner.resident.contains(at as u32) {

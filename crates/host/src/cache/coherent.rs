@@ -22,7 +22,7 @@ use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Pages that the home asks for at once, for a sync.
@@ -49,7 +49,7 @@ pub(super) struct Rights {
     pub read: RoaringBitmap,
     pub write: RoaringBitmap,
     /// The page that came last for somebody who waited for it, and when.
-    let_in: Option<(u64, Instant)>,
+    pub(super) let_in: Option<(u64, Instant)>,
 }
 
 impl Rights {
@@ -155,14 +155,15 @@ impl Cache {
         for waiter in std::mem::take(&mut self.lock().waiting) {
             fault::wake(&waiter.mapping, waiter.page.into());
         }
-        self.settled.notify_all();
+        self.settled.ring();
     }
 
     fn driver(&self) -> Option<Arc<Driver>> {
         self.driver.get()?.0.upgrade()
     }
 
-    pub(super) fn role(&self) -> Option<Role> {
+    /// What the frames here are.
+    pub fn role(&self) -> Option<Role> {
         self.driver.get().map(|(_, role)| *role)
     }
 
@@ -214,6 +215,12 @@ impl Cache {
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
     /// frames have them.
     pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+        if let Some(bytes) = bytes.filter(|_| pages.count == 1)
+            && self.install_for_waiter(pages.first, access, bytes)
+        {
+            self.evict_ahead();
+            return Ok(());
+        }
         if let Some(bytes) = bytes {
             write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
         }
@@ -222,20 +229,8 @@ impl Cache {
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
         }
-        if let Some(rights) = &mut inner.rights {
-            rights.allow_too(pages, access);
-        }
-        if !inner.waiting.is_empty()
-            && let Some(rights) = &mut inner.rights
-        {
-            rights.let_in = Some((pages.first, Instant::now()));
-        }
-        // Where this may be the newest version, the next host must know; the origin has it stored some time.
-        if self.role() == Some(Role::Copies) && access == Access::Write
-            || self.role() == Some(Role::Origin) && bytes.is_some()
-        {
-            self.record(&mut inner, &book::set_of(pages));
-        }
+        self.note_newest(&mut inner, pages, access, bytes.is_some());
+        self.allow(&mut inner, pages, access);
         self.settle(&mut inner, pages);
         drop(inner);
         self.evict_ahead();
@@ -244,6 +239,14 @@ impl Cache {
 
     /// Frames that came into being without being asked for room first: those who brought them cannot wait.
     pub(super) fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
+        if pages.count == 1 {
+            if inner.resident.insert(pages.first as u32) {
+                self.budget.take_anyway(1);
+                self.machine.budget.take_anyway(1);
+                inner.order.push_back(pages);
+            }
+            return;
+        }
         let new = book::set_of(pages) - &inner.resident;
         self.budget.take_anyway(new.len());
         self.machine.budget.take_anyway(new.len());
@@ -288,6 +291,18 @@ impl Cache {
             inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
         Ok(bytes)
+    }
+
+    /// Takes frames out of page tables, and puts those bytes of theirs back.
+    pub(super) fn make_anew(&self, pages: PageRange, bytes: &[u8]) -> std::io::Result<()> {
+        let inode = match self.frames_inode.get() {
+            Some(inode) => *inode,
+            None => {
+                let inode = crate::refuge::inode_of(&*self.frames)?;
+                *self.frames_inode.get_or_init(|| inode)
+            }
+        };
+        self.machine.refuge.make_anew(&*self.frames, inode, pages.offset_bytes(), bytes)
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
@@ -419,8 +434,7 @@ impl Cache {
             self.protect_everywhere(&inner, part);
             bytes.resize(part.length_bytes() as usize, 0);
             read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
-            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), &bytes);
-            anew.doing("taking frames from page tables")?;
+            self.make_anew(part, &bytes).doing("taking frames from page tables")?;
         }
         inner.views.iter_mut().for_each(|view| view.forget(&all));
         Ok(())
@@ -467,8 +481,7 @@ impl Cache {
             inner = self.lock();
             at = page;
             if !inner.may(page, false) {
-                let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                drop(self.wait_settled(inner));
             }
         }
     }

@@ -169,7 +169,9 @@ impl Cache {
 
     /// The book learns of a write before it happens.
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
-        self.note_writes(inner, PageRange::new(page, 1));
+        if !inner.book.is_noted(page as u32) {
+            self.note_writes(inner, PageRange::new(page, 1));
+        }
     }
 
     pub(super) fn note_writes(&self, inner: &mut Inner, pages: PageRange) {
@@ -296,10 +298,11 @@ impl Cache {
     /// is written into a page while an eviction saves it would be lost.
     pub(super) fn settle(&self, inner: &mut Inner, range: PageRange) {
         if !inner.waiting.is_empty() {
-            let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
-                .into_iter()
-                .partition(|w| range.contains(u64::from(w.page)) && !inner.in_flight.contains(w.page));
-            inner.waiting = later;
+            let mut waiting = std::mem::take(&mut inner.waiting);
+            let is_served =
+                |w: &mut Waiting| range.contains(u64::from(w.page)) && !inner.in_flight.contains(w.page);
+            let now: Vec<_> = waiting.extract_if(.., is_served).collect();
+            inner.waiting = waiting;
             for waiter in now {
                 self.seen.waited(waiter.since.elapsed());
                 if inner.resident.contains(waiter.page)
@@ -312,7 +315,7 @@ impl Cache {
                 }
             }
         }
-        self.settled.notify_all();
+        self.settled.ring();
     }
 
     /// Pages that cannot be had: whoever waited for them gets SIGBUS, nobody else.
@@ -332,7 +335,7 @@ impl Cache {
             self.seen.refused();
             inner.refuse(&waiter.mapping, waiter.page.into());
         }
-        self.settled.notify_all();
+        self.settled.ring();
     }
 }
 

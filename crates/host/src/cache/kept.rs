@@ -57,7 +57,7 @@ impl Cache {
             self.protect_everywhere(&inner, part);
             bytes.resize(part.length_bytes() as usize, 0);
             read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
-            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), &bytes);
+            let anew = self.make_anew(part, &bytes);
             anew.doing("taking frames from page tables")?;
         }
         inner.views.iter_mut().for_each(|view| view.forget(&all));

@@ -22,7 +22,7 @@ impl Cache {
             let at = ((part.first - pages.first) * PAGE_SIZE_BYTES) as usize;
             let slot = &mut bytes[at..at + part.length_bytes() as usize];
             read_frames(&self.frames, part.first, slot).doing("reading a frame")?;
-            let anew = self.machine.refuge.make_anew(&*self.frames, part.offset_bytes(), slot);
+            let anew = self.make_anew(part, slot);
             anew.doing("keeping a copy")?;
             here += part.count;
         }

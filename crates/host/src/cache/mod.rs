@@ -16,10 +16,11 @@
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
-//! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
+//! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `resize`, `recover` | what the names say |
 
+mod bell;
 pub mod book;
 mod bring;
 pub mod coherent;
@@ -28,6 +29,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+mod install;
 pub mod kept;
 mod larger;
 mod recover;
@@ -54,7 +56,7 @@ use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use view::{Mapping, View, Views};
 
@@ -85,13 +87,15 @@ pub struct Cache {
     pub traits: Traits,
     /// One memfd holds all frames.
     pub frames: Arc<OwnedFd>,
+    /// What tells them from others, once it was needed.
+    frames_inode: OnceLock<u64>,
     /// Where pages come from.
     pub pager: Box<dyn Pager>,
     machine: Arc<Machine>,
     budget: Budget,
     spill: Mutex<Spill>,
     inner: Mutex<Inner>,
-    settled: Condvar,
+    settled: bell::Bell,
     /// One sync at a time; the journal belongs to whoever has the turn.
     turn: Mutex<sync::Turn>,
     /// The stored object is what the last sync made it: nothing is left to be redone.
@@ -226,6 +230,7 @@ impl Cache {
             id,
             uuid,
             frames,
+            frames_inode: OnceLock::new(),
             pager,
             budget: Budget::new(traits.limit_pages),
             spill: Mutex::new(spill),
@@ -252,7 +257,7 @@ impl Cache {
                 warning: String::new(),
                 rights: None,
             }),
-            settled: Condvar::new(),
+            settled: bell::Bell::default(),
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
             own_workers,
@@ -278,8 +283,7 @@ impl Cache {
 
     /// Waits until some pages left `in_flight`, or for a short while.
     fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        self.settled.wait(inner, Duration::from_millis(50))
     }
 
     /// Threads for requests that may wait for the pager.

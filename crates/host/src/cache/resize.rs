@@ -18,8 +18,7 @@ impl Cache {
         let gone =
             PageRange::new(pages_of(size_bytes), pages_of(old_bytes).saturating_sub(pages_of(size_bytes)));
         while !book::within(&inner.in_flight, gone).is_empty() {
-            let waited = self.settled.wait_timeout(inner, std::time::Duration::from_millis(50));
-            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            inner = self.wait_settled(inner);
         }
         let grown = size_bytes > old_bytes;
         if !grown {

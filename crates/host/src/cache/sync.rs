@@ -118,7 +118,7 @@ impl Cache {
                 inner = self.wait_settled(inner);
             }
             inner.sync_waits = false;
-            self.settled.notify_all();
+            self.settled.ring();
             let pages = choose(&mut inner);
             inner.book.start_writing(&pages)?;
             inner.frozen = freeze;
@@ -157,7 +157,7 @@ impl Cache {
         for run in inner.book.unspill(&stale) {
             lock(&self.spill).forget(run.first, run.count);
         }
-        self.settled.notify_all();
+        self.settled.ring();
         Ok(())
     }
 
@@ -475,8 +475,7 @@ impl Cache {
         let whole = inner.whole();
         self.collect(&mut inner, whole);
         while !(&inner.in_flight & inner.book.dirty()).is_empty() {
-            let waited = self.settled.wait_timeout(inner, std::time::Duration::from_millis(50));
-            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            inner = self.wait_settled(inner);
         }
         let pages = inner.book.dirty().clone();
         self.drop_dirty(&mut inner, &pages)?;

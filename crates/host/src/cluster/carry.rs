@@ -15,8 +15,8 @@ pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
 impl Carrier for Cluster {
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]) {
         let message = Message::Coherence { object, message: message.clone() };
-        let mut waiting = lock(&self.waiting);
-        if let Some(queue) = waiting.get_mut(&to) {
+        // Of one object one thread sends at a time, so its messages stay in order without the lock.
+        if let Some(queue) = lock(&self.waiting).get_mut(&to) {
             queue.push_back((message, pages.to_vec()));
             return;
         }
@@ -25,6 +25,11 @@ impl Carrier for Cluster {
             && let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()
         {
+            let mut waiting = lock(&self.waiting);
+            if let Some(queue) = waiting.get_mut(&to) {
+                queue.push_back((message, pages.to_vec())); // another object's was first
+                return;
+            }
             waiting.insert(to, VecDeque::from([(message, pages.to_vec())]));
             drop(waiting);
             host.machine.workers.run(move || this.connect_and_send(to));

@@ -212,6 +212,10 @@ impl Cluster {
     }
 
     fn send(&self, to: HostId, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        // Most are some tens of bytes long, and on the way of a fault.
+        if let Ok(bytes) = postcard::to_slice(message, &mut [0; 192]) {
+            return self.transport()?.send(to, bytes, payload.0);
+        }
         let bytes = postcard::to_stdvec(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("a message cannot be encoded: {e}")))?;
         self.transport()?.send(to, &bytes, payload.0)

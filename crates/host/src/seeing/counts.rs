@@ -3,7 +3,7 @@
 use super::hot::Hot;
 use super::told::Told;
 use super::trace::Trace;
-use commonhold_coherence::{Access, Action, Event, HostId};
+use commonhold_coherence::{Access, Action, Event, HostId, Span};
 use commonhold_object::{
     Counts, MessageCount, MessageKind, PAGE_SIZE_BYTES, PageCount, TraceLine, TracePlace, Traced,
 };
@@ -90,13 +90,13 @@ impl Seen {
     }
 
     /// Pages of 4 KiB in these of the scheduler's: the last of the object may be shorter.
-    fn frames_in(&self, pages: &[u32]) -> u64 {
+    fn frames_in(&self, pages: impl Iterator<Item = u32>) -> u64 {
         match self.sizes.get() {
             Some((unit, size)) if *unit > 1 => {
-                let of = |page: &u32| (*unit).min(size.saturating_sub(u64::from(*page) * unit));
-                pages.iter().map(of).sum()
+                let of = |page: u32| (*unit).min(size.saturating_sub(u64::from(page) * unit));
+                pages.map(of).sum()
             }
-            _ => pages.len() as u64,
+            _ => pages.count() as u64,
         }
     }
 
@@ -187,8 +187,10 @@ impl Seen {
     }
 
     fn message(&self, from: HostId, to: HostId, message: &impl Told, way: Way) {
-        let pages = message.pages();
-        let frames = self.frames_in(&pages);
+        let run = message.run();
+        let others = if run.is_none() { message.pages() } else { Vec::new() };
+        let pages = || run.into_iter().flat_map(Span::pages).chain(others.iter().copied());
+        let frames = self.frames_in(pages());
         let bytes = if message.carried() > 0 { frames * PAGE_SIZE_BYTES } else { 0 };
         let mut table = self.table();
         table.messages_of(message.name(), message.kind()).of_way[way as usize] += 1;
@@ -198,7 +200,7 @@ impl Seen {
             Way::Received => table.counts.bytes_received += bytes,
         }
         if way != Way::Local {
-            pages.iter().for_each(|page| table.see_page(*page, from, to, message, way));
+            pages().for_each(|page| table.see_page(page, from, to, message, way));
         }
         drop(table);
         self.trace.note(|| TraceLine {
@@ -208,7 +210,7 @@ impl Seen {
             to: to.0,
             what: message.name().to_owned(),
             kind: Some(message.kind()),
-            first_page: pages.first().copied().unwrap_or(0) * self.unit(),
+            first_page: pages().next().unwrap_or(0) * self.unit(),
             pages: frames as u32,
             bytes: if way == Way::Local { 0 } else { bytes },
         });

@@ -12,9 +12,6 @@ const MOST_SETS: usize = HOTTEST_PAGES / WAYS;
 /// What is known of one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
-    page: u32,
-    /// 0: nobody's.
-    heat: u64,
     excess: u64,
     /// Faults to read, to write, of protection.
     pub faults: [u32; 3],
@@ -26,10 +23,29 @@ pub struct Entry {
     pub owner: Option<HostId>,
 }
 
+/// Pages that share their places. What every fault looks at lies together, apart from what it changes in one entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    pages: [u32; WAYS],
+    /// 0: nobody's.
+    heats: [u64; WAYS],
+    entries: [Entry; WAYS],
+}
+
+impl Set {
+    fn way_of(&self, page: u32) -> Option<usize> {
+        (0..WAYS).find(|way| self.pages[*way] == page && self.heats[*way] > 0)
+    }
+
+    fn free(&self) -> Option<usize> {
+        self.heats.iter().position(|heat| *heat == 0)
+    }
+}
+
 /// The table. It takes no memory before the first page, and grows with the pages that there are.
 #[derive(Debug, Default)]
 pub struct Hot {
-    sets: Vec<[Entry; WAYS]>,
+    sets: Vec<Set>,
 }
 
 /// Pages in a row go to different sets, and those at any power of two apart do too.
@@ -41,36 +57,35 @@ impl Hot {
     /// Something happened to the page: its entry.
     pub fn heat(&mut self, page: u32) -> &mut Entry {
         let (set, way) = self.place(page);
-        let entry = &mut self.sets[set][way];
-        if entry.page != page || entry.heat == 0 {
-            let excess = entry.heat;
-            *entry = Entry { page, heat: excess, excess, ..Entry::default() };
+        let set = &mut self.sets[set];
+        if set.pages[way] != page || set.heats[way] == 0 {
+            set.pages[way] = page;
+            set.entries[way] = Entry { excess: set.heats[way], ..Entry::default() };
         }
-        entry.heat += 1;
-        entry
+        set.heats[way] += 1;
+        &mut set.entries[way]
     }
 
     /// The page's entry, if it has one.
     pub fn known(&mut self, page: u32) -> Option<&mut Entry> {
         let sets = self.sets.len();
         let set = self.sets.get_mut(set_of(page, sets.max(1)))?;
-        set.iter_mut().find(|entry| entry.heat > 0 && entry.page == page)
+        set.way_of(page).map(|way| &mut set.entries[way])
     }
 
     /// Where the page is, or is to be.
     fn place(&mut self, page: u32) -> (usize, usize) {
         if self.sets.is_empty() {
-            self.sets.push([Entry::default(); WAYS]);
+            self.sets.push(Set::default());
         }
         loop {
             let at = set_of(page, self.sets.len());
             let set = &self.sets[at];
-            let known = set.iter().position(|entry| entry.heat > 0 && entry.page == page);
-            if let Some(way) = known.or_else(|| set.iter().position(|entry| entry.heat == 0)) {
+            if let Some(way) = set.way_of(page).or_else(|| set.free()) {
                 return (at, way);
             }
             if self.sets.len() >= MOST_SETS {
-                let coldest = (0..WAYS).min_by_key(|way| set[*way].heat).unwrap_or(0);
+                let coldest = (0..WAYS).min_by_key(|way| set.heats[*way]).unwrap_or(0);
                 return (at, coldest);
             }
             self.grow();
@@ -79,36 +94,45 @@ impl Hot {
 
     fn grow(&mut self) {
         let doubled = (self.sets.len() * 2).min(MOST_SETS);
-        let old = std::mem::replace(&mut self.sets, vec![[Entry::default(); WAYS]; doubled]);
-        for entry in old.into_iter().flatten().filter(|entry| entry.heat > 0) {
-            let set = &mut self.sets[set_of(entry.page, doubled)];
-            // Two halves of a full set have room for it: the number of sets is a power of two.
-            if let Some(free) = set.iter_mut().find(|free| free.heat == 0) {
-                *free = entry;
+        let old = std::mem::replace(&mut self.sets, vec![Set::default(); doubled]);
+        for from in old {
+            for way in (0..WAYS).filter(|way| from.heats[*way] > 0) {
+                let set = &mut self.sets[set_of(from.pages[way], doubled)];
+                // Two halves of a full set have room for it: the number of sets is a power of two.
+                if let Some(free) = set.free() {
+                    set.pages[free] = from.pages[way];
+                    set.heats[free] = from.heats[way];
+                    set.entries[free] = from.entries[way];
+                }
             }
         }
     }
 
     /// The hottest first.
     pub fn hottest(&self, most: usize) -> Vec<PageCount> {
-        let mut found: Vec<&Entry> = self.sets.iter().flatten().filter(|entry| entry.heat > 0).collect();
-        found.sort_by_key(|entry| (std::cmp::Reverse(entry.heat - entry.excess), entry.page));
-        found.into_iter().take(most).map(Entry::told).collect()
+        let of_set = |set: &Set| {
+            (0..WAYS).filter(|way| set.heats[*way] > 0).map(|way| set.told(way)).collect::<Vec<_>>()
+        };
+        let mut found: Vec<PageCount> = self.sets.iter().flat_map(of_set).collect();
+        found.sort_by_key(|told| (std::cmp::Reverse(told.heat - told.excess), told.page));
+        found.truncate(most);
+        found
     }
 }
 
-impl Entry {
-    fn told(&self) -> PageCount {
+impl Set {
+    fn told(&self, way: usize) -> PageCount {
+        let entry = &self.entries[way];
         PageCount {
-            page: self.page.into(),
-            heat: self.heat,
-            excess: self.excess,
-            read_faults: self.faults[0],
-            write_faults: self.faults[1],
-            protection_faults: self.faults[2],
-            messages: self.messages,
-            hand_overs: self.hand_overs,
-            owner: self.owner.map(|host| host.0),
+            page: self.pages[way].into(),
+            heat: self.heats[way],
+            excess: entry.excess,
+            read_faults: entry.faults[0],
+            write_faults: entry.faults[1],
+            protection_faults: entry.faults[2],
+            messages: entry.messages,
+            hand_overs: entry.hand_overs,
+            owner: entry.owner.map(|host| host.0),
         }
     }
 }

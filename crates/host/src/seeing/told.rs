@@ -1,7 +1,7 @@
 //! What there is to see of a message between schedulers: its name, its kind, its pages.
 
 use crate::shared::Said;
-use commonhold_coherence::{Access, HostId, Kind, Scheduler, central, explicit, forwarding};
+use commonhold_coherence::{Access, HostId, Kind, Scheduler, Span, central, explicit, forwarding};
 use commonhold_object::MessageKind;
 
 /// A message, as it is counted and traced.
@@ -12,6 +12,10 @@ pub trait Told {
     fn kind(&self) -> MessageKind;
     /// The pages that it is about.
     fn pages(&self) -> Vec<u32>;
+    /// The same, where they are a run.
+    fn run(&self) -> Option<Span> {
+        None
+    }
     /// Pages whose bytes go along.
     fn carried(&self) -> usize;
     /// Whose request it is, where requests are passed on.
@@ -58,8 +62,16 @@ impl Told for central::Message {
         self.span().pages().collect()
     }
 
+    fn run(&self) -> Option<Span> {
+        Some(self.span())
+    }
+
     fn carried(&self) -> usize {
-        central::Node::carries(self).pages().len()
+        match self {
+            central::Message::Grant { span, with_data: true, .. } => span.count as usize,
+            central::Message::PageOut { .. } => 1,
+            _ => 0,
+        }
     }
 
     fn hands_over(&self) -> bool {
@@ -173,6 +185,14 @@ impl Told for Said {
             Said::Central(message) => Told::pages(message),
             Said::Forwarding(message) => Told::pages(message),
             Said::Explicit(message) => Told::pages(message),
+        }
+    }
+
+    fn run(&self) -> Option<Span> {
+        match self {
+            Said::Central(message) => Told::run(message),
+            Said::Forwarding(message) => Told::run(message),
+            Said::Explicit(message) => Told::run(message),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
 use crate::machine::Machine;
 use crate::seeing::Seen;
-use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
+use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -74,6 +74,8 @@ pub(super) struct State {
     pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
     pub sent: HashMap<u32, Version>,
+    /// Room for what the scheduler wants done, between its turns.
+    pub actions: Vec<Action<Said>>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
@@ -115,6 +117,7 @@ impl Driver {
             held: Held::default(),
             kept: VecDeque::new(),
             sent: HashMap::new(),
+            actions: Vec::new(),
             syncs: VecDeque::new(),
             lent,
             stamp: first_stamp(),

@@ -1,6 +1,7 @@
 //! Minimum holds: pages that were granted stay for a while, so that the instruction that faulted retires.
 
 use super::{Driver, Said};
+use crate::seeing::Told;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -22,6 +23,11 @@ impl Held {
         self.last.insert(page, end);
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// A page whose hold is over.
     pub fn next_over(&mut self, now: Instant) -> Option<u32> {
         let (end, page) = *self.ends.front().filter(|(end, _)| *end <= now)?;
@@ -37,7 +43,11 @@ impl Held {
         if self.last.is_empty() {
             return None;
         }
-        message.pages().into_iter().filter_map(|page| self.last.get(&page).copied()).max()
+        let end_of = |page| self.last.get(&page).copied();
+        match message.run() {
+            Some(run) => run.pages().filter_map(end_of).max(),
+            None => message.pages().into_iter().filter_map(end_of).max(),
+        }
     }
 }
 

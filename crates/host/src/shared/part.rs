@@ -3,6 +3,7 @@
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, Scheduler, Span};
 use commonhold_coherence::{central, explicit, forwarding};
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 
 /// How an object is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +80,15 @@ impl Part {
     /// Something happened. A message of another scheduler is nothing: whoever lets messages in has looked.
     pub fn handle(&mut self, event: Event<Said>, actions: &mut Vec<Action<Said>>) {
         match self {
-            Part::Central(node) => drive(node, event, actions, of_central, Said::Central),
-            Part::Forwarding(node) => drive(&mut **node, event, actions, of_forwarding, Said::Forwarding),
-            Part::Explicit(node) => drive(node, event, actions, of_explicit, Said::Explicit),
+            Part::Central(node) => ROOM.with_borrow_mut(|wanted| {
+                drive(node, event, (wanted, actions), of_central, Said::Central);
+            }),
+            Part::Forwarding(node) => {
+                drive(&mut **node, event, (&mut Vec::new(), actions), of_forwarding, Said::Forwarding)
+            }
+            Part::Explicit(node) => {
+                drive(node, event, (&mut Vec::new(), actions), of_explicit, Said::Explicit)
+            }
         }
     }
 
@@ -95,17 +102,21 @@ impl Part {
     }
 }
 
+thread_local! {
+    /// For what the central scheduler wants: every event of every fault needs some.
+    static ROOM: RefCell<Vec<Action<central::Message>>> = const { RefCell::new(Vec::new()) };
+}
+
 fn drive<S: Scheduler>(
     node: &mut S,
     event: Event<Said>,
-    actions: &mut Vec<Action<Said>>,
+    (wanted, actions): (&mut Vec<Action<S::Message>>, &mut Vec<Action<Said>>),
     of: impl FnOnce(Said) -> Option<S::Message>,
     said: impl Fn(S::Message) -> Said,
 ) {
     let Some(event) = event.map(of) else { return };
-    let mut wanted = Vec::new();
-    node.handle(event, &mut wanted);
-    actions.extend(wanted.into_iter().map(|action| action.map(&said)));
+    node.handle(event, wanted);
+    actions.extend(wanted.drain(..).map(|action| action.map(&said)));
 }
 
 fn of_central(said: Said) -> Option<central::Message> {

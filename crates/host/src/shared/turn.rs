@@ -1,5 +1,6 @@
 //! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
 
+use super::Role;
 use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
@@ -29,8 +30,12 @@ pub(super) struct Turn<'d> {
     came: Came,
     /// Bytes of pages that were taken from processes of this host.
     taken: HashMap<u32, PageBytes>,
+    /// The page that this host's own part gave back last, centrally scheduled: what the saved copy is now.
+    given_back: Option<(u32, PageBytes)>,
     /// What this host said to itself.
     to_do: VecDeque<(Event<Said>, Vec<u8>)>,
+    /// Room for what the scheduler wants done.
+    actions: Vec<Action<Said>>,
 }
 
 impl<'d> Turn<'d> {
@@ -41,21 +46,29 @@ impl<'d> Turn<'d> {
             return; // the object ends
         }
         let mut turn = Turn {
+            actions: std::mem::take(&mut state.actions),
             driver,
             state,
             cache,
             saved,
             came: Came::default(),
             taken: HashMap::new(),
-            to_do: VecDeque::from([(event, bytes)]),
+            given_back: None,
+            to_do: VecDeque::new(),
         };
-        let now = Instant::now();
-        while let Some(page) = turn.state.held.next_over(now) {
-            turn.to_do.push_front((Event::HoldOver { page }, Vec::new()));
+        let now = if turn.state.held.is_empty() { None } else { Some(Instant::now()) };
+        while let Some(page) = now.and_then(|now| turn.state.held.next_over(now)) {
+            turn.to_do.push_back((Event::HoldOver { page }, Vec::new()));
+        }
+        if turn.to_do.is_empty() {
+            turn.happened(event, bytes);
+        } else {
+            turn.to_do.push_back((event, bytes));
         }
         while let Some((event, bytes)) = turn.to_do.pop_front() {
             turn.happened(event, bytes);
         }
+        turn.state.actions = turn.actions;
     }
 
     /// Minimum holds are over.
@@ -70,13 +83,13 @@ impl<'d> Turn<'d> {
             self.wait_for_holds(message);
         }
         let stopped = self.stop_writers(&event);
-        let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
+        let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         seen.event(me, &event);
-        let mut actions = Vec::new();
+        let mut actions = std::mem::take(&mut self.actions);
         self.state.part.handle(event, &mut actions);
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
-        for action in actions {
+        for action in actions.drain(..) {
             seen.action(me, &action);
             if let Err(error) = self.act(action)
                 && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
@@ -84,6 +97,7 @@ impl<'d> Turn<'d> {
                 cache.report(&error);
             }
         }
+        self.actions = actions;
         if let (true, Some(cache)) = (stopped, &self.cache) {
             cache.let_writers_go();
         }
@@ -114,13 +128,18 @@ impl<'d> Turn<'d> {
                 if let Some(cache) = &self.cache
                     && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
                 {
-                    self.taken.insert(page, bytes);
+                    if cache.role() == Some(Role::Saved) {
+                        self.given_back = Some((page, bytes)); // it is the saved copy now
+                    } else {
+                        self.taken.insert(page, bytes);
+                    }
                 }
             }
             Action::Save { page } => {
                 // From this host's own part, centrally scheduled: the bytes are in the frame already.
                 let frames = self.frames_of(Span::one(page));
                 let bytes = self.came.next(frames.count as usize);
+                self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
                     saved.save_copy(frames, bytes)?;
                     saved.returned(frames);
@@ -223,15 +242,27 @@ impl<'d> Turn<'d> {
     fn bytes_of(&mut self, message: &Said) -> Result<Vec<u8>> {
         match message.carries() {
             Carried::Nothing => Ok(Vec::new()),
-            Carried::Saved(pages) => self.saved.as_ref().map_or(Ok(Vec::new()), |saved| {
-                saved.content(pages.into_iter().flat_map(|page| self.numbers(page)))
-            }),
+            Carried::Saved(pages) => {
+                let just_now = self.given_back.take_if(|(page, _)| *pages == [*page]);
+                match (just_now, &self.saved) {
+                    (Some((_, bytes)), _) => Ok(bytes.into_vec()),
+                    (None, Some(saved)) => {
+                        saved.content(pages.into_iter().flat_map(|page| self.numbers(page)))
+                    }
+                    (None, None) => Ok(Vec::new()),
+                }
+            }
             Carried::Frames(pages) => self.frames(&pages),
         }
     }
 
     /// Of pages that were taken from the page tables, what was taken; of others, what the frames have.
     fn frames(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
+        if let [page] = pages
+            && let Some(bytes) = self.taken.remove(page)
+        {
+            return Ok(bytes.into_vec());
+        }
         let mut all = Vec::with_capacity(pages.len() * PAGE);
         for page in pages {
             match (self.taken.remove(page), &self.cache) {
@@ -248,6 +279,7 @@ impl<'d> Turn<'d> {
     }
 
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
+        self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
         let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
