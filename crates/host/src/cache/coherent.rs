@@ -100,7 +100,9 @@ impl Cache {
 
     /// At the home: pages go to a host that may write them.
     pub fn lend(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.lend(pages)
+        let mut inner = self.lock();
+        let pages = pages.intersect(inner.whole());
+        inner.book.lend(pages)
     }
 
     /// At the home: the newest version is here again, or is given up.
@@ -140,17 +142,17 @@ impl Cache {
         self.settled.notify_all();
     }
 
-    fn driver(&self) -> Option<Arc<Driver>> {
+    pub(super) fn driver(&self) -> Option<Arc<Driver>> {
         self.driver.get()?.0.upgrade()
     }
 
-    fn role(&self) -> Option<Role> {
+    pub(super) fn role(&self) -> Option<Role> {
         self.driver.get().map(|(_, role)| *role)
     }
 
     /// Whether pages that are not in memory come from the pager or the spill file here; else they come by way of the
     /// scheduler.
-    pub(super) fn has_pages(&self) -> bool {
+    pub fn has_pages(&self) -> bool {
         self.role().is_none_or(|role| matches!(role, Role::Saved | Role::Origin))
     }
 
@@ -196,11 +198,16 @@ impl Cache {
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
     /// frames have them.
     pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+        // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
+        let pages = pages.intersect(self.lock().whole());
+        if pages.is_empty() {
+            return Ok(()); // the object shrank since they were asked for
+        }
         if let Some(bytes) = bytes {
+            let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
             write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
         }
         let mut inner = self.lock();
-        let pages = pages.intersect(inner.whole());
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
         }
@@ -310,6 +317,9 @@ impl Cache {
     /// The newest version of a page is lost: this one serves again.
     pub fn restore(&self, page: u64, bytes: &[u8; PAGE_SIZE_BYTES as usize]) -> Result<()> {
         let mut inner = self.idle(page);
+        if !inner.whole().contains(page) {
+            return Ok(());
+        }
         write_frames(&self.frames, page, bytes).doing("restoring a page")?;
         self.count_frames(&mut inner, PageRange::new(page, 1));
         Ok(())
@@ -341,6 +351,10 @@ impl Cache {
             return read_frames(&self.frames, page, slots).doing("reading frames").map(|()| count);
         }
         let slot = &mut slots[..PAGE_SIZE_BYTES as usize];
+        if !inner.whole().contains(page) {
+            slot.fill(0); // the object shrank since it was asked for
+            return Ok(1);
+        }
         if inner.book.spilled().contains(page as u32) {
             return lock(&self.spill).read(page, slot).map(|()| 1);
         }

@@ -64,6 +64,10 @@ impl Cache {
             return Answer::Done;
         }
         let writes = fault.write || fault.protected;
+        if page >= inner.closing {
+            inner.wait(mapping, page, writes);
+            return Answer::Done;
+        }
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
             return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };

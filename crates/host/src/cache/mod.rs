@@ -29,6 +29,7 @@ mod flushes;
 mod hold;
 mod recover;
 mod resize;
+mod shrink;
 mod stamp;
 pub mod stored;
 mod sync;
@@ -136,6 +137,8 @@ struct Inner {
     frozen: bool,
     /// Of explicit coherence: another host's sync is being looked at, first writes wait.
     writers_stopped: bool,
+    /// Pages from here on are being given up, because the object shrinks: who touches one waits.
+    closing: u64,
     /// Syncs that replaced another host's version which nobody here had seen.
     conflicts: u64,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
@@ -238,6 +241,7 @@ impl Cache {
                 order: VecDeque::new(),
                 frozen: false,
                 writers_stopped: false,
+                closing: u64::MAX,
                 conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,

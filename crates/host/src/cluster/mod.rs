@@ -11,6 +11,7 @@
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
+//! | `sizes` | their sizes |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
@@ -22,6 +23,7 @@ mod members;
 mod objects;
 pub mod registry;
 mod rights;
+mod sizes;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -38,6 +40,7 @@ use registry::Registry;
 use registry::place::Place;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use wire::{Answer, Call, Member, Message};
@@ -102,6 +105,8 @@ pub struct Cluster {
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
+    /// Changes of the sizes of this host's objects.
+    size_changes: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -146,6 +151,7 @@ impl Cluster {
             calls: Calls::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
+            size_changes: AtomicU64::default(),
         };
         Ok(Arc::new(cluster))
     }
@@ -266,6 +272,8 @@ impl Cluster {
             }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length } => self.sync_for_other(from, object, offset, length),
+            Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
+            Call::Size { object, told } => self.heard_size(from, object, told),
         }
     }
 

@@ -47,6 +47,9 @@ impl Cluster {
         }
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
+        if driver.is_home() {
+            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0));
+        }
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
             driver.begin();
@@ -169,7 +172,9 @@ impl Cluster {
         self.say_given_up(home, object)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
-            self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
+            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access }, PATIENCE)? {
+                self.heard_size(home, object, told)?;
+            }
         }
         driver.found_home(home, &self.all_gone());
         // Broken or lost before the driver knew it for its home: nobody else would say so.
@@ -215,8 +220,9 @@ impl Cluster {
             ));
         }
         self.wait_begun(PATIENCE / 2)?;
-        self.serve(record.uuid)?;
+        let object = self.serve(record.uuid)?;
         self.admit(record.uuid, from, access);
+        let record = object.record().clone(); // whoever is admitted before a change of its size is told of that
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
         Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
     }
@@ -240,7 +246,8 @@ impl Cluster {
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
         self.admit(object, from, access);
-        Ok(Answer::Done)
+        let told = self.driver(object).and_then(|driver| driver.size_told());
+        Ok(told.map_or(Answer::Done, Answer::Used))
     }
 
     /// Another host's process wants pages stored.

@@ -1,7 +1,7 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
 use super::registry::{Before, Joined, News};
-use crate::shared::Said;
+use crate::shared::{Said, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,23 @@ pub enum Call {
         /// How much.
         length: u64,
     },
+    /// Of an object's home: it is to have another size.
+    Resize {
+        /// The name.
+        name: Name,
+        /// Who asks.
+        who: Credentials,
+        /// The size.
+        size_bytes: u64,
+    },
+    /// From an object's home: what its size is. Answered when it holds here, and what lay past a smaller end is at the
+    /// home.
+    Size {
+        /// Which object.
+        object: u128,
+        /// What.
+        told: Told,
+    },
 }
 
 /// What is answered.
@@ -146,4 +163,6 @@ pub enum Answer {
     Opened(Box<Shared>),
     /// So many pages.
     Pages(u64),
+    /// The object may be used, and has this size.
+    Used(Told),
 }

@@ -4,6 +4,7 @@
 use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
+use super::size::SizeKnown;
 use super::turn::{Came, Turn};
 use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
@@ -11,6 +12,7 @@ use crate::cache::coherent::PageBytes;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +33,7 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
-    /// Its size in pages.
+    /// Its size in pages, as this host begins with it.
     pub pages: u64,
     /// How.
     pub how: How,
@@ -56,6 +58,7 @@ pub struct Driver {
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
     fenced: AtomicBool,
+    pub(super) size: SizeKnown,
 }
 
 /// Who schedules, and this host's part of it.
@@ -71,6 +74,8 @@ pub(super) struct State {
     pub sent: HashMap<u32, PageBytes>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
+    /// Pages that came when the object had shrunk: they go as soon as they may.
+    pub late: RoaringBitmap,
 }
 
 pub(super) fn range(span: Span) -> PageRange {
@@ -102,6 +107,7 @@ impl Driver {
         cache: &Arc<Cache>,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
+        let size = SizeKnown::new(plan.pages);
         let state = State {
             home: None,
             part,
@@ -109,6 +115,7 @@ impl Driver {
             kept: VecDeque::new(),
             sent: HashMap::new(),
             syncs: VecDeque::new(),
+            late: RoaringBitmap::new(),
         };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
@@ -122,6 +129,7 @@ impl Driver {
             outbox: Outbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
+            size,
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -389,7 +397,7 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
-        let size = self.plan.pages;
+        let size = self.size.room();
         if count > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }

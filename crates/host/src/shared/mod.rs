@@ -11,6 +11,7 @@
 //! | `driver` | one object: events to its scheduler |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
+//! | `size` | what a host was told of the object's size |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `outbox` | messages on their way out |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -19,12 +20,14 @@ mod driver;
 mod holds;
 mod outbox;
 mod part;
+mod size;
 mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
 pub use holds::Holds;
 pub use part::{How, Said};
+pub use size::Told;
 
 use commonhold_coherence::HostId;
 

@@ -69,6 +69,7 @@ impl<'d> Turn<'d> {
             self.wait_for_holds(message);
         }
         let stopped = self.stop_writers(&event);
+        let evicts = matches!(event, Event::Evict { .. });
         let (me, seen) = (self.driver.plan.me, self.driver.seen.clone());
         seen.event(me, &event);
         let mut actions = Vec::new();
@@ -86,6 +87,16 @@ impl<'d> Turn<'d> {
         if let (true, Some(cache)) = (stopped, &self.cache) {
             cache.let_writers_go();
         }
+        if !evicts && !self.state.late.is_empty() {
+            self.send_late_pages_away();
+        }
+    }
+
+    /// Pages that came when the object had shrunk go as soon as they may.
+    fn send_late_pages_away(&mut self) {
+        let part = &self.state.part;
+        self.state.late = self.state.late.iter().filter(|page| part.access(*page) != Access::None).collect();
+        self.to_do.extend(self.state.late.iter().map(|page| (Event::Evict { page }, Vec::new())));
     }
 
     /// Of explicit coherence: what was written is told before a page may have to go, and nobody writes until then.
@@ -141,7 +152,7 @@ impl<'d> Turn<'d> {
                 let end = Instant::now() + self.driver.plan.hold;
                 self.state.held.begin(page, end);
                 // Under forwarding who waits for it may have asked before it came.
-                if matches!(self.driver.plan.how, How::Forwarding(_)) {
+                if matches!(self.driver.plan.how, How::Forwarding(_)) || self.state.late.contains(page) {
                     self.driver.holds.say_at(end, self.driver);
                 }
             }
@@ -223,6 +234,9 @@ impl<'d> Turn<'d> {
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
             cache.returned(range(span)); // owned here again
+        }
+        if !cache.has_pages() && cache.is_past_end(range(span)) {
+            self.state.late.extend(span.pages().filter(|page| cache.is_past_end(range(Span::one(*page)))));
         }
         let installed = cache.install(range(span), access, bytes);
         installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
