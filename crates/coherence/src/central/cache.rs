@@ -23,11 +23,19 @@ struct Page {
     wants: Access,
     /// Minimum holds that are not over: granted a moment ago, it stays, so that the instruction that faulted retires.
     holds: u8,
+    /// A process here holds it: others may read it, and get it when they are let.
+    locked: bool,
     wanted: Option<Wanted>,
 }
 
-const NOTHING: Page =
-    Page { access: Access::None, asked: Access::None, wants: Access::None, holds: 0, wanted: None };
+const NOTHING: Page = Page {
+    access: Access::None,
+    asked: Access::None,
+    wants: Access::None,
+    holds: 0,
+    locked: false,
+    wanted: None,
+};
 
 /// One host's part of a centrally scheduled object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +70,7 @@ impl Cache {
     /// Something happened.
     pub fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
         let touched = match &event {
-            Event::Fault { span, .. } => *span,
+            Event::Fault { span, .. } | Event::Lock { span } | Event::Unlock { span } => *span,
             Event::Evict { page } | Event::HoldOver { page } => Span::one(*page),
             Event::Message { message, .. } => message.span(),
             _ => Span::new(0, u32::MAX), // rare: a loss
@@ -77,11 +85,11 @@ impl Cache {
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
+            Event::Lock { span } => span.pages().for_each(|page| self.page(page).locked = true),
+            Event::Unlock { span } => span.pages().for_each(|page| self.unlock(page, actions)),
             Event::Lost { .. }
             | Event::Written { .. }
             | Event::Sync { .. }
-            | Event::Lock { .. }
-            | Event::Unlock { .. }
             | Event::Join
             | Event::Leave
             | Event::Revert => {}
@@ -118,6 +126,8 @@ impl Cache {
             page.wants = page.wants.max(access);
         }
         self.ask_for_wanted(span, actions);
+        // What this host waits for itself it does not keep: who wants it may be before us.
+        span.pages().for_each(|page| self.give_up_late(page, actions));
     }
 
     /// Asks for what is wanted in `span`, in one request for all of it: two hosts that get their pages in parts can take
@@ -239,7 +249,8 @@ impl Cache {
     fn give_up(&mut self, number: u32, wanted: Wanted, actions: &mut Vec<Action<Message>>) {
         let home = self.home;
         let page = self.page(number);
-        if page.holds > 0 && page.access != Access::None {
+        let kept = page.locked && page.asked == Access::None && wanted != Wanted::Back(Access::Read);
+        if (page.holds > 0 || kept) && page.access != Access::None {
             page.wanted = Some(wanted);
             return;
         }
@@ -260,17 +271,27 @@ impl Cache {
     fn hold_over(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
         let page = self.page(number);
         page.holds = page.holds.saturating_sub(1);
-        if page.holds == 0
-            && let Some(wanted) = page.wanted.take()
-        {
+        self.give_up_late(number, actions);
+    }
+
+    /// What the home wants, if nothing keeps it any more.
+    fn give_up_late(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let wanted =
+            self.pages.get_mut(&number).filter(|page| page.holds == 0).and_then(|page| page.wanted.take());
+        if let Some(wanted) = wanted {
             self.give_up(number, wanted, actions);
         }
+    }
+
+    fn unlock(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        self.page(number).locked = false;
+        self.give_up_late(number, actions);
     }
 
     /// Memory is short here. A copy that an upgrade counts on stays, and so does what is held.
     fn evict(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
         let page = self.page(number);
-        if page.holds > 0 || page.asked != Access::None || page.access == Access::None {
+        if page.holds > 0 || page.locked || page.asked != Access::None || page.access == Access::None {
             return;
         }
         let access = page.access;

@@ -3,4 +3,5 @@
 
 mod central;
 mod forwarding;
+mod locks;
 mod losses;

@@ -19,7 +19,7 @@ use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Pages that the home asks for at once, for a sync.
@@ -443,26 +443,38 @@ impl Cache {
 
     /// At the home: waits until the newest versions of all `pages` are here.
     pub fn fetch_lent(self: &Arc<Self>, pages: PageRange, within: Duration) -> Result<()> {
+        self.fetch(pages, false, within)
+    }
+
+    /// Waits until all `pages` may be used here.
+    pub(super) fn fetch(self: &Arc<Self>, pages: PageRange, write: bool, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         let mut at = pages.first;
         loop {
             let mut inner = self.lock();
             let end = pages.end().min(inner.size_pages());
-            let Some(page) = (at..end).find(|page| !inner.may(*page, false)) else { return Ok(()) };
+            let Some(page) = (at..end).find(|page| !inner.may(*page, write)) else { return Ok(()) };
             if Instant::now() > deadline {
                 return Err(Error::new(
                     ErrorKind::TimedOut,
                     format!("page {page} did not come from another host within {} s", within.as_secs()),
                 ));
             }
-            let most = Self::lacking(&inner, PageRange::new(page, end - page), FETCH_PAGES).max(1);
+            let failures = inner.failures;
+            let lacks = |page: &u64| !inner.may(*page, write);
+            let most = (page..end).take(FETCH_PAGES as usize).take_while(lacks).count() as u64;
             drop(inner);
-            self.ask_for(PageRange::new(page, most), false);
+            self.ask_for(PageRange::new(page, most), write);
             inner = self.lock();
             at = page;
-            if !inner.may(page, false) {
-                let waited = self.settled.wait_timeout(inner, Duration::from_millis(50));
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            if !inner.may(page, write) && inner.failures == failures {
+                inner = self.wait_settled(inner);
+            }
+            if inner.failures != failures
+                && let Some((_, error)) =
+                    inner.last_failure.as_ref().filter(|(pages, _)| pages.contains(page))
+            {
+                return Err(error.clone());
             }
         }
     }

@@ -84,9 +84,9 @@ impl Cache {
         }
     }
 
-    /// The object's pages held here stay when another host syncs them, until they are let go.
+    /// The object's pages held here stay when another host syncs or wants them, until they are let go.
     pub(super) fn note_holds(&self, pages: PageRange, held: bool) {
-        let Some(driver) = self.syncs_elsewhere() else { return };
+        let Some(driver) = self.driver() else { return };
         if held {
             driver.lock(pages, true);
             return;

@@ -322,6 +322,8 @@ impl Cache {
             range.end()
         ));
         inner.warning = error.message.clone();
+        inner.failures += 1;
+        inner.last_failure = Some((range, error.clone()));
         let (now, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| range.contains(u64::from(w.page)));
         inner.waiting = later;

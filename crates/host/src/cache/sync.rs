@@ -77,6 +77,7 @@ impl Cache {
                 alone &= &inner.left_in_order;
             }
             inner.views.iter().for_each(|view| book::remove(&mut alone, view.pages));
+            alone -= &inner.held_elsewhere;
             inner.holds.iter().for_each(|hold| book::remove(&mut alone, hold.pages));
             alone
         };

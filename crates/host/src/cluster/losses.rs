@@ -140,6 +140,7 @@ impl Cluster {
             return self.ask(home, Call::GaveUp { home, object, former }, PATIENCE);
         }
         self.dismiss(object, former);
+        self.locks_lost(former, Some(object));
         if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
             driver.lost(former);
         }
@@ -202,6 +203,7 @@ impl Cluster {
         }
         lock(&self.unreachable).remove(&host);
         self.forget_rights(host);
+        self.locks_lost(host, None);
         self.not_answered_by(host);
         for driver in self.drivers() {
             if driver.lost(host) {

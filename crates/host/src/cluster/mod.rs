@@ -12,12 +12,14 @@
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `sizes` | their sizes |
+//! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
 mod carry;
 pub mod lease;
 pub mod link;
+mod locks;
 mod losses;
 mod members;
 mod objects;
@@ -107,6 +109,7 @@ pub struct Cluster {
     holds: Arc<Holds>,
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
+    locks: locks::AllLocks,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,6 +155,7 @@ impl Cluster {
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
+            locks: locks::AllLocks::default(),
         };
         Ok(Arc::new(cluster))
     }
@@ -160,6 +164,7 @@ impl Cluster {
     pub fn begin(self: &Arc<Self>, transport: Arc<dyn Transport>, registry: Arc<dyn Registry>) -> Result<()> {
         let _ = self.transport.set(transport);
         let _ = self.registry.set(registry);
+        self.note_early_objects();
         self.stay_a_member();
         Ok(())
     }
@@ -232,6 +237,26 @@ impl Cluster {
                 self.answered(from, number, answer);
                 Ok(())
             }
+            Message::Call { number, call: Call::Lock { object, lock } } => {
+                self.check_not_lost(from)?;
+                let this = Arc::downgrade(self);
+                let reply = move |answer| {
+                    if let Some(this) = this.upgrade() {
+                        let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                    }
+                };
+                self.lock_asked(from, object, lock, Box::new(reply));
+                Ok(())
+            }
+            // In the order in which they are said.
+            Message::Call { number, call: call @ (Call::Unlock { .. } | Call::Locks { .. }) } => {
+                self.check_not_lost(from)?;
+                let (this, answer) = (self.clone(), self.locks_said(from, &call));
+                self.host()?.machine.workers.run(move || {
+                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                });
+                Ok(())
+            }
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
@@ -265,8 +290,10 @@ impl Cluster {
             | Call::WhereIs(_) => self.registry()?.answer(from, call),
             Call::GaveUp { home, object, former } => self.other_gave_up(from, home, object, former),
             Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
+            Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave(object) => {
                 self.dismiss(object, from);
+                self.locks_lost(from, Some(object));
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }

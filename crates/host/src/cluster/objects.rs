@@ -79,6 +79,7 @@ impl Cluster {
         if !self.driver(object).is_some_and(|driver| driver.detach()) {
             let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
             driver.iter().for_each(|driver| driver.say_leave());
+            self.forget_locks(object);
             if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
                 && self.ask(home, Call::Leave(object), PATIENCE).is_err()
             {
@@ -176,7 +177,9 @@ impl Cluster {
                 self.heard_size(home, object, told)?;
             }
         }
+        let locks = self.say_locks_again(home, object)?;
         driver.found_home(home, &self.all_gone());
+        self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
             lock(&self.given_up).insert(object);

@@ -148,6 +148,29 @@ pub enum Call {
         /// What.
         told: Told,
     },
+    /// Of an object's home: a process is to hold these pages. Answered when no other host does.
+    Lock {
+        /// Which object.
+        object: u128,
+        /// Whose it is to be, and what.
+        lock: super::locks::Said,
+    },
+    /// Of the same: a process holds these pages no more.
+    Unlock {
+        /// Which object.
+        object: u128,
+        /// Whose it was, and what.
+        lock: super::locks::Said,
+        /// It holds what it holds, and waits for these pages no more.
+        only_waits: bool,
+    },
+    /// Of a home that is found (again): all that processes of the caller's hold.
+    Locks {
+        /// Which object.
+        object: u128,
+        /// What.
+        locks: Vec<super::locks::Said>,
+    },
 }
 
 /// What is answered.
@@ -163,6 +186,8 @@ pub enum Answer {
     Opened(Box<Shared>),
     /// So many pages.
     Pages(u64),
+    /// Of what was held, this another host holds by now.
+    Locks(Vec<super::locks::Said>),
     /// The object may be used, and has this size.
     Used(Told),
 }

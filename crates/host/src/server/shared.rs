@@ -184,17 +184,6 @@ impl Host {
         Ok(self.with_cluster().and_then(|cluster| cluster.driver(uuid)).map_or(0, |driver| driver.revert()))
     }
 
-    /// Refuses what is not there for objects that hosts share.
-    pub(super) fn refuse_shared(&self, record: &ObjectRecord, what: &str) -> Result<()> {
-        if !record.options.is_shared() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{what} of an object that hosts share is not there yet"),
-        ))
-    }
-
     /// The object of that name, here or elsewhere, if the session may have it so. May wait for other hosts.
     pub(super) fn look_everywhere(
         self: &Arc<Self>,

@@ -2,6 +2,7 @@
 //! next (`turn`).
 
 use super::holds::Held;
+use super::keeping::Kept;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
@@ -10,7 +11,7 @@ use super::{Carrier, Holds, Role};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
 use crate::seeing::Seen;
-use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
+use commonhold_coherence::{Access, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
@@ -76,6 +77,10 @@ pub(super) struct State {
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
     pub late: RoaringBitmap,
+    /// Pages that are held here.
+    pub held_here: Kept,
+    /// How often it was begun to speak with a home.
+    pub beginnings: u64,
 }
 
 pub(super) fn range(span: Span) -> PageRange {
@@ -116,6 +121,8 @@ impl Driver {
             sent: HashMap::new(),
             syncs: VecDeque::new(),
             late: RoaringBitmap::new(),
+            held_here: Kept::default(),
+            beginnings: 0,
         };
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
@@ -209,14 +216,8 @@ impl Driver {
         let mut state = self.state();
         if state.home.is_some() {
             Turn::holds_over(self, &mut state);
+            self.let_kept_go(&mut state);
         }
-    }
-
-    /// Pages are held here, or no longer: until then another host's sync leaves them as they are.
-    pub fn lock(self: &Arc<Self>, pages: PageRange, locked: bool) {
-        let span = Span::new(pages.first as u32, pages.count as u32);
-        let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
-        self.happened(event, Vec::new());
     }
 
     /// A message came from another host, with these bytes.
@@ -271,6 +272,8 @@ impl Driver {
             return;
         }
         state.home = Some(self.plan.me);
+        state.beginnings += 1;
+        self.hold_again(&mut state);
         drop(state);
         if let Some(cache) = self.cache() {
             cache.ask_again();
@@ -299,8 +302,10 @@ impl Driver {
         }
         self.forget_conversation(&mut state);
         state.home = Some(home);
+        state.beginnings += 1;
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
+        self.hold_again(&mut state);
         if let Part::Forwarding(_) = state.part {
             for host in lost.iter().filter(|host| **host != home) {
                 Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
@@ -319,10 +324,7 @@ impl Driver {
             match cache.keep_written() {
                 Ok(written) => {
                     node.begin_anew(written);
-                    for held in cache.held() {
-                        let span = Span::new(held.first as u32, held.count as u32);
-                        node.handle(Event::Lock { span }, &mut Vec::new());
-                    }
+                    self.hold_again(state);
                 }
                 Err(error) => cache.report(&error),
             }

@@ -13,11 +13,15 @@
 //! | `turn` | what the scheduler wants done |
 //! | `size` | what a host was told of the object's size |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
+//! | `keeping` | pages that are held here stay here, but not for ever |
+//! | `locks` | at the home: which host holds which pages |
 //! | `outbox` | messages on their way out |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
 mod holds;
+mod keeping;
+pub mod locks;
 mod outbox;
 mod part;
 mod size;
@@ -30,6 +34,7 @@ pub use part::{How, Said};
 pub use size::Told;
 
 use commonhold_coherence::HostId;
+use commonhold_object::{PageRange, SessionId};
 
 /// What the frames are that processes of a host map, beside that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,4 +55,7 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// A process of this host holds these pages of the object no more.
+    fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
 }

@@ -67,6 +67,7 @@ impl<'d> Turn<'d> {
     fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
         if let Event::Message { message, .. } = &event {
             self.wait_for_holds(message);
+            self.driver.note_wanted(self.state, message);
         }
         let stopped = self.stop_writers(&event);
         let evicts = matches!(event, Event::Evict { .. });
