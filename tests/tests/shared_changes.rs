@@ -8,8 +8,8 @@ use std::time::Duration;
 const PAGES: u64 = MIB / PAGE as u64;
 const WAYS: [&str; 3] = ["strict", "forwarding", "explicit"];
 
-/// A process of a host of its own, for touches that are to fail.
-fn touches(host: &TestHost, name: &str) -> Worker {
+/// Another process of that host, with the object open and mapped.
+fn another(host: &TestHost, name: &str) -> Worker {
     let worker = host.worker();
     worker.eventually(&format!("open o {name} rw"));
     worker.ok("map m o rw shared 0 0");
@@ -49,7 +49,7 @@ fn what_is_asked_on_one_host_holds_on_all() {
         for (worker, host) in workers.iter().zip(&hosts) {
             size_is(worker, MIB / 2);
             worker.ok("check m 0 128 1");
-            let doomed = touches(host, &name);
+            let doomed = another(host, &name);
             doomed.refused(&format!("map n o rw shared {MIB} 4096"), "Invalid");
             worker.refused(&format!("sync o {MIB} 4096"), "Invalid");
         }
@@ -143,7 +143,7 @@ fn a_sharer_that_dies_meanwhile_does_not_keep_the_size() {
     for how in ["strict", "explicit"] {
         let name = format!("/{how}");
         let workers = sharers(&hosts[..2], 0, &name, &format!("size={MIB} {how}"));
-        let third = touches(&hosts[2], &name);
+        let third = another(&hosts[2], &name);
         third.ok("fill m 0 256 1");
         let (host, keeper) = (hosts[2].status().host_pid, hosts[2].status().keeper_pid);
         signal(keeper, libc::SIGSTOP);
@@ -157,7 +157,7 @@ fn a_sharer_that_dies_meanwhile_does_not_keep_the_size() {
             assert_eq!(worker.ok("sum m 128 128"), "0", "{how}: nothing past the end was lost");
         }
         hosts[2].start_again().unwrap();
-        let back = touches(&hosts[2], &name);
+        let back = another(&hosts[2], &name);
         assert_eq!(back.ok("sum m 128 128"), "0");
     }
 }
@@ -181,7 +181,7 @@ fn a_home_that_dies_meanwhile_has_the_one_size_or_the_other() {
             let size = wait::until("all have one size", || {
                 let sizes: Vec<u64> = hosts
                     .iter()
-                    .map(|host| touches(host, &name).ok("info o size").parse().unwrap())
+                    .map(|host| another(host, &name).ok("info o size").parse().unwrap())
                     .collect();
                 sizes.iter().all(|size| *size == sizes[0]).then_some(sizes[0])
             });
@@ -191,4 +191,99 @@ fn a_home_that_dies_meanwhile_has_the_one_size_or_the_other() {
             all_see(&workers, 1, 0, 64, 1); // at the home: what others alone have a home that dies may cost
         }
     }
+}
+
+fn word(bytes: &[u8], page: usize) -> u64 {
+    u64::from_le_bytes(bytes[page * PAGE..page * PAGE + 8].try_into().unwrap())
+}
+
+/// Processes of all hosts each count two words up in turn, on pages of their own; what is stored is of one instant if of
+/// none of them the second is before the first, or the first more than one before it.
+#[test]
+fn what_is_stored_is_of_one_instant() {
+    let hosts = cluster(3, 10);
+    for sync in ["ordered", "atomic"] {
+        let file = hosts[0].scratch().file(sync, MIB);
+        let name = format!("/{sync}");
+        let options = format!("file={} sync={sync} freezable strict", file.display());
+        let workers = sharers(&hosts, 0, &name, &options);
+        for (number, worker) in workers.iter().enumerate() {
+            // Far apart, and the first before the second or behind it.
+            let pages = [number, 200 + number];
+            let (first, second) = if number % 2 == 0 { (pages[0], pages[1]) } else { (pages[1], pages[0]) };
+            worker.ok(&format!("pair m {first} {second}"));
+        }
+        let mut before = 0;
+        for round in 0..24 {
+            let syncer = another(&hosts[round % 3], &name);
+            syncer.ok(&format!("freeze o 0 {MIB}"));
+            let stored = std::fs::read(&file).unwrap();
+            for number in 0..3 {
+                let pages = [word(&stored, number), word(&stored, 200 + number)];
+                let (first, second) =
+                    if number % 2 == 0 { (pages[0], pages[1]) } else { (pages[1], pages[0]) };
+                assert!(first == second || first == second + 1, "{sync} {round} {number}: {first} {second}");
+            }
+            let sum = (0..3).map(|number| word(&stored, number)).sum();
+            assert!(before <= sum, "what was stored is newer than what was");
+            before = sum;
+        }
+        workers.iter().for_each(|worker| drop(worker.ok("halt")));
+        assert!(before > 0, "they counted");
+    }
+}
+
+/// Of explicit coherence: of the host that syncs it is its memory at one instant, of the others what they synced last.
+#[test]
+fn an_explicit_sync_is_of_one_instant_of_its_host() {
+    let hosts = cluster(2, 10);
+    let file = hosts[0].scratch().file("instant", MIB);
+    let options = format!("file={} sync=ordered freezable explicit", file.display());
+    let workers = sharers(&hosts, 0, "/instant", &options);
+    for (number, worker) in workers.iter().enumerate() {
+        worker.ok(&format!("pair m {} {}", number, 200 + number));
+        for _ in 0..20 {
+            worker.ok(&format!("freeze o 0 {MIB}"));
+            let stored = std::fs::read(&file).unwrap();
+            let (first, second) = (word(&stored, number), word(&stored, 200 + number));
+            assert!(first == second || first == second + 1, "{number}: {first} {second}");
+        }
+        worker.ok("halt");
+        worker.ok(&format!("freeze o 0 {MIB}"));
+        let stored = std::fs::read(&file).unwrap();
+        assert!(word(&stored, number) > 0 && word(&stored, number) == word(&stored, 200 + number));
+    }
+}
+
+/// What cannot be held at one instant is refused when it is made; and a host that dies while all are held keeps nobody.
+#[test]
+fn a_freeze_ends_and_what_cannot_be_frozen_is_refused() {
+    let hosts = cluster(3, 3);
+    let maker = hosts[0].worker();
+    let told = maker.refused(&format!("create o /no size={MIB} freezable forwarding"), "Invalid");
+    assert!(told.contains("forwarding"), "{told}");
+    let file = hosts[0].scratch().file("frozen", MIB);
+    let workers = sharers(
+        &hosts[..2],
+        0,
+        "/frozen",
+        &format!("file={} sync=ordered freezable strict=revert", file.display()),
+    );
+    let third = another(&hosts[2], "/frozen");
+    third.ok("fill m 0 64 1");
+    let (host, keeper) = (hosts[2].status().host_pid, hosts[2].status().keeper_pid);
+    signal(keeper, libc::SIGSTOP);
+    signal(host, libc::SIGSTOP);
+    workers[1].send(&format!("freeze o 0 {MIB}"));
+    workers[0].send("fill m 100 8 2");
+    std::thread::sleep(Duration::from_millis(300)); // so that it has begun
+    kill_together(&[host, keeper, third.pid()]);
+    workers[1].answer().expect("the host is lost, and so is what it alone had");
+    workers[0].answer().expect("nobody is held any more");
+    workers[1].all("check m 100 8 2\nfill m 0 64 3");
+    workers[0].ok(&format!("freeze o 0 {MIB}"));
+    assert_eq!(std::fs::read(&file).unwrap()[..PAGE], commonhold_tests::page::bytes(0, 1, 3));
+    let local = hosts[0].worker();
+    local.ok(&format!("create o /plain size={MIB} strict"));
+    local.refused("freeze o 0 4096", "Unsupported");
 }

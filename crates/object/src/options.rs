@@ -212,6 +212,14 @@ impl CreateOptions {
         if !self.is_controlled() {
             self.check_direct()?;
         }
+        if self.freezable
+            && matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. })
+        {
+            return Err(Error::invalid(
+                "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
+                 freezable out, or use the central scheduler",
+            ));
+        }
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \

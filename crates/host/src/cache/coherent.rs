@@ -446,6 +446,13 @@ impl Cache {
         self.fetch(pages, false, within)
     }
 
+    /// Whether all `pages` may be read here now.
+    pub fn are_readable(&self, pages: PageRange) -> bool {
+        let inner = self.lock();
+        let pages = pages.intersect(inner.whole());
+        inner.rights.as_ref().is_none_or(|rights| book::within(&rights.read, pages).len() == pages.count)
+    }
+
     /// Waits until all `pages` may be used here.
     pub(super) fn fetch(self: &Arc<Self>, pages: PageRange, write: bool, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;

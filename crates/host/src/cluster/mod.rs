@@ -298,7 +298,9 @@ impl Cluster {
                 Ok(Answer::Done)
             }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
-            Call::Sync { object, offset, length } => self.sync_for_other(from, object, offset, length),
+            Call::Sync { object, offset, length, freeze } => {
+                self.sync_for_other(from, object, offset, length, freeze)
+            }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
             Call::Size { object, told } => self.heard_size(from, object, told),
         }

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const HOME_AWAY: Duration = Duration::from_secs(30);
 /// How long a sync waits for pages that other hosts have.
 const PAGES_BACK: Duration = Duration::from_secs(60);
+/// How long writers of all hosts are held for a true instant, before it is given up.
+const FROZEN: Duration = Duration::from_secs(20);
 
 fn unexpected() -> Error {
     Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
@@ -260,25 +262,41 @@ impl Cluster {
         object: u128,
         offset: u64,
         length: u64,
+        freeze: bool,
     ) -> Result<Answer> {
         self.check_may_change(from)?;
         self.check_admitted(object, from, true)?;
         let cache = self.host()?.cache_of(&self.record_of(object)?)?;
-        self.store_shared(&cache, PageRange::covering(offset, length, cache.size_bytes())?).map(Answer::Pages)
+        let pages = PageRange::covering(offset, length, cache.size_bytes())?;
+        self.store_shared(&cache, pages, freeze).map(Answer::Pages)
     }
 
     /// At the home: what other hosts have written comes here first.
-    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange) -> Result<u64> {
+    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<u64> {
         cache.fetch_lent(pages, PAGES_BACK)?;
-        cache.sync(pages, false)
+        if !freeze {
+            return cache.sync(pages, false);
+        }
+        let Some(driver) = self.driver(cache.uuid) else { return cache.sync(pages, true) };
+        let _frozen = driver.freeze();
+        let deadline = Instant::now() + FROZEN;
+        // Whoever asked to write before gets the page, and gives it back.
+        loop {
+            cache.fetch_lent(pages, deadline.saturating_duration_since(Instant::now()))?;
+            // In this order: when nobody is being served, nobody takes away what is here.
+            if driver.is_calm() && cache.are_readable(pages) {
+                return cache.sync(pages, true);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// At another host: asks the home to store pages.
-    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange) -> Result<u64> {
+    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<u64> {
         let away = || Error::new(ErrorKind::Disconnected, "the object's home is away: try again later");
         let home = self.driver(object).and_then(|driver| driver.home()).ok_or_else(away)?;
-        let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes() };
-        match self.ask(home, call, PAGES_BACK + PATIENCE)? {
+        let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes(), freeze };
+        match self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? {
             Answer::Pages(pages) => Ok(pages),
             _ => Err(unexpected()),
         }

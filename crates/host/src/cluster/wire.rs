@@ -130,6 +130,8 @@ pub enum Call {
         offset: u64,
         /// How much.
         length: u64,
+        /// As they are at one instant.
+        freeze: bool,
     },
     /// Of an object's home: it is to have another size.
     Resize {

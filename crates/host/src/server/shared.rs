@@ -215,18 +215,12 @@ impl Host {
     ) -> Result<u64> {
         match self.with_cluster() {
             Some(cluster) if record.options.is_shared() => {
-                if freeze {
-                    return Err(Error::new(
-                        ErrorKind::Unsupported,
-                        "writers of other hosts cannot be held: leave freeze out",
-                    ));
-                }
                 if record.options.coherence == Coherence::Explicit {
-                    cache.sync(pages, false)
+                    cache.sync(pages, freeze)
                 } else if record.is_elsewhere {
-                    cluster.sync_elsewhere(record.uuid, pages)
+                    cluster.sync_elsewhere(record.uuid, pages, freeze)
                 } else {
-                    cluster.store_shared(cache, pages)
+                    cluster.store_shared(cache, pages, freeze)
                 }
             }
             _ => cache.sync(pages, freeze),

@@ -1,6 +1,7 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::freezing::PutOff;
 use super::holds::Held;
 use super::keeping::Kept;
 use super::outbox::Outbox;
@@ -79,6 +80,8 @@ pub(super) struct State {
     pub late: RoaringBitmap,
     /// Pages that are held here.
     pub held_here: Kept,
+    /// At the home: what waits for the end of a freeze.
+    pub put_off: PutOff,
     /// How often it was begun to speak with a home.
     pub beginnings: u64,
 }
@@ -122,6 +125,7 @@ impl Driver {
             syncs: VecDeque::new(),
             late: RoaringBitmap::new(),
             held_here: Kept::default(),
+            put_off: PutOff::default(),
             beginnings: 0,
         };
         let apart = plan.is_home && plan.how == How::Explicit;
@@ -344,6 +348,7 @@ impl Driver {
     pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
         let mut state = self.state();
         let event = Event::Lost { host };
+        state.put_off.forget(host);
         if state.home != Some(host) {
             if state.home.is_some() {
                 Turn::take(self, &mut state, event, Vec::new());
@@ -351,10 +356,13 @@ impl Driver {
             return false;
         }
         if self.plan.how == How::Explicit {
-            // Syncs under way fail; what is here stays.
+            // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
             Turn::take(self, &mut state, event, Vec::new());
             self.forget_conversation(&mut state);
             state.home = None;
+            if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {
+                self.cache().iter().for_each(|cache| cache.report(&error));
+            }
             return true;
         }
         self.forget_conversation(&mut state);
@@ -377,6 +385,7 @@ impl Driver {
     /// This host begins anew with the object, or stops: what it has not said it does not say.
     fn forget_conversation(&self, state: &mut State) {
         state.sent.clear();
+        state.put_off.clear();
         state.held = Held::default();
         self.outbox.clear();
     }

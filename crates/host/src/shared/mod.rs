@@ -15,10 +15,12 @@
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `keeping` | pages that are held here stay here, but not for ever |
 //! | `locks` | at the home: which host holds which pages |
+//! | `freezing` | a true instant of all of it |
 //! | `outbox` | messages on their way out |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
+mod freezing;
 mod holds;
 mod keeping;
 pub mod locks;

@@ -65,6 +65,9 @@ impl<'d> Turn<'d> {
     }
 
     fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
+        if self.state.put_off.takes(&event) {
+            return self.state.put_off.put(event, bytes);
+        }
         if let Event::Message { message, .. } = &event {
             self.wait_for_holds(message);
             self.driver.note_wanted(self.state, message);
