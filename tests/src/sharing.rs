@@ -10,14 +10,24 @@ pub fn free_address() -> String {
 
 /// Hosts of one cluster, the first of which keeps its list. A host that died is lost `lease` seconds later.
 pub fn cluster(count: usize, lease: u32) -> Vec<TestHost> {
+    cluster_with(count, lease, |_| Vec::new())
+}
+
+/// The same with page sizes of their own.
+pub fn cluster_of(pages: &[&str]) -> Vec<TestHost> {
+    cluster_with(pages.len(), 10, |number| vec!["--page-size".to_owned(), pages[number].to_owned()])
+}
+
+fn cluster_with(count: usize, lease: u32, more: impl Fn(usize) -> Vec<String>) -> Vec<TestHost> {
     let (list, lease) = (free_address(), lease.to_string());
     (0..count)
         .map(|number| {
-            let (own, name) = (free_address(), format!("host{number}"));
-            match number {
-                0 => TestHost::with(&["--plain", "--listen", &list, "--name", &name, "--lease", &lease]),
-                _ => TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", &name]),
-            }
+            let (own, name, more) = (free_address(), format!("host{number}"), more(number));
+            let mut words =
+                vec!["--plain", "--name", &name, "--listen", if number == 0 { &list } else { &own }];
+            words.extend(if number == 0 { ["--lease", &lease] } else { ["--join", &list] });
+            words.extend(more.iter().map(String::as_str));
+            TestHost::with(&words)
         })
         .collect()
 }

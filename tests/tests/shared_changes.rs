@@ -1,7 +1,7 @@
 //! What changes of an object that several hosts use: its size, and all of it at one instant.
 
 use commonhold_tests::host::{kill_together, signal};
-use commonhold_tests::sharing::{cluster, sharers};
+use commonhold_tests::sharing::{cluster, cluster_of, sharers};
 use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
 use std::time::Duration;
 
@@ -68,6 +68,29 @@ fn what_is_asked_on_one_host_holds_on_all() {
         }
         for worker in workers {
             worker.dies(&format!("put m {} 1", 3 * PAGE), libc::SIGBUS);
+        }
+    }
+}
+
+/// With larger pages too, of the scheduler and of hosts; such an object's size goes from one multiple to another.
+#[test]
+fn larger_pages_come_and_go() {
+    let hosts = cluster_of(&["4KiB", "64KiB", "16KiB"]);
+    for page in [4096, 16384, 65536] {
+        let name = format!("/pages{page}");
+        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} strict page-size={page}"));
+        all_see(&workers, 2, 0, 256, 1);
+        workers[2].ok("fill m 64 192 2");
+        workers[0].ok(&format!("resize {name} {}", MIB / 4));
+        workers[0].ok(&format!("resize {name} {MIB}"));
+        for worker in &workers {
+            worker.ok("check m 0 64 1");
+            assert_eq!(worker.ok("sum m 64 192"), "0", "{page}");
+        }
+        all_see(&workers, 0, 0, 256, 3);
+        if page > 4096 {
+            let told = workers[2].refused(&format!("resize {name} {}", MIB + PAGE as u64), "Invalid");
+            assert!(told.contains("multiple"), "{told}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Page-holding locks of objects that several hosts use: hosts exclude each other, and nobody waits for ever.
 
 use commonhold_tests::host::{has_ended, kill_together, signal};
-use commonhold_tests::sharing::{cluster, sharers};
+use commonhold_tests::sharing::{cluster, cluster_of, sharers};
 use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,24 @@ fn held_pages_stay() {
             workers[other].answer().expect("it was let go");
             workers[other].all("check m 0 4 6\nunlock o 0 4096");
         }
+    }
+}
+
+/// What is one page to the scheduler hosts lock as a whole: none keeps a part of what another holds.
+#[test]
+fn larger_pages_are_held_as_a_whole() {
+    let hosts = cluster_of(&["4KiB", "64KiB"]);
+    let workers = sharers(&hosts, 0, "/large", &format!("size={MIB} strict page-size=16384"));
+    for (holder, other) in [(0, 1), (1, 0)] {
+        workers[holder].all("lock o 0 4096\nlock o 8192 4096\nfill m 0 4 1");
+        workers[other].ok("lock o 16384 4096");
+        workers[other].send("lock o 12288 4096");
+        waits(&workers[other]);
+        workers[holder].ok("unlock o 0 4096");
+        waits(&workers[other]);
+        workers[holder].ok("unlock o 8192 4096");
+        workers[other].answer().expect("nothing of it is held");
+        workers[other].all("check m 0 4 1\nunlock o 12288 4096\nunlock o 16384 4096");
     }
 }
 

@@ -6,8 +6,8 @@ use crate::objects;
 use crate::view::{PAGE, View};
 use crate::worker;
 use commonhold::{
-    Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PagerKind,
-    Sharing, SyncMode,
+    Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PageSize,
+    PagerKind, Sharing, SyncMode,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -42,6 +42,11 @@ impl Sharer {
         match words {
             ["create", name, size, hold] => {
                 let options = CreateOptions { size_bytes: size.parse()?, ..strict(hold)? };
+                self.create(name, &options, None).and_then(|()| done())
+            }
+            ["create-in-pages", name, size, page] => {
+                let page_size = PageSize::new(page.parse()?)?;
+                let options = CreateOptions { size_bytes: size.parse()?, page_size, ..strict("-")? };
                 self.create(name, &options, None).and_then(|()| done())
             }
             ["create-on-file", name, path] => {

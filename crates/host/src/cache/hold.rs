@@ -120,17 +120,16 @@ impl Cache {
     /// Other hosts are told too.
     fn note_let_go(&self, session: SessionId, pages: PageRange) {
         self.note_holds(pages, false);
-        if let Some(driver) = self.driver() {
-            driver.unlocked(session, pages);
-        }
+        self.holds_not(session, pages);
     }
 
-    /// The parts of these pages that the session does not hold.
+    /// The parts of these pages that the session does not hold, as far as hosts can tell them apart.
     pub fn not_held_by(&self, session: SessionId, pages: PageRange) -> Vec<PageRange> {
-        let mut free = book::set_of(pages);
+        let whole = |pages| self.driver().map_or(pages, |driver| driver.whole_pages(pages));
+        let mut free = book::set_of(whole(pages));
         let inner = self.lock();
         let mine = inner.holds.iter().filter(|hold| hold.session == session);
-        mine.for_each(|hold| book::remove(&mut free, hold.pages));
+        mine.for_each(|hold| book::remove(&mut free, whole(hold.pages)));
         book::runs(&free)
     }
 

@@ -42,6 +42,7 @@ impl Cache {
         }
         inner.size_bytes = size_bytes;
         inner.closing = u64::MAX;
+        driver.iter().for_each(|driver| driver.set_end(inner.size_pages()));
         drop(inner);
         self.ask_again(); // whoever waits past the end
         Ok(())
@@ -65,7 +66,7 @@ impl Cache {
         if !self.has_pages()
             && let Some(rights) = &mut inner.rights
         {
-            rights.set(gone, commonhold_coherence::Access::None);
+            rights.allow_only(gone, commonhold_coherence::Access::None);
         }
         for run in inner.book.unspill(&pages) {
             super::lock(&self.spill).forget(run.first, run.count);

@@ -17,9 +17,17 @@ impl Cache {
     /// Gives up the pages from `end` on. From now on whoever touches one waits, until [`resize`](Self::resize); if this
     /// fails, not any more.
     pub fn give_up_from(self: &Arc<Self>, end: u64) -> Result<()> {
-        self.lock().closing = end;
+        let before = {
+            let mut inner = self.lock();
+            inner.closing = end;
+            inner.size_pages()
+        };
+        // What is asked for from now on reaches no further.
+        let set_end = |pages| self.driver().iter().for_each(|driver| driver.set_end(pages));
+        set_end(end.min(before));
         let result = self.send_away_from(end);
         if result.is_err() {
+            set_end(before);
             self.lock().closing = u64::MAX;
             self.ask_again();
         }
@@ -51,7 +59,7 @@ impl Cache {
                 let any = !written(&mut self.lock()).is_empty();
                 any.then(|| self.store(false, written)).transpose()?;
             }
-            usable.iter().for_each(|page| driver.evict(page));
+            driver.give_up(&usable);
             std::thread::sleep(AGAIN);
         }
     }

@@ -68,6 +68,7 @@ impl Cluster {
         mut hold: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         let deadline = Instant::now() + WAIT;
+        let pages = self.driver(object).map_or(pages, |driver| driver.whole_pages(pages));
         let mut held = None;
         loop {
             let before = self.driver(object).map(|driver| driver.beginnings());
@@ -156,7 +157,9 @@ impl Cluster {
     /// Tells a home that is found (again) what is held here; what another host holds by now is lost here.
     pub(super) fn say_locks_again(self: &Arc<Self>, home: HostId, object: u128) -> Result<Vec<Said>> {
         let Some(cache) = self.cache_in_use(object) else { return Ok(Vec::new()) };
-        let locks: Vec<Said> = cache.locks().into_iter().map(said).collect();
+        let Some(driver) = self.driver(object) else { return Ok(Vec::new()) };
+        let whole = |(session, pages)| said((session, driver.whole_pages(pages)));
+        let locks: Vec<Said> = cache.locks().into_iter().map(whole).collect();
         let Answer::Locks(lost) = self.ask(home, Call::Locks { object, locks: locks.clone() }, PATIENCE)?
         else {
             return Ok(Vec::new());
@@ -260,8 +263,9 @@ impl Cluster {
             self.open_at(object, at);
         }
         let mut locks = Locks::new(known_at.is_some());
+        let whole = |pages| self.driver(object).map_or(pages, |driver| driver.whole_pages(pages));
         for (session, pages) in self.cache_in_use(object).map(|cache| cache.locks()).unwrap_or_default() {
-            locks.held_before(Owner { host: self.me.host, session }, pages);
+            locks.held_before(Owner { host: self.me.host, session }, whole(pages));
         }
         locks
     }

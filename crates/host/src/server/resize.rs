@@ -82,11 +82,17 @@ impl Host {
         size_bytes: u64,
         finish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.cache_of(object)?;
-        let (uuid, old_bytes) = {
+        let (uuid, old_bytes, page) = {
             let record = object.record();
-            (record.uuid, record.options.size_bytes)
+            (record.uuid, record.options.size_bytes, record.options.page_size.bytes())
         };
+        if page > PAGE_SIZE_BYTES && (size_bytes % page != 0 || old_bytes % page != 0) {
+            return Err(Error::invalid(format!(
+                "the object is scheduled in pages of {page} bytes, and its size goes from one multiple of that to another: \
+                 {old_bytes} or {size_bytes} is none"
+            )));
+        }
+        self.cache_of(object)?;
         let driver = cluster.driver(uuid).ok_or_else(|| {
             Error::new(ErrorKind::Disconnected, "this host is not in its cluster yet: try again later")
         })?;

@@ -3,7 +3,7 @@
 
 use super::Driver;
 use super::driver::State;
-use super::part::{Part, Said};
+use super::part::Said;
 use super::turn::Turn;
 use crate::cache::book;
 use commonhold_coherence::{Access, Event, HostId, Span, central, forwarding};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// So long after another host wanted to write one of them, held pages are kept no longer.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Pages of a strict object that are held here.
+/// Pages of 4 KiB that are held here.
 #[derive(Default)]
 pub(super) struct Kept {
     pages: RoaringBitmap,
@@ -47,15 +47,35 @@ impl Driver {
     /// waits.
     pub fn lock(self: &Arc<Self>, pages: PageRange, locked: bool) {
         let mut state = self.state();
-        if !matches!(state.part, Part::Explicit(_)) {
-            let set = &mut state.held_here.pages;
-            if locked { book::insert(set, pages) } else { book::remove(set, pages) }
+        let set = &mut state.held_here.pages;
+        if locked {
+            book::insert(set, pages)
+        } else {
+            book::remove(set, pages)
         }
-        let span = span(pages);
-        let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
-        if state.home.is_some() {
+        let spans = self.spans_held(&state, pages, locked);
+        for span in if state.home.is_some() { spans } else { Vec::new() } {
+            let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
             Turn::take(self, &mut state, event, Vec::new());
         }
+    }
+
+    /// What those pages are to the scheduler; if they are not `held` any more, without those of which a part is.
+    fn spans_held(&self, state: &State, pages: PageRange, held: bool) -> Vec<Span> {
+        let of =
+            |frames: &RoaringBitmap| self.plan.sizes.pages_of(frames).into_iter().collect::<RoaringBitmap>();
+        let mut all = of(&book::set_of(pages));
+        if !held {
+            all -= of(&book::within(&state.held_here.pages, self.whole_pages(pages)));
+        }
+        book::runs(&all).into_iter().map(span).collect()
+    }
+
+    /// Those pages, and what is one page with them to the scheduler: hosts hold all of it or nothing.
+    pub fn whole_pages(&self, pages: PageRange) -> PageRange {
+        let unit = self.plan.sizes.page();
+        let first = pages.first / unit * unit;
+        PageRange::new(first, pages.end().next_multiple_of(unit) - first)
     }
 
     /// A process of this host lets pages go that it held: whoever keeps the list of locks is to know.
@@ -69,8 +89,9 @@ impl Driver {
         state.held_here = Kept::default();
         for pages in held {
             book::insert(&mut state.held_here.pages, pages);
-            let event = Event::Lock { span: span(pages) };
-            state.part.handle(event, &mut Vec::new());
+            for span in self.spans_held(state, pages, true) {
+                state.part.handle(Event::Lock { span }, &mut Vec::new());
+            }
         }
     }
 
@@ -80,8 +101,11 @@ impl Driver {
             return;
         }
         let end = Instant::now() + KEPT;
-        for page in message.pages().into_iter().filter(|page| state.held_here.pages.contains(*page)) {
-            state.held_here.wanted.push_back((end, page));
+        for page in message.pages() {
+            let held = !book::within(&state.held_here.pages, self.frames(Span::one(page))).is_empty();
+            if held {
+                state.held_here.wanted.push_back((end, page));
+            }
         }
         self.holds.say_at(end, self);
     }
@@ -93,10 +117,13 @@ impl Driver {
             && end <= now
         {
             state.held_here.wanted.pop_front();
+            let frames = self.frames(Span::one(page));
             let runs = book::runs(&state.held_here.pages);
-            for run in runs.into_iter().filter(|run| run.contains(page.into())) {
+            for run in runs.into_iter().filter(|run| !run.intersect(frames).is_empty()) {
                 book::remove(&mut state.held_here.pages, run);
-                Turn::take(self, state, Event::Unlock { span: span(run) }, Vec::new());
+                for span in self.spans_held(state, run, false) {
+                    Turn::take(self, state, Event::Unlock { span }, Vec::new());
+                }
             }
         }
     }

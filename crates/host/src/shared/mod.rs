@@ -17,6 +17,7 @@
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `outbox` | messages on their way out |
+//! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
@@ -27,6 +28,7 @@ pub mod locks;
 mod outbox;
 mod part;
 mod size;
+mod sizes;
 mod syncs;
 mod turn;
 
@@ -34,6 +36,7 @@ pub use driver::{Driver, Plan};
 pub use holds::Holds;
 pub use part::{How, Said};
 pub use size::Told;
+pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
 use commonhold_object::{PageRange, SessionId};

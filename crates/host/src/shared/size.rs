@@ -23,17 +23,23 @@ pub struct Told {
 pub(super) struct SizeKnown {
     /// Pages up to here may be spoken of. It never shrinks: what was said before a shrinking comes after it.
     room: AtomicU64,
+    /// Where the object ends for processes of this host, in pages.
+    end: AtomicU64,
     /// What was told last, and by which home.
     last: Mutex<Option<(HostId, Told)>>,
 }
 
 impl SizeKnown {
     pub fn new(pages: u64) -> SizeKnown {
-        SizeKnown { room: AtomicU64::new(pages), last: Mutex::default() }
+        SizeKnown { room: AtomicU64::new(pages), end: AtomicU64::new(pages), last: Mutex::default() }
     }
 
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
+    }
+
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
     }
 }
 
@@ -49,6 +55,11 @@ impl Driver {
         !older
     }
 
+    /// Processes of this host ask for no page from here on.
+    pub fn set_end(&self, pages: u64) {
+        self.size.end.store(pages, Ordering::Relaxed);
+    }
+
     /// What was told last.
     pub fn size_told(&self) -> Option<Told> {
         self.size.last.lock().unwrap_or_else(PoisonError::into_inner).map(|(_, told)| told)
@@ -62,7 +73,9 @@ impl Driver {
     /// At the home, before the object shrinks: forwarding says to nobody which pages are lost but to all.
     pub fn check_may_shrink(&self, pages: u64) -> Result<()> {
         match &self.state().part {
-            Part::Forwarding(node) if node.lost_pages().iter().any(|page| u64::from(*page) >= pages) => {
+            Part::Forwarding(node)
+                if node.lost_pages().iter().any(|page| u64::from(*page) >= self.plan.sizes.pages(pages)) =>
+            {
                 Err(Error::new(
                     ErrorKind::Lost,
                     "pages past the new end were lost with a host: `commonhold revert` first, then try again",
@@ -75,7 +88,7 @@ impl Driver {
     /// At the home, when it has shrunk: of pages past the end nothing is lost, for there is nothing.
     pub fn forget_lost_from(&self, pages: u64) {
         if let Part::Central(node) = &mut self.state().part {
-            node.revert_from(pages.min(u32::MAX.into()) as u32);
+            node.revert_from(self.plan.sizes.pages(pages).min(u32::MAX.into()) as u32);
         }
     }
 }
