@@ -160,6 +160,9 @@ impl Cluster {
         let Some(driver) = self.driver(object) else { return Ok(Vec::new()) };
         let whole = |(session, pages)| said((session, driver.whole_pages(pages)));
         let locks: Vec<Said> = cache.locks().into_iter().map(whole).collect();
+        if locks.is_empty() && driver.beginnings().1 == 0 {
+            return Ok(locks); // nobody here ever held anything
+        }
         let Answer::Locks(lost) = self.ask(home, Call::Locks { object, locks: locks.clone() }, PATIENCE)?
         else {
             return Ok(Vec::new());

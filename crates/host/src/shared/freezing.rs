@@ -23,14 +23,16 @@ impl PutOff {
     /// Whether the event is put off.
     pub fn takes(&self, event: &Event<Said>) -> bool {
         let Event::Message { message, .. } = event else { return false };
-        let begins_to_write = match message {
+        if self.freezes == 0 {
+            return false;
+        }
+        match message {
             Said::Central(message) => {
                 matches!(message, central::Message::Request { access: Access::Write, .. })
             }
             Said::Explicit(message) => matches!(message, explicit::Message::Sync { .. }),
             Said::Forwarding(_) => false, // such objects cannot be frozen
-        };
-        self.freezes > 0 && begins_to_write
+        }
     }
 
     pub fn put(&mut self, event: Event<Said>, bytes: Vec<u8>) {
