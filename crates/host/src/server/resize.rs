@@ -86,7 +86,7 @@ impl Host {
             let record = object.record();
             (record.uuid, record.options.size_bytes, record.options.page_size.bytes())
         };
-        if page > PAGE_SIZE_BYTES && (size_bytes % page != 0 || old_bytes % page != 0) {
+        if page > PAGE_SIZE_BYTES && !(size_bytes.is_multiple_of(page) && old_bytes.is_multiple_of(page)) {
             return Err(Error::invalid(format!(
                 "the object is scheduled in pages of {page} bytes, and its size goes from one multiple of that to another: \
                  {old_bytes} or {size_bytes} is none"
