@@ -134,6 +134,12 @@ impl PageTable {
         all.filter(|page| self.owner(*page) == Some(host) || self.is_reader(*page, host)).collect()
     }
 
+    /// Pages that a host may write.
+    pub fn owned_by(&self, host: HostId) -> Vec<u32> {
+        let all = self.chunks.keys().flat_map(|chunk| chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES);
+        all.filter(|page| self.owner(*page) == Some(host)).collect()
+    }
+
     /// Memory that the table takes, bytes.
     pub fn memory_bytes(&self) -> u64 {
         let chunk = CHUNK_PAGES as usize * size_of::<Entry>() + size_of::<(u32, Box<[Entry]>)>();

@@ -351,7 +351,7 @@ impl Inner {
     pub(super) fn refuse(&mut self, mapping: &Mapping, page: u64) {
         let address = mapping.address_of(page);
         let mut outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
-        if outcome == Some(Errno::EXIST) && !self.resident.contains(page as u32) {
+        if outcome == Some(Errno::EXIST) && !(self.resident.contains(page as u32) && self.may(page, false)) {
             // Not a page, but the marker that protection left of one.
             let _ = mapping.uffd.drop_markers(address, PAGE_SIZE_BYTES);
             outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;

@@ -28,6 +28,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+pub mod kept;
 mod larger;
 mod recover;
 mod resize;

@@ -59,7 +59,9 @@ impl Cache {
                 let any = !written(&mut self.lock()).is_empty();
                 any.then(|| self.store(false, written)).transpose()?;
             }
-            driver.give_up(&usable);
+            if !driver.home_may_not_hear() {
+                driver.give_up(&usable); // else what is newest here is safe here
+            }
             std::thread::sleep(AGAIN);
         }
     }

@@ -36,6 +36,10 @@ impl Carrier for Cluster {
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange) {
         self.say_unlocked(object, session, pages);
     }
+
+    fn is_away(&self, host: HostId) -> bool {
+        self.is_unreachable(host)
+    }
 }
 
 impl Cluster {

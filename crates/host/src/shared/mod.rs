@@ -12,6 +12,7 @@
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
 //! | `size` | what a host was told of the object's size |
+//! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `keeping` | pages that are held here stay here, but not for ever |
 //! | `locks` | at the home: which host holds which pages |
@@ -22,6 +23,7 @@
 
 mod driver;
 mod freezing;
+mod give_back;
 mod holds;
 mod keeping;
 pub mod locks;
@@ -33,6 +35,7 @@ mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
+pub use give_back::Back;
 pub use holds::Holds;
 pub use part::{How, Said};
 pub use size::Told;
@@ -63,4 +66,9 @@ pub trait Carrier: Send + Sync {
 
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
+
+    /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
+    fn is_away(&self, _host: HostId) -> bool {
+        false
+    }
 }

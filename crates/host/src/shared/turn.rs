@@ -198,14 +198,19 @@ impl<'d> Turn<'d> {
             self.to_do.push_back((Event::Message { from: to, message }, bytes));
             return Ok(());
         }
-        let bytes = self.bytes_of(&message)?;
+        let mut bytes = self.bytes_of(&message)?;
         let lent = match &message {
             Said::Central(central::Message::Grant { span, access: Access::Write, .. }) => Some(*span),
             Said::Forwarding(forwarding::Message::HandOver { page, .. }) => Some(Span::one(*page)),
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            saved.lend(self.frames_of(span))?; // the next host must know that it has not the newest
+            let stamp = if stamped(&message) { self.state.next_stamp() } else { 0 };
+            // The next host must know that it has not the newest.
+            saved.lend(self.driver.frames(span), to, stamp)?;
+            if stamp != 0 {
+                bytes.extend_from_slice(&stamp.to_le_bytes());
+            }
         }
         self.driver.say(self.state, to, message, bytes);
         Ok(())
@@ -237,6 +242,7 @@ impl<'d> Turn<'d> {
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
+        let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
         let frames = self.frames_of(span);
         let bytes = (with_data && !in_place).then(|| self.came.next(frames.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
@@ -246,6 +252,9 @@ impl<'d> Turn<'d> {
         if !cache.has_pages() && cache.is_past_end(frames) {
             let past = |page: &u32| cache.is_past_end(self.driver.frames(Span::one(*page)));
             self.state.late.extend(span.pages().filter(past));
+        }
+        if let Some(stamp) = stamp {
+            cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
         }
         let installed = if plan.sizes.host_is_larger() {
             let arrived = bytes.map_or(Ok(()), |bytes| cache.arrive(frames, access, bytes));
@@ -289,7 +298,37 @@ impl<'d> Turn<'d> {
     }
 }
 
+/// Bytes of a stamp.
+pub(super) const STAMP: usize = 8;
+
+/// Whether a message says by which stamp its pages are granted: behind their bytes.
+pub(super) fn stamped(message: &Said) -> bool {
+    matches!(message, Said::Central(central::Message::Grant { access: Access::Write, .. }))
+}
+
+impl State {
+    /// Each grant to write has its own, which no process of the home gives twice.
+    fn next_stamp(&mut self) -> u64 {
+        self.stamp = self.stamp.wrapping_add(1).max(1);
+        self.stamp
+    }
+}
+
+/// Anywhere, far from where other processes begin.
+pub(super) fn first_stamp() -> u64 {
+    let mut bytes = [0; 8];
+    // Without it, stamps of an earlier process could be given again.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random numbers");
+    u64::from_le_bytes(bytes)
+}
+
 impl Came {
+    /// By which stamp the pages were granted.
+    fn stamp(&self) -> Option<u64> {
+        let tail = self.bytes.last_chunk().filter(|_| self.bytes.len() % PAGE == STAMP)?;
+        Some(u64::from_le_bytes(*tail))
+    }
+
     fn next(&mut self, frames: usize) -> &[u8] {
         let begin = self.used;
         self.used = (begin + frames * PAGE).min(self.bytes.len());
