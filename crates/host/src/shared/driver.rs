@@ -2,8 +2,8 @@
 //! next (`turn`).
 
 use super::freezing::PutOff;
+use super::held_here::Kept;
 use super::holds::Held;
-use super::keeping::Kept;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;

@@ -14,7 +14,7 @@
 //! | `size` | what a host was told of the object's size |
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
-//! | `keeping` | pages that are held here stay here, but not for ever |
+//! | `held_here` | pages that are held here stay here, but not for ever |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `outbox` | messages on their way out |
@@ -24,8 +24,8 @@
 mod driver;
 mod freezing;
 mod give_back;
+mod held_here;
 mod holds;
-mod keeping;
 pub mod locks;
 mod outbox;
 mod part;
