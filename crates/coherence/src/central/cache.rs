@@ -3,7 +3,7 @@
 use super::message::Message;
 use crate::event::{Access, Action, Event};
 use crate::span::{HostId, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the home wants back, and cannot have before the minimum hold is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,19 +23,11 @@ struct Page {
     wants: Access,
     /// Minimum holds that are not over: granted a moment ago, it stays, so that the instruction that faulted retires.
     holds: u8,
-    /// A process here holds it: others may read it, and get it when they are let.
-    locked: bool,
     wanted: Option<Wanted>,
 }
 
-const NOTHING: Page = Page {
-    access: Access::None,
-    asked: Access::None,
-    wants: Access::None,
-    holds: 0,
-    locked: false,
-    wanted: None,
-};
+const NOTHING: Page =
+    Page { access: Access::None, asked: Access::None, wants: Access::None, holds: 0, wanted: None };
 
 /// One host's part of a centrally scheduled object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,12 +41,21 @@ pub struct Cache {
     spans: BTreeMap<u32, Span>,
     /// Nothing can be asked for any more.
     home_lost: bool,
+    /// Pages that a process here holds: others may read them, and get them when they are let.
+    locked: BTreeSet<u32>,
 }
 
 impl Cache {
     /// A host that has no page yet.
     pub fn new(home: HostId, holds: bool) -> Cache {
-        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new(), home_lost: false }
+        Cache {
+            home,
+            holds,
+            pages: BTreeMap::new(),
+            spans: BTreeMap::new(),
+            home_lost: false,
+            locked: BTreeSet::new(),
+        }
     }
 
     /// What processes of this host may do with a page.
@@ -85,7 +86,7 @@ impl Cache {
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
-            Event::Lock { span } => span.pages().for_each(|page| self.page(page).locked = true),
+            Event::Lock { span } => self.locked.extend(span.pages()),
             Event::Unlock { span } => span.pages().for_each(|page| self.unlock(page, actions)),
             Event::Lost { .. }
             | Event::Written { .. }
@@ -248,8 +249,9 @@ impl Cache {
     /// The home wants a page back, or a copy gone. Answered once, now or when the minimum hold is over.
     fn give_up(&mut self, number: u32, wanted: Wanted, actions: &mut Vec<Action<Message>>) {
         let home = self.home;
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        let kept = page.locked && page.asked == Access::None && wanted != Wanted::Back(Access::Read);
+        let kept = locked && page.asked == Access::None && wanted != Wanted::Back(Access::Read);
         if (page.holds > 0 || kept) && page.access != Access::None {
             page.wanted = Some(wanted);
             return;
@@ -284,14 +286,15 @@ impl Cache {
     }
 
     fn unlock(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
-        self.page(number).locked = false;
+        self.locked.remove(&number);
         self.give_up_late(number, actions);
     }
 
     /// Memory is short here. A copy that an upgrade counts on stays, and so does what is held.
     fn evict(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        if page.holds > 0 || page.locked || page.asked != Access::None || page.access == Access::None {
+        if page.holds > 0 || locked || page.asked != Access::None || page.access == Access::None {
             return;
         }
         let access = page.access;
