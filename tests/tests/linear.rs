@@ -113,3 +113,11 @@ fn struck_hosts_under_forwarding() {
         struck(options, &OF_TIME, rounds(3));
     }
 }
+
+#[test]
+fn struck_hosts_under_forwarding_with_a_replica() {
+    for options in ["forwarding=revert replicas=1", "forwarding replicas=1"] {
+        struck(options, &OF_PROCESSES, rounds(5));
+        struck(options, &OF_TIME, rounds(3));
+    }
+}

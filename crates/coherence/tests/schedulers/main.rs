@@ -5,3 +5,4 @@ mod central;
 mod forwarding;
 mod locks;
 mod losses;
+mod replicas;

@@ -5,7 +5,7 @@ use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::server::object::Object;
-use crate::shared::{Driver, How, Plan, Sizes};
+use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
@@ -362,7 +362,7 @@ fn how(options: &CreateOptions) -> Option<(How, u32)> {
                 OnLoss::Revert => central::OnLoss::Revert,
             };
             let how = match scheduler {
-                Scheduler::Forwarding => How::Forwarding(on_loss),
+                Scheduler::Forwarding => How::Forwarding(Kept { on_loss, replicas: options.replicas }),
                 Scheduler::Central { reader_bound } => {
                     How::Central(central::Options { reader_bound, on_loss })
                 }

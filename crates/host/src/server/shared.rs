@@ -58,6 +58,11 @@ impl Host {
         self.all_objects().iter().filter_map(named).collect()
     }
 
+    /// What is to be said of an object that has fewer hosts than its replicas need.
+    pub(super) fn lacks_hosts(&self, uuid: u128) -> Option<String> {
+        self.with_cluster()?.driver(uuid)?.lacks_hosts()
+    }
+
     /// A cache of a shared object begins to speak with the object's scheduler.
     pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>, lent: Lent) {
         if let Some(cluster) = self.with_cluster().filter(|_| record.options.is_shared()) {

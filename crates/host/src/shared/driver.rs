@@ -10,8 +10,9 @@ use super::size::SizeKnown;
 use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
 use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
-use crate::cache::coherent::PageBytes;
 use crate::cache::kept::Lent;
+use crate::cache::versions::Version;
+use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -51,6 +52,7 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    pub(super) machine: Arc<Machine>,
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
@@ -76,7 +78,7 @@ pub(super) struct State {
     /// Bytes of syncs whose turn has not come.
     pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
-    pub sent: HashMap<u32, PageBytes>,
+    pub sent: HashMap<u32, Version>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
@@ -143,6 +145,7 @@ impl Driver {
             plan,
             carrier,
             holds,
+            machine: cache.machine().clone(),
             seen: cache.seen.clone(),
             state: state.into(),
             outbox: Outbox::default(),
@@ -162,6 +165,7 @@ impl Driver {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
         self.begin_anew(&mut state);
+        self.put_back(&mut state, cache);
         drop(state);
         cache.share(self, self.plan.role());
     }

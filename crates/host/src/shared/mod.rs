@@ -26,6 +26,7 @@ mod freezing;
 mod give_back;
 mod held_here;
 mod holds;
+mod keeping;
 pub mod locks;
 mod outbox;
 mod part;
@@ -37,7 +38,7 @@ mod turn;
 pub use driver::{Driver, Plan};
 pub use give_back::Back;
 pub use holds::Holds;
-pub use part::{How, Said};
+pub use part::{How, Kept, Said};
 pub use size::Told;
 pub use sizes::Sizes;
 

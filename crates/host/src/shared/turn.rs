@@ -4,6 +4,7 @@ use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
+use crate::cache::versions::Version;
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit, forwarding};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
@@ -143,13 +144,26 @@ impl<'d> Turn<'d> {
             // At the origin the frame stays as it was sent, until something else comes into it.
             Action::KeepSent { page } => {
                 if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
-                    self.state.sent.insert(page, bytes.clone());
+                    self.keep(page, bytes.clone());
+                }
+            }
+            Action::KeepCame { page } => {
+                let frames = self.frames_of(Span::one(page));
+                let bytes = self.came.next(frames.count as usize);
+                if let Some(saved) = &self.saved {
+                    saved.save_copy(frames, bytes)?; // with another host it stays: nothing is returned
+                } else {
+                    let bytes = bytes.into();
+                    self.keep(page, bytes);
                 }
             }
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => {
-                if let (Some(bytes), Some(cache)) = (self.state.sent.remove(&page), &self.cache) {
-                    cache.restore(self.frames_of(Span::one(page)), &bytes)?;
+                // Where nobody uses the object, it stays what it is until somebody does or it goes on.
+                if let Some(cache) = &self.cache
+                    && let Some(version) = self.state.sent.remove(&page)
+                {
+                    cache.restore(self.frames_of(Span::one(page)), &version)?;
                 }
             }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
@@ -178,6 +192,11 @@ impl<'d> Turn<'d> {
             }
         }
         Ok(())
+    }
+
+    fn keep(&mut self, page: u32, bytes: PageBytes) {
+        let version = Version::keep(bytes, &self.driver.machine, self.cache.as_ref());
+        self.state.sent.insert(page, version);
     }
 
     fn end_sync(&mut self, result: Result<()>) {
@@ -233,7 +252,11 @@ impl<'d> Turn<'d> {
             match (self.taken.remove(page), &self.cache) {
                 (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
                 (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
-                (None, None) => {}
+                (None, None) => {
+                    // It came back here by a loss, and nobody has used it since.
+                    let version = self.state.sent.get(page);
+                    all.extend_from_slice(version.map_or(&[], |version| &version[..]));
+                }
             }
         }
         Ok(all)
