@@ -28,6 +28,7 @@ pub mod network;
 pub mod page;
 pub mod raw;
 pub mod scratch;
+pub mod sharing;
 pub mod wait;
 pub mod worker;
 

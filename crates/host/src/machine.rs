@@ -31,6 +31,8 @@ pub struct Machine {
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
     pub returning: Arc<Workers>,
+    /// Threads for locks of objects that hosts share: they wait for other hosts, and must not be in the way of unlocks.
+    pub locking: Arc<Workers>,
     /// Threads for faults that must wait, for room or for a disk. Requests wait for pages that are brought here.
     pub bringing: Arc<Workers>,
     /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
@@ -89,6 +91,7 @@ impl Machine {
             on_way,
             workers: Workers::new(64),
             returning: Workers::new(8),
+            locking: Workers::new(64),
             bringing: Workers::new(64),
             urgent: Workers::new(32),
             counters: Counters::default(),

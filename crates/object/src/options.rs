@@ -219,6 +219,14 @@ impl CreateOptions {
         if !self.is_controlled() {
             self.check_direct()?;
         }
+        if self.freezable
+            && matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. })
+        {
+            return Err(Error::invalid(
+                "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
+                 freezable out, or use the central scheduler",
+            ));
+        }
         if self.page_size != PageSize::SMALLEST && !matches!(self.coherence, Coherence::Strict { .. }) {
             return Err(Error::invalid(format!(
                 "a page size of {} is for strict objects, whose pages go from host to host: leave it out, or make the \

@@ -4,7 +4,7 @@ use super::message::Message;
 use super::pages::{Page, Pages, Wanted};
 use crate::event::{Access, Action, Event};
 use crate::span::{HostId, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One host's part of a centrally scheduled object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,12 +17,21 @@ pub struct Cache {
     spans: BTreeMap<u32, Span>,
     /// Nothing can be asked for any more.
     home_lost: bool,
+    /// Pages that a process here holds: others may read them, and get them when they are let.
+    locked: BTreeSet<u32>,
 }
 
 impl Cache {
     /// A host that has no page yet.
     pub fn new(home: HostId, holds: bool) -> Cache {
-        Cache { home, holds, pages: Pages::default(), spans: BTreeMap::new(), home_lost: false }
+        Cache {
+            home,
+            holds,
+            pages: Pages::default(),
+            spans: BTreeMap::new(),
+            home_lost: false,
+            locked: BTreeSet::new(),
+        }
     }
 
     /// What processes of this host may do with a page.
@@ -38,7 +47,7 @@ impl Cache {
     /// Something happened.
     pub fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
         let touched = match &event {
-            Event::Fault { span, .. } => *span,
+            Event::Fault { span, .. } | Event::Lock { span } | Event::Unlock { span } => *span,
             Event::Evict { page } | Event::HoldOver { page } => Span::one(*page),
             Event::Message { message, .. } => message.span(),
             _ => Span::new(0, u32::MAX), // rare: a loss
@@ -53,11 +62,11 @@ impl Cache {
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));
             }
+            Event::Lock { span } => self.locked.extend(span.pages()),
+            Event::Unlock { span } => span.pages().for_each(|page| self.unlock(page, actions)),
             Event::Lost { .. }
             | Event::Written { .. }
             | Event::Sync { .. }
-            | Event::Lock { .. }
-            | Event::Unlock { .. }
             | Event::Join
             | Event::Leave
             | Event::Revert => {}
@@ -83,6 +92,8 @@ impl Cache {
             page.wants = page.wants.max(access);
         }
         self.ask_for_wanted(span, actions);
+        // What this host waits for itself it does not keep: who wants it may be before us.
+        span.pages().for_each(|page| self.give_up_late(page, actions));
     }
 
     /// Asks for what is wanted in `span`, in one request for all of it: two hosts that get their pages in parts can take
@@ -202,8 +213,10 @@ impl Cache {
     /// The home wants a page back, or a copy gone. Answered once, now or when the minimum hold is over.
     fn give_up(&mut self, number: u32, wanted: Wanted, actions: &mut Vec<Action<Message>>) {
         let home = self.home;
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        if page.holds > 0 && page.access != Access::None {
+        let kept = locked && page.asked == Access::None && wanted != Wanted::Back(Access::Read);
+        if (page.holds > 0 || kept) && page.access != Access::None {
             page.wanted = Some(wanted);
             return;
         }
@@ -224,17 +237,28 @@ impl Cache {
     fn hold_over(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
         let page = self.page(number);
         page.holds = page.holds.saturating_sub(1);
-        if page.holds == 0
-            && let Some(wanted) = page.wanted.take()
-        {
+        self.give_up_late(number, actions);
+    }
+
+    /// What the home wants, if nothing keeps it any more.
+    fn give_up_late(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let page = self.page(number);
+        let wanted = if page.holds == 0 { page.wanted.take() } else { None };
+        if let Some(wanted) = wanted {
             self.give_up(number, wanted, actions);
         }
     }
 
+    fn unlock(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        self.locked.remove(&number);
+        self.give_up_late(number, actions);
+    }
+
     /// Memory is short here. A copy that an upgrade counts on stays, and so does what is held.
     fn evict(&mut self, number: u32, actions: &mut Vec<Action<Message>>) {
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        if page.holds > 0 || page.asked != Access::None || page.access == Access::None {
+        if page.holds > 0 || locked || page.asked != Access::None || page.access == Access::None {
             return;
         }
         let access = page.access;

@@ -252,7 +252,12 @@ impl Home {
 
     /// Pages whose newest version is lost serve again, from what the home has. Gives them.
     pub fn revert(&mut self) -> Vec<u32> {
-        let lost = self.table.lost_pages();
+        self.revert_from(0)
+    }
+
+    /// The same for pages from `first` on alone.
+    pub fn revert_from(&mut self, first: u32) -> Vec<u32> {
+        let lost: Vec<u32> = self.table.lost_pages().into_iter().filter(|page| *page >= first).collect();
         lost.iter().for_each(|page| self.table.set_lost(*page, false));
         lost
     }

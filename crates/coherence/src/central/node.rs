@@ -32,6 +32,11 @@ impl Node {
         self.home.as_mut().map_or_else(Vec::new, Home::revert)
     }
 
+    /// The same for pages from `first` on alone: the object has shrunk, and there is nothing to lose.
+    pub fn revert_from(&mut self, first: u32) -> Vec<u32> {
+        self.home.as_mut().map_or_else(Vec::new, |home| home.revert_from(first))
+    }
+
     /// The scheduler, at the home.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()

@@ -81,6 +81,8 @@ pub struct Node {
     pub(super) settled_reverts: u32,
     /// No process here uses the object.
     pub(super) has_left: bool,
+    /// Pages that a process here holds: others may read them, and get them when they are let.
+    pub(super) locked: BTreeSet<u32>,
     /// Pages of this host that have too few keepers since a loss; of some of them that is being seen to.
     pub(super) to_fill: BTreeSet<u32>,
     pub(super) filling: BTreeSet<u32>,
@@ -107,6 +109,7 @@ impl Node {
             round: Round::default(),
             settled_reverts: 0,
             has_left: false,
+            locked: BTreeSet::new(),
             to_fill: BTreeSet::new(),
             filling: BTreeSet::new(),
         }
@@ -296,7 +299,12 @@ impl Scheduler for Node {
         match event {
             Event::Fault { span, access } => {
                 self.has_left = false;
-                span.pages().for_each(|number| self.want(number, access, actions));
+                for number in span.pages() {
+                    self.want(number, access, actions);
+                    if self.locked.contains(&number) {
+                        self.let_late_go(number, actions); // what this host waits for itself it does not keep
+                    }
+                }
             }
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
@@ -305,7 +313,14 @@ impl Scheduler for Node {
             Event::Join => self.ask_to_join(actions),
             Event::Leave => self.leave(actions),
             Event::Revert => self.revert(actions),
-            Event::Written { .. } | Event::Sync { .. } | Event::Lock { .. } | Event::Unlock { .. } => {}
+            Event::Lock { span } => self.locked.extend(span.pages()),
+            Event::Unlock { span } => {
+                for page in span.pages() {
+                    self.locked.remove(&page);
+                    self.let_late_go(page, actions);
+                }
+            }
+            Event::Written { .. } | Event::Sync { .. } => {}
         }
         self.pages.tidy();
     }

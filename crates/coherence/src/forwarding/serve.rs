@@ -167,9 +167,11 @@ impl Node {
             return;
         }
         self.supply_waiting(number, actions);
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
         if let Some(next) = page.next
             && page.owned
+            && !locked
             && page.holds == 0
             && page.purpose.is_none()
         {
@@ -266,8 +268,10 @@ impl Node {
 
     /// `invalidate_page()` of Figure 7.
     fn invalidated(&mut self, number: u32, from: HostId, owner: HostId, actions: &mut Actions) {
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        if page.holds > 0 && page.access != Access::None {
+        let kept = page.holds > 0 || locked && page.asked == Access::None;
+        if kept && page.access != Access::None {
             page.deferred.push_back((from, owner));
             return;
         }
@@ -288,9 +292,15 @@ impl Node {
     }
 
     pub(super) fn hold_over(&mut self, number: u32, actions: &mut Actions) {
-        let is_running = self.phase == Phase::Running;
         let Some(page) = self.pages.get_mut(number) else { return };
         page.holds = page.holds.saturating_sub(1);
+        self.let_late_go(number, actions);
+    }
+
+    /// What others wait for, if nothing keeps it any more.
+    pub(super) fn let_late_go(&mut self, number: u32, actions: &mut Actions) {
+        let is_running = self.phase == Phase::Running;
+        let Some(page) = self.pages.get_mut(number) else { return };
         if page.holds > 0 || !is_running {
             return;
         }
@@ -314,8 +324,9 @@ impl Node {
     pub(super) fn retire(&mut self, number: u32, actions: &mut Actions) {
         let (home, is_home) = (self.home, self.me == self.home);
         let may_take = !is_home && !self.view.epoch.lost.contains(&home);
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
-        if page.holds > 0 || page.access == Access::None {
+        if page.holds > 0 || locked || page.access == Access::None {
             return;
         }
         if !page.owned {

@@ -3,5 +3,6 @@
 
 mod central;
 mod forwarding;
+mod locks;
 mod losses;
 mod replicas;

@@ -68,7 +68,7 @@ impl Rights {
     }
 
     /// No more than that.
-    fn allow_only(&mut self, pages: PageRange, access: Access) {
+    pub(super) fn allow_only(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
             if access < least {
                 book::remove(set, pages);
@@ -112,7 +112,9 @@ impl Cache {
 
     /// At the home: pages go to a host that may write them, by the grant of that stamp.
     pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
-        self.lock().book.lend(pages, Grant { to: Some(to.0), stamp })
+        let mut inner = self.lock();
+        let pages = pages.intersect(inner.whole());
+        inner.book.lend(pages, Grant { to: Some(to.0), stamp })
     }
 
     /// At the home: the newest version is here again, or is given up.
@@ -158,7 +160,7 @@ impl Cache {
         self.settled.ring();
     }
 
-    fn driver(&self) -> Option<Arc<Driver>> {
+    pub(super) fn driver(&self) -> Option<Arc<Driver>> {
         self.driver.get()?.0.upgrade()
     }
 
@@ -169,7 +171,7 @@ impl Cache {
 
     /// Whether pages that are not in memory come from the pager or the spill file here; else they come by way of the
     /// scheduler.
-    pub(super) fn has_pages(&self) -> bool {
+    pub fn has_pages(&self) -> bool {
         self.role().is_none_or(|role| matches!(role, Role::Saved | Role::Origin))
     }
 
@@ -215,6 +217,12 @@ impl Cache {
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
     /// frames have them.
     pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+        // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
+        let pages = pages.intersect(self.lock().whole());
+        if pages.is_empty() {
+            return Ok(()); // the object shrank since they were asked for
+        }
+        let bytes = bytes.map(|bytes| &bytes[..bytes.len().min(pages.length_bytes() as usize)]);
         if let Some(bytes) = bytes.filter(|_| pages.count == 1)
             && self.install_for_waiter(pages.first, access, bytes)
         {
@@ -225,7 +233,6 @@ impl Cache {
             write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
         }
         let mut inner = self.lock();
-        let pages = pages.intersect(inner.whole());
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
         }
@@ -343,6 +350,8 @@ impl Cache {
     /// The newest version of these pages is lost: this one serves again.
     pub fn restore(&self, pages: PageRange, bytes: &[u8]) -> Result<()> {
         let mut inner = self.idle(pages);
+        let pages = pages.intersect(inner.whole());
+        let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
         write_frames(&self.frames, pages.first, bytes).doing("restoring a page")?;
         self.count_frames(&mut inner, pages);
         Ok(())
@@ -374,6 +383,10 @@ impl Cache {
             return read_frames(&self.frames, page, slots).doing("reading frames").map(|()| count);
         }
         let slot = &mut slots[..PAGE_SIZE_BYTES as usize];
+        if !inner.whole().contains(page) {
+            slot.fill(0); // the object shrank since it was asked for
+            return Ok(1);
+        }
         if inner.book.spilled().contains(page as u32) {
             return lock(&self.spill).read(page, slot).map(|()| 1);
         }
@@ -463,25 +476,45 @@ impl Cache {
 
     /// At the home: waits until the newest versions of all `pages` are here.
     pub fn fetch_lent(self: &Arc<Self>, pages: PageRange, within: Duration) -> Result<()> {
+        self.fetch(pages, false, within)
+    }
+
+    /// Whether all `pages` may be read here now.
+    pub fn are_readable(&self, pages: PageRange) -> bool {
+        let inner = self.lock();
+        let pages = pages.intersect(inner.whole());
+        inner.rights.as_ref().is_none_or(|rights| book::within(&rights.read, pages).len() == pages.count)
+    }
+
+    /// Waits until all `pages` may be used here.
+    pub(super) fn fetch(self: &Arc<Self>, pages: PageRange, write: bool, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         let mut at = pages.first;
         loop {
             let mut inner = self.lock();
             let end = pages.end().min(inner.size_pages());
-            let Some(page) = (at..end).find(|page| !inner.may(*page, false)) else { return Ok(()) };
+            let Some(page) = (at..end).find(|page| !inner.may(*page, write)) else { return Ok(()) };
             if Instant::now() > deadline {
                 return Err(Error::new(
                     ErrorKind::TimedOut,
                     format!("page {page} did not come from another host within {} s", within.as_secs()),
                 ));
             }
-            let most = Self::lacking(&inner, PageRange::new(page, end - page), FETCH_PAGES).max(1);
+            let failures = inner.failures;
+            let lacks = |page: &u64| !inner.may(*page, write);
+            let most = (page..end).take(FETCH_PAGES as usize).take_while(lacks).count() as u64;
             drop(inner);
-            self.ask_for(PageRange::new(page, most), false);
+            self.ask_for(PageRange::new(page, most), write);
             inner = self.lock();
             at = page;
-            if !inner.may(page, false) {
-                drop(self.wait_settled(inner));
+            if !inner.may(page, write) && inner.failures == failures {
+                inner = self.wait_settled(inner);
+            }
+            if inner.failures != failures
+                && let Some((_, error)) =
+                    inner.last_failure.as_ref().filter(|(pages, _)| pages.contains(page))
+            {
+                return Err(error.clone());
             }
         }
     }

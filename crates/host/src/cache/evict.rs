@@ -202,7 +202,7 @@ impl Cache {
 
     /// The oldest frames that may go.
     pub(super) fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
-        let mut stay = &inner.in_flight | inner.book.writing();
+        let mut stay = &inner.in_flight | inner.book.writing() | &inner.held_elsewhere;
         inner.holds.iter().for_each(|hold| book::insert(&mut stay, hold.pages));
         let mut victims = RoaringBitmap::new();
         let mut looked = inner.order.len();

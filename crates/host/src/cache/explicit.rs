@@ -56,6 +56,7 @@ impl Cache {
     pub(super) fn store_elsewhere(
         self: &Arc<Self>,
         driver: &Arc<Driver>,
+        freeze: bool,
         choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
     ) -> Result<u64> {
         let deadline = Instant::now() + HOME_AWAY;
@@ -70,9 +71,11 @@ impl Cache {
                 };
                 asked |= &pages;
                 inner.book.start_writing(&pages)?;
+                inner.frozen = freeze;
                 self.protect_synchronous(&inner, &pages);
                 Ok(pages.clone())
             });
+            self.thaw();
             match self.end_writing(&pages, result) {
                 Ok(()) => return Ok(pages.len()),
                 // A home that is lost in the middle of it may be back in a moment.
@@ -84,9 +87,9 @@ impl Cache {
         }
     }
 
-    /// The object's pages held here stay when another host syncs them, until they are let go.
+    /// The object's pages held here stay when another host syncs or wants them, until they are let go.
     pub(super) fn note_holds(&self, pages: PageRange, held: bool) {
-        let Some(driver) = self.syncs_elsewhere() else { return };
+        let Some(driver) = self.driver() else { return };
         if held {
             driver.lock(pages, true);
             return;

@@ -64,6 +64,10 @@ impl Cache {
             return Answer::Done;
         }
         let writes = fault.write || fault.protected;
+        if page >= inner.closing {
+            inner.wait(mapping, page, writes);
+            return Answer::Done;
+        }
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
             return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };
@@ -327,6 +331,8 @@ impl Cache {
             range.end()
         ));
         inner.warning = error.message.clone();
+        inner.failures += 1;
+        inner.last_failure = Some((range, error.clone()));
         let (now, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| range.contains(u64::from(w.page)));
         inner.waiting = later;

@@ -25,8 +25,14 @@ pub struct Hold {
 }
 
 impl Cache {
-    /// Holds the pages and brings them in. Gives whether they are pinned against swap too.
-    pub fn hold(self: &Arc<Self>, session: SessionId, uid: u32, pages: PageRange) -> Result<bool> {
+    /// Holds the pages and brings them in; shared pages, so that they can be written if it `writes`. Gives whether they are pinned against swap too.
+    pub fn hold(
+        self: &Arc<Self>,
+        session: SessionId,
+        uid: u32,
+        pages: PageRange,
+        writes: bool,
+    ) -> Result<bool> {
         {
             let mut inner = self.lock();
             let mine = inner.holds.iter().filter(|h| h.session == session).count() as u64;
@@ -37,14 +43,14 @@ impl Cache {
                 ));
             }
             let held: u64 = inner.holds.iter().map(|h| h.pages.count).sum();
-            if held + pages.count > self.traits.limit_pages.min(self.machine.budget.limit_pages() / 2) {
+            if held + pages.count > self.holdable_pages() {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
                     format!(
                         "holding {} more pages would pass what may be held of the object, {} pages ({held} are held): \
                          give a larger budget, or lock less",
                         pages.count,
-                        self.traits.limit_pages.min(self.machine.budget.limit_pages() / 2)
+                        self.holdable_pages()
                     ),
                 ));
             }
@@ -61,17 +67,17 @@ impl Cache {
             })?;
             inner.holds.push(Hold { session, pages, pin: None, counted });
         }
-        let pinned = self.bring_and_pin(session, pages).inspect_err(|_| {
+        let pinned = self.bring_and_pin(session, pages, writes).inspect_err(|_| {
             self.release(session, pages);
         })?;
         Ok(pinned)
     }
 
     /// Pins only what is there: pinning a hole would make a page of zeros.
-    fn bring_and_pin(self: &Arc<Self>, session: SessionId, pages: PageRange) -> Result<bool> {
-        if self.syncs_elsewhere().is_some() {
+    fn bring_and_pin(self: &Arc<Self>, session: SessionId, pages: PageRange, writes: bool) -> Result<bool> {
+        if self.driver().is_some() {
             self.note_holds(pages, true);
-            self.fetch_lent(pages, PAGES_HERE)?;
+            self.fetch(pages, writes, PAGES_HERE)?;
         }
         for _ in 0..8 {
             self.bring_all(pages)?;
@@ -108,7 +114,55 @@ impl Cache {
             gone.extend((!stays).then_some(hold.pages));
             stays
         });
-        gone.into_iter().for_each(|pages| self.note_holds(pages, false));
+        gone.into_iter().for_each(|pages| self.note_let_go(session, pages));
+    }
+
+    /// Other hosts are told too.
+    fn note_let_go(&self, session: SessionId, pages: PageRange) {
+        self.note_holds(pages, false);
+        self.holds_not(session, pages);
+    }
+
+    /// The parts of these pages that the session does not hold, as far as hosts can tell them apart.
+    pub fn not_held_by(&self, session: SessionId, pages: PageRange) -> Vec<PageRange> {
+        let whole = |pages| self.driver().map_or(pages, |driver| driver.whole_pages(pages));
+        let mut free = book::set_of(whole(pages));
+        let inner = self.lock();
+        let mine = inner.holds.iter().filter(|hold| hold.session == session);
+        mine.for_each(|hold| book::remove(&mut free, whole(hold.pages)));
+        book::runs(&free)
+    }
+
+    /// Other hosts need not wait for those of the pages that the session does not hold.
+    pub fn holds_not(&self, session: SessionId, pages: PageRange) {
+        if let Some(driver) = self.driver() {
+            self.not_held_by(session, pages).into_iter().for_each(|run| driver.unlocked(session, run));
+        }
+    }
+
+    /// Pages of the object that may be held in memory.
+    pub fn holdable_pages(&self) -> u64 {
+        self.traits.limit_pages.min(self.machine.budget.limit_pages() / 2)
+    }
+
+    /// All held runs, and whose they are.
+    pub fn locks(&self) -> Vec<(SessionId, PageRange)> {
+        self.lock().holds.iter().map(|hold| (hold.session, hold.pages)).collect()
+    }
+
+    /// At the home: processes of other hosts hold these pages, which must not reach the pager.
+    pub fn set_held_elsewhere(&self, pages: &[PageRange]) {
+        let mut held = roaring::RoaringBitmap::new();
+        pages.iter().for_each(|run| book::insert(&mut held, *run));
+        self.lock().held_elsewhere = held;
+    }
+
+    /// Another host holds these pages by now: this session does not any more.
+    pub fn lose_hold(&self, session: SessionId, pages: PageRange) {
+        if self.release(session, pages) {
+            let text = format!("pages {}..{} are locked by another host", pages.first, pages.end());
+            self.machine.log(format_args!("object {}: {text}: session {} lost them", self.id.0, session.0));
+        }
     }
 
     /// All held runs.
@@ -125,8 +179,8 @@ impl Cache {
                 pages.end()
             )));
         }
-        if self.syncs_elsewhere().is_some() {
-            return Ok(()); // explicit coherence: by sync alone
+        if self.driver().is_some() {
+            return Ok(()); // of an object that hosts share: by sync alone
         }
         // What was held back may be stored now, and of an ordered object it is (Shirriff: "or released by
         // munlock"). An atomic object changes only by sync.
@@ -156,7 +210,7 @@ impl Cache {
         });
         inner.holds.extend(left);
         drop(inner);
-        self.note_holds(pages, false);
+        self.note_let_go(session, pages);
         released
     }
 

@@ -89,7 +89,9 @@ impl Cache {
 
     /// Pages come that may be written here, by the grant of that stamp.
     pub fn granted(&self, pages: PageRange, stamp: u64) -> Result<()> {
-        self.lock().book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
+        let inner = self.lock();
+        let pages = pages.intersect(inner.whole()); // the object may have shrunk since
+        inner.book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
     }
 
     /// What is here of pages that were granted by these stamps.

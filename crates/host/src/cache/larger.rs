@@ -40,7 +40,9 @@ impl Cache {
             return Ok(None);
         }
         let mut bytes = vec![0; pages.length_bytes() as usize].into_boxed_slice();
-        read_frames(&self.frames, pages.first, &mut bytes).doing("reading a frame")?;
+        let here = pages.intersect(inner.whole()); // what the object has lost is zero
+        let slot = &mut bytes[..here.length_bytes() as usize];
+        read_frames(&self.frames, here.first, slot).doing("reading a frame")?;
         self.note_on_way(inner, pages, &bytes);
         frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
         let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);
@@ -51,6 +53,9 @@ impl Cache {
 
     /// Bytes that came for a part of one of this host's pages: nobody may use them before all of it is here.
     pub fn arrive(&self, pages: PageRange, access: Access, bytes: &[u8]) -> Result<()> {
+        // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
+        let pages = pages.intersect(self.lock().whole());
+        let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
         write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
         let mut inner = self.lock();
         self.count_frames(&mut inner, pages);

@@ -34,6 +34,7 @@ pub mod kept;
 mod larger;
 mod recover;
 mod resize;
+mod shrink;
 mod stamp;
 pub mod stored;
 mod sync;
@@ -141,6 +142,8 @@ struct Inner {
     /// them. The next host does not know them: they stay in memory until a sync.
     left_in_order: RoaringBitmap,
     holds: Vec<hold::Hold>,
+    /// At the home of an object that hosts share: what processes of other hosts hold.
+    held_elsewhere: RoaringBitmap,
     /// Faults that wait for pages in flight, or for the end of a freeze.
     waiting: Vec<Waiting>,
     /// Frames in the order in which they came: what is evicted first.
@@ -148,6 +151,8 @@ struct Inner {
     frozen: bool,
     /// Of explicit coherence: another host's sync is being looked at, first writes wait.
     writers_stopped: bool,
+    /// Pages from here on are being given up, because the object shrinks: who touches one waits.
+    closing: u64,
     /// Syncs that replaced another host's version which nobody here had seen.
     conflicts: u64,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
@@ -156,6 +161,9 @@ struct Inner {
     stamp: Option<stamp::Seen>,
     /// Pages whose loss is known, for `stat`.
     warning: String,
+    /// How often pages could not be had, and which they were the last time, and why.
+    failures: u64,
+    last_failure: Option<(PageRange, commonhold_object::Error)>,
     /// Of an object that hosts share: what may be done here with which pages.
     rights: Option<coherent::Rights>,
 }
@@ -247,14 +255,18 @@ impl Cache {
                 views: Views::default(),
                 left_in_order: RoaringBitmap::new(),
                 holds: Vec::new(),
+                held_elsewhere: RoaringBitmap::new(),
                 waiting: Vec::new(),
                 order: VecDeque::new(),
                 frozen: false,
                 writers_stopped: false,
+                closing: u64::MAX,
                 conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,
                 warning: String::new(),
+                failures: 0,
+                last_failure: None,
                 rights: None,
             }),
             settled: bell::Bell::default(),
@@ -373,9 +385,9 @@ impl Cache {
     /// Takes out every view, lock and waiting fault of a session. Its page tables may be gone already:
     /// whatever was installed in a writable view of it counts as written.
     pub fn remove_session(&self, session: SessionId) {
+        self.remove_holds(session);
         let mut inner = self.lock();
         inner.waiting.retain(|w| w.mapping.session != session);
-        inner.holds.retain(|h| h.session != session);
         let is_mine = |(at, view): (usize, &View)| (view.mapping.session == session).then_some(at);
         let mine: Vec<usize> = inner.views.iter().enumerate().filter_map(is_mine).collect();
         if mine.is_empty() {
@@ -474,7 +486,7 @@ impl Inner {
 }
 
 /// The parts of `whole` outside `hole`.
-fn without(whole: PageRange, hole: PageRange) -> Vec<PageRange> {
+pub fn without(whole: PageRange, hole: PageRange) -> Vec<PageRange> {
     let before = PageRange::new(whole.first, hole.first.clamp(whole.first, whole.end()) - whole.first);
     let after_first = hole.end().clamp(whole.first, whole.end());
     let after = PageRange::new(after_first, whole.end() - after_first);

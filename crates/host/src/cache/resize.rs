@@ -13,14 +13,18 @@ impl Cache {
         // Nothing in the journal may reach past the new end.
         self.checkpoint_all()?;
         let _turn = super::lock(&self.turn);
-        let mut inner = self.lock();
-        let old_bytes = inner.size_bytes;
-        let gone =
-            PageRange::new(pages_of(size_bytes), pages_of(old_bytes).saturating_sub(pages_of(size_bytes)));
-        while !book::within(&inner.in_flight, gone).is_empty() {
-            inner = self.wait_settled(inner);
-        }
-        let grown = size_bytes > old_bytes;
+        let driver = self.driver();
+        let (_still, mut inner, gone) = loop {
+            let still = driver.as_ref().map(|driver| driver.still());
+            let inner = self.lock();
+            let kept = pages_of(size_bytes);
+            let gone = PageRange::new(kept, inner.size_pages().saturating_sub(kept));
+            if book::within(&inner.in_flight, gone).is_empty() {
+                break (still, inner, gone);
+            }
+            drop((still, self.wait_settled(inner)));
+        };
+        let grown = size_bytes > inner.size_bytes;
         if !grown {
             self.forget_past_end(&mut inner, gone);
         }
@@ -37,6 +41,10 @@ impl Cache {
             self.clear_tail(&inner, size_bytes)?;
         }
         inner.size_bytes = size_bytes;
+        inner.closing = u64::MAX;
+        driver.iter().for_each(|driver| driver.set_end(inner.size_pages()));
+        drop(inner);
+        self.ask_again(); // whoever waits past the end
         Ok(())
     }
 
@@ -52,6 +60,14 @@ impl Cache {
             view.forget(&pages);
         }
         inner.book.forget(&pages);
+        let lent = inner.book.lent();
+        book::runs(&book::within(&lent, gone)).into_iter().for_each(|run| inner.book.returned(run));
+        // The home's rights stay, as its scheduler believes: the pages come from its pager when they are there again.
+        if !self.has_pages()
+            && let Some(rights) = &mut inner.rights
+        {
+            rights.allow_only(gone, commonhold_coherence::Access::None);
+        }
         for run in inner.book.unspill(&pages) {
             super::lock(&self.spill).forget(run.first, run.count);
         }

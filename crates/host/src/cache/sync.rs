@@ -77,6 +77,7 @@ impl Cache {
                 alone &= &inner.left_in_order;
             }
             inner.views.iter().for_each(|view| book::remove(&mut alone, view.pages));
+            alone -= &inner.held_elsewhere;
             inner.holds.iter().for_each(|hold| book::remove(&mut alone, hold.pages));
             alone
         };
@@ -104,7 +105,7 @@ impl Cache {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
         if let Some(driver) = self.syncs_elsewhere() {
-            return self.store_elsewhere(&driver, choose);
+            return self.store_elsewhere(&driver, freeze, choose);
         }
         if self.pager.is_anonymous() {
             return Ok(0); // succeeds, and promises nothing past the host
@@ -162,7 +163,7 @@ impl Cache {
     }
 
     /// Lets writers go on that were held for a true instant.
-    fn thaw(&self) {
+    pub(super) fn thaw(&self) {
         let mut inner = self.lock();
         if !inner.frozen {
             return;

@@ -23,6 +23,13 @@ pub(super) struct Calls {
     pending: Mutex<HashMap<u64, Pending>>,
 }
 
+impl Calls {
+    /// A number that no other call has.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
 impl Cluster {
     /// Asks another host, or this one, and waits for the answer.
     pub fn ask(self: &std::sync::Arc<Self>, host: HostId, call: Call, within: Duration) -> Result<Answer> {
@@ -39,7 +46,7 @@ impl Cluster {
         call: Call,
         within: Duration,
     ) -> Result<(Answer, Vec<u8>)> {
-        let number = self.calls.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.calls.number();
         let (sender, answer) = channel();
         lock(&self.calls.pending).insert(number, (host, sender));
         let sent = self.send(host, &Message::Call { number, call }, &Payload::default());

@@ -5,7 +5,7 @@ use super::wire::Message;
 use super::{Cluster, Payload, lock};
 use crate::shared::{Carrier, Said};
 use commonhold_coherence::HostId;
-use commonhold_object::ErrorKind;
+use commonhold_object::{ErrorKind, PageRange, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -36,6 +36,10 @@ impl Carrier for Cluster {
             return;
         }
         self.report(format_args!("to {}: {error}", self.called(to)));
+    }
+
+    fn unlocked(&self, object: u128, session: SessionId, pages: PageRange) {
+        self.say_unlocked(object, session, pages);
     }
 
     fn is_away(&self, host: HostId) -> bool {

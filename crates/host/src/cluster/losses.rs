@@ -155,6 +155,7 @@ impl Cluster {
             return self.ask(home, Call::GaveUp { home, object, former }, PATIENCE);
         }
         self.dismiss(object, former);
+        self.locks_lost(former, Some(object));
         match self.driver(object).filter(|driver| driver.is_home()) {
             Some(driver) => self.settle_given_up(&driver, former)?,
             None => self.do_not_send(former, object),
@@ -217,6 +218,7 @@ impl Cluster {
         }
         lock(&self.unreachable).remove(&host);
         self.forget_rights(host);
+        self.locks_lost(host, None);
         self.not_answered_by(host);
         for driver in self.drivers() {
             if self.can_be_asked_for(&driver, host) {

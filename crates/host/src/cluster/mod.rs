@@ -12,6 +12,8 @@
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
+//! | `sizes` | their sizes |
+//! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod calls;
@@ -19,11 +21,13 @@ mod carry;
 mod give_back;
 pub mod lease;
 pub mod link;
+mod locks;
 mod losses;
 mod members;
 mod objects;
 pub mod registry;
 mod rights;
+mod sizes;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -40,6 +44,7 @@ use registry::Registry;
 use registry::place::Place;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use wire::{Answer, Call, Member, Message};
@@ -110,6 +115,9 @@ pub struct Cluster {
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
+    /// Changes of the sizes of this host's objects.
+    size_changes: AtomicU64,
+    locks: locks::AllLocks,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -158,6 +166,8 @@ impl Cluster {
             calls: Calls::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
+            size_changes: AtomicU64::default(),
+            locks: locks::AllLocks::default(),
         };
         Ok(Arc::new(cluster))
     }
@@ -166,6 +176,7 @@ impl Cluster {
     pub fn begin(self: &Arc<Self>, transport: Arc<dyn Transport>, registry: Arc<dyn Registry>) -> Result<()> {
         let _ = self.transport.set(transport);
         let _ = self.registry.set(registry);
+        self.note_early_objects();
         self.stay_a_member();
         Ok(())
     }
@@ -242,6 +253,26 @@ impl Cluster {
                 self.answered(from, number, answer, payload);
                 Ok(())
             }
+            Message::Call { number, call: Call::Lock { object, lock } } => {
+                self.check_not_lost(from)?;
+                let this = Arc::downgrade(self);
+                let reply = move |answer| {
+                    if let Some(this) = this.upgrade() {
+                        let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                    }
+                };
+                self.lock_asked(from, object, lock, Box::new(reply));
+                Ok(())
+            }
+            // In the order in which they are said.
+            Message::Call { number, call: call @ (Call::Unlock { .. } | Call::Locks { .. }) } => {
+                self.check_not_lost(from)?;
+                let (this, answer) = (self.clone(), self.locks_said(from, &call));
+                self.host()?.machine.workers.run(move || {
+                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                });
+                Ok(())
+            }
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
@@ -286,13 +317,19 @@ impl Cluster {
             | Call::WhereIs(_) => self.registry()?.answer(from, call),
             Call::GaveUp { home, object, former } => self.other_gave_up(from, home, object, former),
             Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
+            Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave(object) => {
                 self.dismiss(object, from);
+                self.locks_lost(from, Some(object));
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
-            Call::Sync { object, offset, length } => self.sync_for_other(from, object, offset, length),
+            Call::Sync { object, offset, length, freeze } => {
+                self.sync_for_other(from, object, offset, length, freeze)
+            }
+            Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
+            Call::Size { object, told } => self.heard_size(from, object, told),
             Call::GiveBack { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }

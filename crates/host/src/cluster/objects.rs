@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const HOME_AWAY: Duration = Duration::from_secs(30);
 /// How long a sync waits for pages that other hosts have.
 const PAGES_BACK: Duration = Duration::from_secs(60);
+/// How long writers of all hosts are held for a true instant, before it is given up.
+const FROZEN: Duration = Duration::from_secs(20);
 
 fn unexpected() -> Error {
     Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
@@ -50,6 +52,9 @@ impl Cluster {
         }
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
+        if driver.is_home() {
+            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0));
+        }
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
             self.begin_home(&driver);
@@ -107,6 +112,7 @@ impl Cluster {
         if !self.driver(object).is_some_and(|driver| driver.detach()) {
             let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
             driver.iter().for_each(|driver| driver.say_leave());
+            self.forget_locks(object);
             if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
                 && self.ask(home, Call::Leave(object), PATIENCE).is_err()
             {
@@ -205,9 +211,13 @@ impl Cluster {
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
-            self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
+            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access }, PATIENCE)? {
+                self.heard_size(home, object, told)?;
+            }
         }
+        let locks = self.say_locks_again(home, object)?;
         driver.found_home(home, &self.all_gone());
+        self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
             lock(&self.given_up).insert(object);
@@ -251,8 +261,9 @@ impl Cluster {
             ));
         }
         self.wait_begun(PATIENCE / 2)?;
-        self.serve(record.uuid)?;
+        let object = self.serve(record.uuid)?;
         self.admit(record.uuid, from, access);
+        let record = object.record().clone(); // whoever is admitted before a change of its size is told of that
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
         Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
     }
@@ -277,7 +288,8 @@ impl Cluster {
         self.serve(object)?;
         self.check_asks_nobody(object, from)?;
         self.admit(object, from, access);
-        Ok(Answer::Done)
+        let told = self.driver(object).and_then(|driver| driver.size_told());
+        Ok(told.map_or(Answer::Done, Answer::Used))
     }
 
     /// Another host's process wants pages stored.
@@ -287,25 +299,41 @@ impl Cluster {
         object: u128,
         offset: u64,
         length: u64,
+        freeze: bool,
     ) -> Result<Answer> {
         self.check_may_change(from)?;
         self.check_admitted(object, from, true)?;
         let cache = self.host()?.cache_of(&self.record_of(object)?)?;
-        self.store_shared(&cache, PageRange::covering(offset, length, cache.size_bytes())?).map(Answer::Pages)
+        let pages = PageRange::covering(offset, length, cache.size_bytes())?;
+        self.store_shared(&cache, pages, freeze).map(Answer::Pages)
     }
 
     /// At the home: what other hosts have written comes here first.
-    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange) -> Result<u64> {
+    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<u64> {
         cache.fetch_lent(pages, PAGES_BACK)?;
-        cache.sync(pages, false)
+        if !freeze {
+            return cache.sync(pages, false);
+        }
+        let Some(driver) = self.driver(cache.uuid) else { return cache.sync(pages, true) };
+        let _frozen = driver.freeze();
+        let deadline = Instant::now() + FROZEN;
+        // Whoever asked to write before gets the page, and gives it back.
+        loop {
+            cache.fetch_lent(pages, deadline.saturating_duration_since(Instant::now()))?;
+            // In this order: when nobody is being served, nobody takes away what is here.
+            if driver.is_calm() && cache.are_readable(pages) {
+                return cache.sync(pages, true);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// At another host: asks the home to store pages.
-    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange) -> Result<u64> {
+    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<u64> {
         let away = || Error::new(ErrorKind::Disconnected, "the object's home is away: try again later");
         let home = self.driver(object).and_then(|driver| driver.home()).ok_or_else(away)?;
-        let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes() };
-        match self.ask(home, call, PAGES_BACK + PATIENCE)? {
+        let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes(), freeze };
+        match self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? {
             Answer::Pages(pages) => Ok(pages),
             _ => Err(unexpected()),
         }

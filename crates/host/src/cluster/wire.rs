@@ -1,7 +1,7 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
 use super::registry::{Before, Joined, News};
-use crate::shared::Said;
+use crate::shared::{Said, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
@@ -142,6 +142,48 @@ pub enum Call {
         offset: u64,
         /// How much.
         length: u64,
+        /// As they are at one instant.
+        freeze: bool,
+    },
+    /// Of an object's home: it is to have another size.
+    Resize {
+        /// The name.
+        name: Name,
+        /// Who asks.
+        who: Credentials,
+        /// The size.
+        size_bytes: u64,
+    },
+    /// From an object's home: what its size is. Answered when it holds here, and what lay past a smaller end is at the
+    /// home.
+    Size {
+        /// Which object.
+        object: u128,
+        /// What.
+        told: Told,
+    },
+    /// Of an object's home: a process is to hold these pages. Answered when no other host does.
+    Lock {
+        /// Which object.
+        object: u128,
+        /// Whose it is to be, and what.
+        lock: super::locks::Said,
+    },
+    /// Of the same: a process holds these pages no more.
+    Unlock {
+        /// Which object.
+        object: u128,
+        /// Whose it was, and what.
+        lock: super::locks::Said,
+        /// It holds what it holds, and waits for these pages no more.
+        only_waits: bool,
+    },
+    /// Of a home that is found (again): all that processes of the caller's hold.
+    Locks {
+        /// Which object.
+        object: u128,
+        /// What.
+        locks: Vec<super::locks::Said>,
     },
 }
 
@@ -158,6 +200,10 @@ pub enum Answer {
     Opened(Box<Shared>),
     /// So many pages.
     Pages(u64),
+    /// Of what was held, this another host holds by now.
+    Locks(Vec<super::locks::Said>),
+    /// The object may be used, and has this size.
+    Used(Told),
     /// Of the pages that were asked for.
     GivenBack {
         /// Those whose bytes lie behind the message.

@@ -57,6 +57,11 @@ impl Host {
         let cache = match request {
             Request::Return { .. } | Request::Reattach { .. } => return self.machine.returning.clone(),
             Request::Map(_) if header.repeated => return self.machine.returning.clone(),
+            Request::Lock { object, .. }
+                if self.object(*object).is_ok_and(|object| object.record().options.is_shared()) =>
+            {
+                return self.machine.locking.clone();
+            }
             Request::Prefetch { object, .. } => self.object(*object).ok().and_then(|object| object.cache()),
             Request::Sync { object, .. } | Request::Lock { object, .. } | Request::Unlock { object, .. } => {
                 self.object(*object).ok().and_then(|object| object.cache())

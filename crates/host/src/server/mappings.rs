@@ -10,7 +10,7 @@ use crate::faults::stream::Stream;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply};
 use commonhold_object::{
-    Access, AddressMap, Coherence, Error, ErrorKind, MappingInfo, Name, ObjectId, PAGE_SIZE_BYTES, PageRange,
+    Access, AddressMap, Error, ErrorKind, MappingInfo, Name, ObjectId, PAGE_SIZE_BYTES, PageRange,
     Protection, Region, Result, Sharing, limits, page_aligned,
 };
 use commonhold_sys::claims::Claims;
@@ -262,13 +262,17 @@ impl Host {
     }
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {
-        let (cache, range, _) = self.opened_range(session, id, offset, length)?;
+        let (cache, range, access) = self.opened_range(session, id, offset, length)?;
         let record = self.object(id)?.record().clone();
-        if record.options.coherence != Coherence::Explicit {
-            self.refuse_shared(&record, "a page-holding lock")?;
-        }
         self.check_kept_of(session.credentials.uid)?;
-        let pinned = cache.hold(session.id, session.credentials.uid, range)?;
+        let hold = || cache.hold(session.id, session.credentials.uid, range, access.writes());
+        let pinned = match self.cluster.get().filter(|_| record.options.is_shared()) {
+            Some(cluster) => cluster.lock_pages(record.uuid, session.id, range, || {
+                // What the home let it have, and it cannot: it is not to be in the way of others.
+                hold().inspect_err(|_| cache.holds_not(session.id, range))
+            })?,
+            None => hold()?,
+        };
         self.keep_holds(session, &cache);
         // It may have closed the object meanwhile, or ended, which lets holds go.
         if session.access(id).is_err() {

@@ -252,7 +252,7 @@ impl Host {
         let numbers = object.cache().map(|c| c.numbers()).unwrap_or_default();
         ObjectInfo {
             id: record.id,
-            name: record.name,
+            name: record.name.or_else(|| record.is_elsewhere.then_some(record.first_name)),
             ownership: record.ownership,
             controlled,
             file_path: record.file.map(|f| f.path.to_string_lossy().into_owned()).unwrap_or_default(),

@@ -3,16 +3,39 @@
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
+use crate::cluster::Cluster;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;
 
 impl Host {
     pub(super) fn resize(self: &Arc<Self>, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
-        let object = self.lookup(session, name, Access::ReadWrite)?;
+        let found = self.resize_for(&session.credentials, name, size_bytes, false);
+        match self.cluster.get().filter(|cluster| cluster.is_up()) {
+            Some(cluster) if found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound) => {
+                cluster.resize_elsewhere(name, &session.credentials, size_bytes)
+            }
+            _ => found,
+        }
+    }
+
+    /// Another size for an object whose home is this host. `for_other`: a process of another host asks.
+    pub fn resize_for(
+        self: &Arc<Self>,
+        who: &Credentials,
+        name: &Name,
+        size_bytes: u64,
+        for_other: bool,
+    ) -> Result<()> {
+        let record = lock(&self.registry).lookup(name, who, Access::ReadWrite)?;
+        if for_other && !record.options.is_shared() {
+            let text = format!("{name} is local to its host: resize it there");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let object = self.object(record.id)?;
         let result = object.hold().and_then(|_held| {
             let _one_at_a_time = lock(&object.resizing);
             self.resize_object(&object, size_bytes)
@@ -29,7 +52,6 @@ impl Host {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
         options.check()?;
-        self.refuse_shared(&object.record().clone(), "another size")?;
         let external = matches!(options.pager, PagerKind::External { .. });
         if external && size_bytes < object.record().options.size_bytes {
             return Err(Error::new(
@@ -40,10 +62,77 @@ impl Host {
         }
         let charged = self.limits.counted(object.record().charged_uid, &options);
         lock(&self.registry).check_size(object.id, charged)?;
-        self.resize_memory(object, &options)?;
-        let mut registry = lock(&self.registry);
-        *object.record() = registry.set_size(object.id, size_bytes, charged)?;
-        Ok(())
+        let finish = || {
+            self.resize_memory(object, &options)?;
+            let mut registry = lock(&self.registry);
+            *object.record() = registry.set_size(object.id, size_bytes, charged)?;
+            Ok(())
+        };
+        match self.cluster.get().filter(|_| options.is_shared()) {
+            Some(cluster) => self.resize_shared(cluster, object, size_bytes, finish),
+            None => finish(),
+        }
+    }
+
+    /// Of an object that hosts share: before it grows all know that it may have, before it shrinks all have.
+    fn resize_shared(
+        self: &Arc<Self>,
+        cluster: &Arc<Cluster>,
+        object: &Arc<Object>,
+        size_bytes: u64,
+        finish: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (uuid, old_bytes, page) = {
+            let record = object.record();
+            (record.uuid, record.options.size_bytes, record.options.page_size.bytes())
+        };
+        if page > PAGE_SIZE_BYTES && !(size_bytes.is_multiple_of(page) && old_bytes.is_multiple_of(page)) {
+            return Err(Error::invalid(format!(
+                "the object is scheduled in pages of {page} bytes, and its size goes from one multiple of that to another: \
+                 {old_bytes} or {size_bytes} is none"
+            )));
+        }
+        self.cache_of(object)?;
+        let driver = cluster.driver(uuid).ok_or_else(|| {
+            Error::new(ErrorKind::Disconnected, "this host is not in its cluster yet: try again later")
+        })?;
+        let room_bytes = old_bytes.max(size_bytes);
+        if size_bytes < old_bytes {
+            driver.check_may_shrink(pages_of(size_bytes))?;
+        }
+        let first = old_bytes.min(size_bytes);
+        let result = cluster.tell_size(&driver, first, room_bytes).and_then(|()| finish());
+        if result.is_err() {
+            // Who was told already hears that nothing changed; who does not answer, when it comes back.
+            let _ = cluster.tell_size(&driver, object.record().clone().options.size_bytes, room_bytes);
+            return result;
+        }
+        driver.forget_lost_from(pages_of(size_bytes));
+        // Also whoever opened it meanwhile.
+        cluster.tell_size(&driver, size_bytes, room_bytes)
+    }
+
+    /// The home of an object that is used here says what its size is.
+    pub fn resize_import(self: &Arc<Self>, uuid: u128, size_bytes: u64) -> Result<()> {
+        let Some(object) = self.object_of(uuid, true) else { return Ok(()) };
+        let result = object.hold().and_then(|_held| {
+            let _one_at_a_time = lock(&object.resizing);
+            if object.record().options.size_bytes == size_bytes {
+                return Ok(());
+            }
+            if let Some(cache) = object.cache() {
+                cache.give_up_from(pages_of(size_bytes))?;
+                cache.resize(size_bytes)?;
+            }
+            let mut registry = lock(&self.registry);
+            *object.record() = registry.set_size(object.id, size_bytes, 0)?;
+            Ok(())
+        });
+        self.settle_object(object.id);
+        match result {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()), // it ended meanwhile
+            result => result,
+        }
     }
 
     fn resize_memory(self: &Arc<Self>, object: &Arc<Object>, options: &CreateOptions) -> Result<()> {

@@ -201,17 +201,6 @@ impl Host {
         Ok(driver.revert())
     }
 
-    /// Refuses what is not there for objects that hosts share.
-    pub(super) fn refuse_shared(&self, record: &ObjectRecord, what: &str) -> Result<()> {
-        if !record.options.is_shared() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{what} of an object that hosts share is not there yet"),
-        ))
-    }
-
     /// The object of that name, here or elsewhere, if the session may have it so. May wait for other hosts.
     pub(super) fn look_everywhere(
         self: &Arc<Self>,
@@ -243,18 +232,12 @@ impl Host {
     ) -> Result<u64> {
         match self.with_cluster() {
             Some(cluster) if record.options.is_shared() => {
-                if freeze {
-                    return Err(Error::new(
-                        ErrorKind::Unsupported,
-                        "writers of other hosts cannot be held: leave freeze out",
-                    ));
-                }
                 if record.options.coherence == Coherence::Explicit {
-                    cache.sync(pages, false)
+                    cache.sync(pages, freeze)
                 } else if record.is_elsewhere {
-                    cluster.sync_elsewhere(record.uuid, pages)
+                    cluster.sync_elsewhere(record.uuid, pages, freeze)
                 } else {
-                    cluster.store_shared(cache, pages)
+                    cluster.store_shared(cache, pages, freeze)
                 }
             }
             _ => cache.sync(pages, freeze),

@@ -1,9 +1,12 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::freezing::PutOff;
+use super::held_here::Kept;
 use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
+use super::size::SizeKnown;
 use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
 use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
@@ -13,6 +16,7 @@ use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +37,7 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
-    /// Its size in pages of 4 KiB.
+    /// Its size in pages of 4 KiB, as this host begins with it.
     pub pages: u64,
     /// What pages are to its scheduler, and to this host.
     pub sizes: Sizes,
@@ -61,6 +65,7 @@ pub struct Driver {
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
     fenced: AtomicBool,
+    pub(super) size: SizeKnown,
 }
 
 /// Who schedules, and this host's part of it.
@@ -78,6 +83,14 @@ pub(super) struct State {
     pub actions: Vec<Action<Said>>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
+    /// Pages that came when the object had shrunk: they go as soon as they may.
+    pub late: RoaringBitmap,
+    /// Pages that are held here.
+    pub held_here: Kept,
+    /// At the home: what waits for the end of a freeze.
+    pub put_off: PutOff,
+    /// How often it was begun to speak with a home.
+    pub beginnings: u64,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
     pub lent: Lent,
     /// At the home: of the last grant.
@@ -111,6 +124,7 @@ impl Driver {
         lent: Lent,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
+        let size = SizeKnown::new(plan.pages);
         let state = State {
             home: None,
             part,
@@ -119,6 +133,10 @@ impl Driver {
             sent: HashMap::new(),
             actions: Vec::new(),
             syncs: VecDeque::new(),
+            late: RoaringBitmap::new(),
+            held_here: Kept::default(),
+            put_off: PutOff::default(),
+            beginnings: 0,
             lent,
             stamp: first_stamp(),
         };
@@ -136,6 +154,7 @@ impl Driver {
             outbox: Outbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
+            size,
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -192,12 +211,12 @@ impl Driver {
 
     /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
     pub(super) fn end(&self) -> u64 {
-        self.plan.pages
+        self.size.end()
     }
 
     /// Up to where messages may speak of it, in frames. A page that ends behind it is sent without what is.
     pub(super) fn room(&self) -> u64 {
-        self.plan.pages
+        self.size.room()
     }
 
     /// The frames of scheduler pages.
@@ -245,19 +264,20 @@ impl Driver {
         }
     }
 
+    /// These frames go, and nothing beside them but what is one page with them to the scheduler.
+    pub fn give_up(self: &Arc<Self>, frames: &RoaringBitmap) {
+        for page in self.plan.sizes.pages_of(frames) {
+            self.happened(Event::Evict { page }, Vec::new());
+        }
+    }
+
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
         let mut state = self.state();
         if state.home.is_some() {
             Turn::holds_over(self, &mut state);
+            self.let_kept_go(&mut state);
         }
-    }
-
-    /// Pages are held here, or no longer: until then another host's sync leaves them as they are.
-    pub fn lock(self: &Arc<Self>, pages: PageRange, locked: bool) {
-        let span = Span::new(pages.first as u32, pages.count as u32);
-        let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
-        self.happened(event, Vec::new());
     }
 
     /// A message came from another host, with these bytes.
@@ -305,6 +325,8 @@ impl Driver {
         }
         self.rest_is_lost(&mut state);
         state.home = Some(self.plan.me);
+        state.beginnings += 1;
+        self.hold_again(&mut state);
         drop(state);
         if let Some(cache) = self.cache() {
             cache.ask_again();
@@ -339,8 +361,10 @@ impl Driver {
             return;
         }
         state.home = Some(home);
+        state.beginnings += 1;
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
+        self.hold_again(&mut state);
         if let Part::Forwarding(_) = state.part {
             for host in lost.iter().filter(|host| **host != home) {
                 Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
@@ -359,10 +383,7 @@ impl Driver {
             match cache.keep_written() {
                 Ok(written) => {
                     node.begin_anew(written);
-                    for held in cache.held() {
-                        let span = Span::new(held.first as u32, held.count as u32);
-                        node.handle(Event::Lock { span }, &mut Vec::new());
-                    }
+                    self.hold_again(state);
                 }
                 Err(error) => cache.report(&error),
             }
@@ -382,6 +403,7 @@ impl Driver {
     pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
         let mut state = self.state();
         let event = Event::Lost { host };
+        state.put_off.forget(host);
         if state.home != Some(host) {
             if state.home.is_some() {
                 self.will_be_lost(&state, host);
@@ -390,10 +412,13 @@ impl Driver {
             return false;
         }
         if self.plan.how == How::Explicit {
-            // Syncs under way fail; what is here stays.
+            // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
             Turn::take(self, &mut state, event, Vec::new());
             self.forget_conversation(&mut state);
             state.home = None;
+            if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {
+                self.cache().iter().for_each(|cache| cache.report(&error));
+            }
             return true;
         }
         self.forget_conversation(&mut state);
@@ -412,6 +437,7 @@ impl Driver {
     /// This host begins anew with the object, or stops: what it has not said it does not say.
     fn forget_conversation(&self, state: &mut State) {
         state.sent.clear();
+        state.put_off.clear();
         state.held = Held::default();
         self.outbox.clear();
     }

@@ -11,18 +11,26 @@
 //! | `driver` | one object: events to its scheduler |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
+//! | `size` | what a host was told of the object's size |
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
+//! | `held_here` | pages that are held here stay here, but not for ever |
+//! | `locks` | at the home: which host holds which pages |
+//! | `freezing` | a true instant of all of it |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
+mod freezing;
 mod give_back;
+mod held_here;
 mod holds;
 mod keeping;
+pub mod locks;
 mod outbox;
 mod part;
+mod size;
 mod sizes;
 mod syncs;
 mod turn;
@@ -31,9 +39,11 @@ pub use driver::{Driver, Plan};
 pub use give_back::Back;
 pub use holds::Holds;
 pub use part::{How, Kept, Said};
+pub use size::Told;
 pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
+use commonhold_object::{PageRange, SessionId};
 
 /// What the frames are that processes of a host map, beside that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +64,9 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// A process of this host holds these pages of the object no more.
+    fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {

@@ -84,7 +84,10 @@ impl Driver {
             };
             let Some(saved) = self.saved() else { return };
             let whole = PageRange::new(0, commonhold_object::pages_of(saved.size_bytes()));
-            let stored = saved.sync(whole, false);
+            // Of a freezable object what is stored is of one instant: no other sync is mixed into it.
+            let frozen = saved.traits.freezable.then(|| self.freeze());
+            let stored = saved.sync(whole, frozen.is_some());
+            drop(frozen);
             if let Err(error) = &stored {
                 saved.report(error);
             }

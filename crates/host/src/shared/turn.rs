@@ -79,10 +79,15 @@ impl<'d> Turn<'d> {
     }
 
     fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
+        if self.state.put_off.takes(&event) {
+            return self.state.put_off.put(event, bytes);
+        }
         if let Event::Message { message, .. } = &event {
             self.wait_for_holds(message);
+            self.driver.note_wanted(self.state, message);
         }
         let stopped = self.stop_writers(&event);
+        let evicts = matches!(event, Event::Evict { .. });
         let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         seen.event(me, &event);
         let mut actions = std::mem::take(&mut self.actions);
@@ -101,6 +106,16 @@ impl<'d> Turn<'d> {
         if let (true, Some(cache)) = (stopped, &self.cache) {
             cache.let_writers_go();
         }
+        if !evicts && !self.state.late.is_empty() {
+            self.send_late_pages_away();
+        }
+    }
+
+    /// Pages that came when the object had shrunk go as soon as they may.
+    fn send_late_pages_away(&mut self) {
+        let part = &self.state.part;
+        self.state.late = self.state.late.iter().filter(|page| part.access(*page) != Access::None).collect();
+        self.to_do.extend(self.state.late.iter().map(|page| (Event::Evict { page }, Vec::new())));
     }
 
     /// Of explicit coherence: what was written is told before a page may have to go, and nobody writes until then.
@@ -176,7 +191,7 @@ impl<'d> Turn<'d> {
                 let end = Instant::now() + self.driver.plan.hold;
                 self.state.held.begin(page, end);
                 // Under forwarding who waits for it may have asked before it came.
-                if matches!(self.driver.plan.how, How::Forwarding(_)) {
+                if matches!(self.driver.plan.how, How::Forwarding(_)) || self.state.late.contains(page) {
                     self.driver.holds.say_at(end, self.driver);
                 }
             }
@@ -288,6 +303,10 @@ impl<'d> Turn<'d> {
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
             cache.returned(frames); // owned here again
+        }
+        if !cache.has_pages() && cache.is_past_end(frames) {
+            let past = |page: &u32| cache.is_past_end(self.driver.frames(Span::one(*page)));
+            self.state.late.extend(span.pages().filter(past));
         }
         if let Some(stamp) = stamp {
             cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;

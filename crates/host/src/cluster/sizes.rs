@@ -1,0 +1,107 @@
+//! Another size for an object that hosts share: decided at its home, and known everywhere before it is done.
+
+use super::wire::{Answer, Call};
+use super::{Cluster, PATIENCE};
+use crate::shared::{Driver, How, Told};
+use commonhold_coherence::HostId;
+use commonhold_object::{Credentials, Error, ErrorKind, Name, Result};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long hosts that do not answer, and are not lost either, are waited for.
+const EVERYBODY: Duration = Duration::from_secs(60);
+/// How long one of them may take: what lies past a smaller end goes home meanwhile.
+const ONE: Duration = Duration::from_secs(30);
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Cluster {
+    /// What the home says next of a size.
+    pub(super) fn next_size(&self, size_bytes: u64, room_bytes: u64) -> Told {
+        let change = self.size_changes.fetch_add(1, Ordering::Relaxed);
+        Told { change, size_bytes, room_bytes }
+    }
+
+    /// At the home: every host that uses the object knows this size, and what lay past it is at the home.
+    pub fn tell_size(self: &Arc<Self>, driver: &Arc<Driver>, size_bytes: u64, room_bytes: u64) -> Result<()> {
+        let object = driver.plan().object;
+        let told = self.next_size(size_bytes, room_bytes);
+        driver.told_size(self.me.host, told);
+        let mut know = BTreeSet::new();
+        let deadline = Instant::now() + EVERYBODY;
+        loop {
+            let hosts: Vec<HostId> = self.users(driver).into_iter().filter(|h| !know.contains(h)).collect();
+            if hosts.is_empty() {
+                return Ok(());
+            }
+            let call = || Call::Size { object, told };
+            let results: Vec<Result<Answer>> = std::thread::scope(|scope| {
+                let asked: Vec<_> =
+                    hosts.iter().map(|host| scope.spawn(|| self.ask(*host, call(), ONE))).collect();
+                asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
+            });
+            for (host, result) in hosts.iter().zip(results) {
+                match result {
+                    Ok(_) => drop(know.insert(*host)),
+                    // Until it answers or is lost.
+                    Err(error) if error.kind == ErrorKind::Disconnected && Instant::now() < deadline => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// Hosts that may have anything of the object, or are on the way of requests for it.
+    fn users(&self, driver: &Driver) -> BTreeSet<HostId> {
+        if let How::Forwarding(_) = driver.plan().how {
+            return self.members().into_iter().map(|m| m.host).filter(|h| *h != self.me.host).collect();
+        }
+        let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
+        let here = (driver.plan().how == How::Explicit).then_some(self.me.host);
+        let others = admitted.keys().filter(|(object, _)| *object == driver.plan().object).map(|(_, h)| *h);
+        others.chain(here).filter(|host| self.check_not_lost(*host).is_ok()).collect()
+    }
+
+    /// The home says what an object's size is.
+    pub(super) fn heard_size(self: &Arc<Self>, from: HostId, object: u128, told: Told) -> Result<Answer> {
+        self.wait_left(object)?;
+        if let Some(driver) = self.driver(object) {
+            if driver.home().is_some_and(|home| home != from) {
+                return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
+            }
+            if !driver.is_home() && !driver.told_size(from, told) {
+                return Ok(Answer::Done); // said before what is known already
+            }
+        }
+        self.host()?.resize_import(object, told.size_bytes)?;
+        Ok(Answer::Done)
+    }
+
+    /// Asks the home of a name for another size.
+    pub fn resize_elsewhere(self: &Arc<Self>, name: &Name, who: &Credentials, size_bytes: u64) -> Result<()> {
+        let home = self.registry()?.look_up(name)?;
+        self.reach(home)?;
+        let call = Call::Resize { name: name.clone(), who: who.clone(), size_bytes };
+        self.ask(home, call, EVERYBODY + ONE + PATIENCE).map(drop)
+    }
+
+    /// Another host's process wants an object of this host to have another size.
+    pub(super) fn resize_for_other(
+        &self,
+        from: HostId,
+        name: &Name,
+        who: &Credentials,
+        size_bytes: u64,
+    ) -> Result<Answer> {
+        self.check_may_change(from)?;
+        self.wait_begun(PATIENCE / 2)?;
+        self.host()?.resize_for(who, name, size_bytes, true).map(|()| Answer::Done)
+    }
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Io, "telling a host of the size failed: the log says why")
+}

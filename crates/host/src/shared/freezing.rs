@@ -1,0 +1,87 @@
+//! A true instant of an object that hosts share: for its time the home lets nobody begin to write.
+//!
+//! Centrally scheduled, requests to write are put off, those before them end, and everything that was lent is fetched:
+//! then no host may write, and the home's processes are held as those of a local object are. Of explicit coherence syncs
+//! are put off: the saved copies are those of one instant.
+
+use super::Driver;
+use super::part::{Part, Said};
+use super::turn::Turn;
+use commonhold_coherence::{Access, Event, HostId, central, explicit};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What the home puts off.
+#[derive(Default)]
+pub(super) struct PutOff {
+    /// How many want it still.
+    freezes: u32,
+    messages: VecDeque<(HostId, Said, Vec<u8>)>,
+}
+
+impl PutOff {
+    /// Whether the event is put off.
+    pub fn takes(&self, event: &Event<Said>) -> bool {
+        let Event::Message { message, .. } = event else { return false };
+        if self.freezes == 0 {
+            return false;
+        }
+        match message {
+            Said::Central(message) => {
+                matches!(message, central::Message::Request { access: Access::Write, .. })
+            }
+            Said::Explicit(message) => matches!(message, explicit::Message::Sync { .. }),
+            Said::Forwarding(_) => false, // such objects cannot be frozen
+        }
+    }
+
+    pub fn put(&mut self, event: Event<Said>, bytes: Vec<u8>) {
+        if let Event::Message { from, message } = event {
+            self.messages.push_back((from, message, bytes));
+        }
+    }
+
+    /// That host is lost: what it wanted it does not want any more.
+    pub fn forget(&mut self, host: HostId) {
+        self.messages.retain(|(from, ..)| *from != host);
+    }
+
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+}
+
+/// As long as this is there, nobody begins to write.
+pub struct Frozen(Arc<Driver>);
+
+impl Driver {
+    /// At the home: from now on nobody begins to write.
+    pub fn freeze(self: &Arc<Self>) -> Frozen {
+        self.state().put_off.freezes += 1;
+        Frozen(self.clone())
+    }
+
+    /// At a home that is frozen: whether all that was asked before is answered.
+    pub fn is_calm(&self) -> bool {
+        match &self.state().part {
+            Part::Central(node) => node.home().is_none_or(|home| home.waiting() == 0),
+            Part::Forwarding(_) | Part::Explicit(_) => true,
+        }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let driver = &self.0;
+        let mut state = driver.state();
+        state.put_off.freezes -= 1;
+        if state.put_off.freezes > 0 {
+            return;
+        }
+        for (from, message, bytes) in std::mem::take(&mut state.put_off.messages) {
+            if state.home.is_some() {
+                Turn::take(driver, &mut state, Event::Message { from, message }, bytes);
+            }
+        }
+    }
+}
