@@ -205,6 +205,7 @@ impl Cluster {
     pub(super) fn now_members(&self, members: Vec<Member>) {
         let members = members.into_iter().map(|member| (member.host, member)).collect();
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+        self.check_names();
     }
 
     /// Everybody who belongs, this host too.

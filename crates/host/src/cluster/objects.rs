@@ -201,6 +201,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Answer> {
+        self.check_belongs(from, PATIENCE / 2)?;
         if access.writes() {
             self.check_may_change(from)?;
         }
@@ -229,6 +230,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Answer> {
+        self.check_belongs(from, PATIENCE / 2)?;
         if access.writes() {
             self.check_may_change(from)?;
         }
