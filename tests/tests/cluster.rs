@@ -143,6 +143,8 @@ fn a_page_whose_newest_version_died_with_its_host_is_an_error_and_the_others_go_
     doomed.dies("get m 45056", libc::SIGBUS);
     workers[0].all("check m 15 241 1\nfill m 100 3 4");
     workers[2].ok("check m 100 3 4");
+    // Also for who wrote the page at its home before it went: protection left a marker there.
+    workers[0].dies("put m 40960 1", libc::SIGBUS);
 }
 
 /// The process of a host that is not the home dies; its keeper starts the next.

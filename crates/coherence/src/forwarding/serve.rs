@@ -128,7 +128,7 @@ impl Node {
             actions.push(Action::DropKept { page: number });
         }
         if let Some(to) = before.filter(|keeper| is_running && *keeper != me) {
-            let message = Message::Forget { page: number, number: hand_over - 1 };
+            let message = Message::Forget { page: number, number: hand_over.saturating_sub(1) };
             actions.push(Action::Send { to, message });
         }
         self.received(number, Access::Write, actions);

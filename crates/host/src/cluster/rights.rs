@@ -46,7 +46,8 @@ impl Cluster {
         if from == self.me.host || names.get(&from).is_some_and(|own| own == name) {
             return Ok(());
         }
-        let words = format!("{from} joins as {name:?}, which is not its name: a host joins in its own name alone");
+        let words =
+            format!("{from} joins as {name:?}, which is not its name: a host joins in its own name alone");
         Err(Error::new(ErrorKind::Permission, words))
     }
 
@@ -55,7 +56,8 @@ impl Cluster {
         let deadline = Instant::now() + within;
         while host != self.me.host && self.member(host).is_none() {
             if Instant::now() > deadline {
-                let words = format!("{host} does not belong to the cluster, as far as {} knows", self.me.name);
+                let words =
+                    format!("{host} does not belong to the cluster, as far as {} knows", self.me.name);
                 return Err(Error::new(ErrorKind::Permission, words + ": let it join, and try again"));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -132,6 +134,9 @@ impl Cluster {
             let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
             return if is_home { Ok(()) } else { Err(not_home()) };
         }
+        if is_of_a_home(message) {
+            return Err(Error::new(ErrorKind::Permission, "only an object's home schedules it"));
+        }
         if message.kind() == Kind::Acknowledgement {
             // Also of a host whose last process closed the object while it was asked. The scheduler takes it from those
             // alone that it waits for.
@@ -147,6 +152,26 @@ impl Cluster {
     pub(super) fn forget_rights(&self, host: HostId) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+    }
+}
+
+/// Whether only an object's home says this, to those who use it.
+fn is_of_a_home(message: &Said) -> bool {
+    use central::Message as Central;
+    use explicit::Message as Explicit;
+    match message {
+        Said::Central(message) => matches!(
+            message,
+            Central::Grant { .. }
+                | Central::Recall { .. }
+                | Central::Invalidate { .. }
+                | Central::Refuse { .. }
+        ),
+        Said::Explicit(message) => matches!(
+            message,
+            Explicit::Pages { .. } | Explicit::Changed { .. } | Explicit::Synced | Explicit::NotSynced
+        ),
+        Said::Forwarding(_) => false,
     }
 }
 

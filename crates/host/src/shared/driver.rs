@@ -389,6 +389,9 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
+        if count == 0 && message.is_of_a_span() {
+            return protocol("a message about no page at all".to_owned());
+        }
         let size = self.plan.pages;
         if count > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
