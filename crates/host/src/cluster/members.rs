@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// The claims of this host's shared objects.
-    fn claims(&self) -> Vec<Claim> {
+    pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
         let records = host.shared_records();
         let claim = |(name, object)| Claim { name, object };
@@ -141,6 +141,7 @@ impl Cluster {
         };
         self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
         self.now_members(news.members.clone());
+        self.tell_of_taken_names();
         self.heard(news);
         if let Some(early) = early {
             self.heard(early);
