@@ -145,9 +145,25 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// All add to the word as fast as they can for so long; how often it came to each.
-    pub fn free(&mut self, time: Duration) -> Result<Vec<u64>> {
+    /// All add to the word as fast as they can for so long: how often each host got the page, and how often its process
+    /// found that somebody else had added meanwhile.
+    pub fn free(&mut self, time: Duration) -> Result<Vec<(u64, u64)>> {
+        let before = self.acquired()?;
         self.parties.iter_mut().try_for_each(|party| party.begin_adding(time))?;
-        self.parties.iter_mut().map(|party| Ok(party.added()?.came)).collect()
+        let came: Vec<u64> =
+            self.parties.iter_mut().map(|party| Ok(party.added()?.came)).collect::<Result<_>>()?;
+        let after = self.acquired()?;
+        Ok(before.iter().zip(after).zip(came).map(|((before, after), came)| (after - before, came)).collect())
+    }
+
+    /// How often each party's host got the right to write.
+    fn acquired(&self) -> Result<Vec<u64>> {
+        let first = usize::from(self.strict == Strict::Central);
+        let hosts = self.field.clients[first..first + self.parties.len()].iter();
+        let counted = |client: &Host| {
+            let seen = client.counts(&self.name, 0)?;
+            Ok(seen.objects.iter().map(|object| object.counts.hand_overs).sum())
+        };
+        hosts.map(counted).collect()
     }
 }

@@ -207,7 +207,7 @@ impl Row for Fairness {
     }
 }
 
-/// Real hosts that add to one word as fast as they can: most ÷ fewest times that it came to one of them.
+/// Real hosts that add to one word as fast as they can: most ÷ fewest times that one of them got the page.
 fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     let mut field = Field::start(context)?;
     let network = field.network();
@@ -216,19 +216,22 @@ fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     for strict in [Strict::Central, Strict::Forwarding] {
         for hosts in REAL {
             let mut game = field.game(strict, hosts, None)?;
-            let came = game.free(time)?;
-            let traffic = game.traffic()?;
-            let (most, fewest) = (came.iter().max().copied(), came.iter().min().copied());
+            let before = game.traffic()?;
+            let got = game.free(time)?;
+            let messages = game.traffic()?.messages - before.messages;
+            let (acquired, came): (Vec<u64>, Vec<u64>) = got.into_iter().unzip();
+            let (most, fewest) = (acquired.iter().max().copied(), acquired.iter().min().copied());
             let (most, fewest) = (most.unwrap_or(0) as f64, fewest.unwrap_or(0) as f64);
             let ratio = most / fewest.max(1.0);
-            let all: u64 = came.iter().sum();
+            let all: u64 = acquired.iter().sum();
             each.push(ratio);
             lines.push(json!({
                 "scheduler": format!("{strict:?}").to_lowercase(),
                 "hosts": hosts,
                 "ratio": rounded(ratio),
-                "came": came,
-                "messages_a_remote_fault": rounded(traffic.messages as f64 / all.max(1) as f64),
+                "acquired": acquired,
+                "came_to_the_process": came,
+                "messages_an_acquisition": rounded(messages as f64 / all.max(1) as f64),
             }));
         }
     }
