@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 
 /// Most parties on one machine.
 pub const MOST: usize = 8;
-/// How long a page stays where it went, in cycles: long enough for all parties to ask before anybody is done, as in the
-/// paper's example.
-pub const HOLD: Duration = Duration::from_millis(100);
+/// How long a page stays where it went, in cycles.
+pub const HOLD: Duration = Duration::from_millis(30);
+/// The same where all are to ask before anybody is done, as in the paper's example: what was held back is said again by
+/// then.
+pub const LONG_HOLD: Duration = Duration::from_millis(400);
 /// Between the requests of two parties, so that they come in the order of their numbers.
 const BETWEEN: Duration = Duration::from_millis(1);
+/// How long the network holds everything back after the last has asked, so that it has, on a busy machine too.
+const HELD_BACK: Duration = Duration::from_millis(25);
 /// How long a count may take until what one host sent the other has received.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -44,6 +48,8 @@ pub struct Game<'f> {
     parties: Vec<Sharer>,
     /// Who has the page.
     owner: usize,
+    /// All ask before any of them is heard.
+    at_once: bool,
 }
 
 impl Field {
@@ -78,7 +84,7 @@ impl Field {
             sharers.insert(0, home);
             None
         };
-        Ok(Game { field: self, strict, name, _idle: idle, parties: sharers, owner: 0 })
+        Ok(Game { field: self, strict, name, _idle: idle, parties: sharers, owner: 0, at_once: false })
     }
 
     fn counted(&self, name: &str) -> Result<(u64, u64, u64)> {
@@ -113,6 +119,13 @@ impl Game<'_> {
         }
     }
 
+    /// From now on nothing that a party says in a cycle is heard before all have asked, as when messages take longer than
+    /// the parties differ. Whether that can be done here.
+    pub fn ask_at_once(&mut self, at_once: bool) -> Result<bool> {
+        self.at_once = at_once && self.field.cluster.network().hold_back(false)?;
+        Ok(self.at_once)
+    }
+
     /// The first access of all parties, from the initial state. Under forwarding the origin is served on its own host.
     pub fn first_cycle(&mut self) -> Result<()> {
         self.parties[0].write_first()?;
@@ -136,9 +149,17 @@ impl Game<'_> {
     /// All the others ask, in the order of their numbers, before anybody is done; then all are waited for.
     fn all_but_owner(&mut self) -> Result<()> {
         let others: Vec<usize> = (0..self.parties.len()).filter(|party| *party != self.owner).collect();
+        let network = self.field.cluster.network();
+        if self.at_once {
+            network.hold_back(true)?;
+        }
         for party in &others {
             self.parties[*party].begin_write_first()?;
             std::thread::sleep(BETWEEN);
+        }
+        if self.at_once {
+            std::thread::sleep(HELD_BACK);
+            network.hold_back(false)?;
         }
         others.iter().try_for_each(|party| self.parties[*party].wrote_first())?;
         self.owner = others.last().copied().unwrap_or(self.owner);

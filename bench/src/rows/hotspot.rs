@@ -1,7 +1,7 @@
 //! `hotspot.*`: all hosts write one word. Two to eight real hosts, and up to 64 simulated ones; a row's value is the worse
 //! of the two.
 
-use crate::cluster::hotspot::{Field, HOLD, MOST};
+use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
 use crate::measure::{least, most};
@@ -39,16 +39,20 @@ fn messages(strict: Strict, context: &Context) -> Result<Measured> {
 
 /// The same cycles on real hosts, with a barrier between them: messages and faults as the hosts count them.
 fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)> {
-    let cycles = context.pick(12, 3) as u64;
+    let (cycles, few) = (context.pick(6, 2) as u64, 2);
+    // Under the central scheduler nothing depends on who asks when.
+    let hold = if strict == Strict::Central { HOLD } else { LONG_HOLD };
     let mut field = Field::start(context)?;
     let network = field.network();
     let (mut each, mut lines) = (Vec::new(), Vec::new());
     for hosts in REAL {
-        let mut game = field.game(strict, hosts, Some(HOLD))?;
+        let mut game = field.game(strict, hosts, Some(hold))?;
         match strict {
             Strict::Central => game.cycle()?,
             Strict::Forwarding => game.first_cycle()?,
         }
+        // Central: it makes no difference.
+        let at_once = strict == Strict::Forwarding && game.ask_at_once(true)?;
         let before = game.traffic()?;
         (0..cycles).try_for_each(|_| game.cycle())?;
         let after = game.traffic()?;
@@ -61,13 +65,23 @@ fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)>
             let waits = after.waits - before.waits;
             return failed(format!("{waits} accesses waited for another host, and {remote} should have"));
         }
+        // One after the other, each heard at once: a later request is led to where an earlier one is.
+        game.ask_at_once(false)?;
+        let before = game.traffic()?;
+        (0..few).try_for_each(|_| game.cycle())?;
+        let in_turn = game.traffic()?.messages - before.messages;
         let value = messages as f64 / faults as f64;
         each.push(value);
-        lines.push(json!({"hosts": hosts, "messages_a_fault": rounded(value), "messages": messages}));
+        lines.push(json!({
+            "hosts": hosts,
+            "messages_a_fault": rounded(value),
+            "all_ask_before_any_is_heard": at_once,
+            "asking_one_after_the_other": rounded(in_turn as f64 / (hosts as u64 * few) as f64),
+        }));
     }
     Ok((
         each,
-        json!({"network": network, "cycles": cycles, "hold_ms": HOLD.as_millis() as u64, "each": lines}),
+        json!({"network": network, "cycles": cycles, "hold_ms": hold.as_millis() as u64, "each": lines}),
     ))
 }
 
