@@ -15,6 +15,7 @@ mod objects;
 mod pages;
 mod placement;
 mod processes;
+mod rebase;
 mod row;
 mod rows;
 mod runner;

@@ -79,6 +79,7 @@ class Host:
         coherence: Literal["local", "strict", "explicit"] = "local",
         on_loss: Literal["error", "revert"] = "error",
         scheduler: Literal["central", "forwarding"] = "central",
+        page_size: int | None = None,
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -101,6 +102,7 @@ class Host:
                 coherence=coherence,
                 on_loss=on_loss,
                 scheduler=scheduler,
+                page_size_bytes=page_size,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -193,6 +195,7 @@ def create(
     coherence: Literal["local", "strict", "explicit"] = "local",
     on_loss: Literal["error", "revert"] = "error",
     scheduler: Literal["central", "forwarding"] = "central",
+    page_size: int | None = None,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -213,6 +216,8 @@ def create(
       many readers among them; of `explicit` ones other hosts see what was written after a `sync`; those of a `local`
       one are of this host.
     * `scheduler`: who schedules a strict object's pages: its home (`central`), or all hosts that have it (`forwarding`).
+    * `page_size`: how many bytes of a strict object go from host to host at once: a power of two from 4096, which it is
+      unless given, to 2 MiB.
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
@@ -225,7 +230,7 @@ def create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
-        scheduler=scheduler,
+        scheduler=scheduler, page_size=page_size,
     )  # fmt: skip
 
 

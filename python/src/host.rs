@@ -4,7 +4,7 @@ use crate::errors::{OrRaise, waiting};
 use crate::object::{Object, Opened};
 use crate::options::{Mode, coherence, natural, natural_or_none, on_last_death, sync_mode};
 use crate::records;
-use commonhold::{CreateOptions, PagerKind};
+use commonhold::{CreateOptions, PageSize, PagerKind};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ffi::OsString;
@@ -63,7 +63,7 @@ impl Host {
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
-        scheduler))]
+        scheduler, page_size_bytes))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -85,6 +85,7 @@ impl Host {
         coherence: &str,
         on_loss: &str,
         scheduler: &str,
+        #[pyo3(from_py_with = natural_or_none)] page_size_bytes: Option<u64>,
     ) -> PyResult<Object> {
         let options = CreateOptions {
             size_bytes,
@@ -104,6 +105,7 @@ impl Host {
             mode: permissions,
             tag,
             coherence: self::coherence(coherence, on_loss, scheduler).or_raise(py)?,
+            page_size: page_size_bytes.map_or(Ok(PageSize::SMALLEST), PageSize::new).or_raise(py)?,
         };
         // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
         let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });

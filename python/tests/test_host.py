@@ -74,6 +74,8 @@ def test_errors_are_what_python_expects(name):
     cases = [
         (lambda: ch.create(name + "x", -1), ValueError, ch.InvalidError, "invalid", 22),
         (lambda: ch.create(name + "x", 2**70), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.create(name, 9, coherence="strict", page_size=5), ValueError, ch.InvalidError, "invalid", 22),
+        (lambda: ch.create(name + "x", 8192, page_size=8192), ValueError, ch.InvalidError, "invalid", 22),
         (lambda: ch.create(name + "x"), ValueError, ch.InvalidError, "invalid", 22),
         (lambda: ch.array(name + "x", (3, 0), create=True), ValueError, ch.InvalidError, "invalid", 22),
         (lambda: ch.chmod(name, -1), ValueError, ch.InvalidError, "invalid", 22),

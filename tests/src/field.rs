@@ -71,6 +71,8 @@ pub struct Field {
     network: Option<Network>,
     scratch: Scratch,
     options: String,
+    /// Of hosts whose pages are larger than 4 KiB, what they are started with.
+    page_sizes: Vec<String>,
     on_loss: OnLoss,
     each: usize,
     started: u32,
@@ -83,6 +85,12 @@ pub struct Field {
 impl Field {
     /// Starts `hosts` hosts with `each` clients on each, which begin at once. `options` are those of the object.
     pub fn new(hosts: usize, each: usize, options: &str) -> Field {
+        Field::of_sizes(&vec!["4KiB"; hosts], each, options)
+    }
+
+    /// The same, of hosts with pages of these sizes.
+    pub fn of_sizes(sizes: &[&str], each: usize, options: &str) -> Field {
+        let hosts = sizes.len();
         let network = match Network::new(hosts) {
             Ok(network) => Some(network),
             Err(why) => {
@@ -102,6 +110,7 @@ impl Field {
             network,
             scratch: Scratch::new(),
             options: options.to_owned(),
+            page_sizes: sizes.iter().map(|size| (*size).to_owned()).collect(),
             on_loss: if options.contains("revert") { OnLoss::Revert } else { OnLoss::Error },
             each,
             started: 0,
@@ -133,7 +142,8 @@ impl Field {
             (None, _) => free_address(),
         };
         let (name, lease) = (format!("host{number}"), LEASE.to_string());
-        let mut words = vec!["--plain", "--listen", &own, "--name", &name];
+        let size = self.page_sizes[number].clone();
+        let mut words = vec!["--plain", "--listen", &own, "--name", &name, "--page-size", &size];
         words.extend(if number == 0 { ["--lease", &lease] } else { ["--join", list] });
         words.extend(self.network.as_ref().map(|_| "--even-beyond-loopback"));
         let before = self.network.as_ref().map(|network| network.before(number)).unwrap_or_default();

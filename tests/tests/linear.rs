@@ -20,8 +20,11 @@ fn in_peace(hosts: usize, options: &str) {
 
 /// Each kind of strike in turn, on hosts by chance.
 fn struck(options: &str, strikes: &[Strike], times: usize) {
+    strike_all(Field::new(3, 2, options), options, strikes, times);
+}
+
+fn strike_all(mut field: Field, options: &str, strikes: &[Strike], times: usize) {
     let mut chance = Chance::new(options);
-    let mut field = Field::new(3, 2, options);
     for turn in 0..times {
         let strike = strikes[turn % strikes.len()];
         if matches!(strike, Strike::Cut | Strike::Flicker) && !field.has_wires() {
@@ -48,6 +51,25 @@ fn two_hosts_are_one_memory() {
 fn eight_hosts_are_one_memory() {
     in_peace(8, "strict");
     in_peace(8, "forwarding");
+}
+
+/// Words that are neighbours in one page of the scheduler's, or of a host's, and on pages of their own elsewhere.
+#[test]
+fn hosts_with_pages_of_other_sizes_are_one_memory() {
+    for options in ["strict", "strict page-size=8192", "strict page-size=16384", "forwarding page-size=16384"]
+    {
+        let mut field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
+        field.go_on_for(Duration::from_millis(50 * rounds(20) as u64));
+        field.end();
+    }
+}
+
+#[test]
+fn killed_processes_of_hosts_with_pages_of_other_sizes() {
+    for options in ["strict=revert page-size=8192", "strict"] {
+        let field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
+        strike_all(field, options, &OF_PROCESSES, rounds(5));
+    }
 }
 
 #[test]

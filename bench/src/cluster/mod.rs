@@ -40,23 +40,41 @@ impl Cluster {
 
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
     pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
+        Cluster::start_all(directory, &vec![None; count], lease)
+    }
+
+    /// Starts one, with TLS, of hosts with pages of these sizes, in bytes.
+    pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
+        let sizes: Vec<Option<u64>> = sizes.iter().copied().map(Some).collect();
+        Cluster::start_all(context.directory.join("cluster-of-page-sizes"), &sizes, None)
+    }
+
+    fn start_all(directory: PathBuf, page_sizes: &[Option<u64>], lease: Option<u64>) -> Result<Cluster> {
+        let count = page_sizes.len();
         std::fs::create_dir_all(&directory)?;
         let network = Network::create(count);
         certificates(&directory, count)?;
         let mut cluster = Cluster { hosts: Vec::new(), network, directory };
         let list = cluster.network.host_address(0)?;
-        for number in 0..count {
-            cluster.start_host(number, list, lease)?;
+        for (number, page_size) in page_sizes.iter().enumerate() {
+            cluster.start_host(number, list, *page_size, lease)?;
         }
         cluster.wait_until_complete()?;
         Ok(cluster)
     }
 
-    fn start_host(&mut self, number: usize, list: SocketAddr, lease: Option<u64>) -> Result<()> {
+    fn start_host(
+        &mut self,
+        number: usize,
+        list: SocketAddr,
+        page_size: Option<u64>,
+        lease: Option<u64>,
+    ) -> Result<()> {
         let own = if number == 0 { list } else { self.network.host_address(number)? };
         let name = host_name(number);
         let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
         words.extend(["--identity".into(), self.directory.join(&name).into()]);
+        words.extend(page_size.map(|bytes| format!("--page-size={bytes}").into()));
         match lease {
             _ if number > 0 => words.extend(["--join".into(), list.to_string().into()]),
             Some(seconds) => words.extend(["--lease".into(), seconds.to_string().into()]),

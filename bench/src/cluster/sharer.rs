@@ -65,6 +65,11 @@ impl Sharer {
         }
     }
 
+    /// Creates a strict object in pages of so many bytes, and maps it.
+    pub fn create_in_pages(&mut self, name: &str, size_bytes: usize, page_bytes: u64) -> Result<()> {
+        self.done(&format!("create-in-pages {name} {size_bytes} {page_bytes}"))
+    }
+
     /// Creates a strict object on a file and maps it.
     pub fn create_on_file(&mut self, name: &str, file: &Path) -> Result<()> {
         self.done(&format!("create-on-file {name} {}", file.display()))

@@ -22,6 +22,9 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod rebase_private;
+mod rebase_time;
+mod rebase_worst_ms;
 mod remote_fault_ratio;
 mod remote_handoff_per_s;
 mod remote_idle_cost;
@@ -78,6 +81,11 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sprite_remote::SpriteTable4Remote,
         &sprite_table5::SpriteTable5,
         &sprite_remote::SpriteTable6Remote,
+        &rebase_time::ClangTime,
+        &rebase_private::ClangPrivate,
+        &rebase_time::ChromiumTime,
+        &rebase_private::ChromiumPrivate,
+        &rebase_worst_ms::WorstMs,
     ]
 }
 

@@ -6,8 +6,8 @@ use crate::objects;
 use crate::view::{PAGE, View};
 use crate::worker;
 use commonhold::{
-    Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PagerKind,
-    Scheduler, Sharing, SyncMode,
+    Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PageSize,
+    PagerKind, Scheduler, Sharing, SyncMode,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -51,6 +51,11 @@ impl Sharer {
                 {
                     *scheduler = Scheduler::Forwarding;
                 }
+                self.create(name, &options, None).and_then(|()| done())
+            }
+            ["create-in-pages", name, size, page] => {
+                let page_size = PageSize::new(page.parse()?)?;
+                let options = CreateOptions { size_bytes: size.parse()?, page_size, ..strict("-")? };
                 self.create(name, &options, None).and_then(|()| done())
             }
             ["create-on-file", name, path] => {

@@ -1,5 +1,6 @@
 //! Sizes, times and mode bits, as people write and read them.
 
+use commonhold::PageSize;
 use std::time::Duration;
 
 /// The suffixes of sizes, smallest first: alone or with `iB` they count in 1024s, with `B` in 1000s.
@@ -31,6 +32,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| wrong("this is not a number"))? };
     let bytes = u128::from(whole) * u128::from(unit) + part * u128::from(unit) / scale;
     u64::try_from(bytes).map_err(|_| wrong("the size is too large"))
+}
+
+/// The size of pages that hosts share, such as `64KiB`.
+///
+/// # Errors
+/// A sentence that says what is wrong and which sizes there are.
+pub fn parse_page_size(text: &str) -> Result<PageSize, String> {
+    PageSize::new(parse_size(text)?).map_err(|error| error.message)
 }
 
 fn unit_of(suffix: &str) -> Option<u64> {

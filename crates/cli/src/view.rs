@@ -3,8 +3,8 @@
 
 use crate::people::People;
 use commonhold::{
-    Coherence, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PagerKind, Protection,
-    Scheduler,
+    Coherence, CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership,
+    PageSize, PagerKind, Protection, Scheduler,
 };
 use commonhold::{Sharing, SyncMode};
 use serde::Serialize;
@@ -62,6 +62,8 @@ pub struct ObjectView {
     file: Option<String>,
     pager_name: Option<String>,
     coherence: &'static str,
+    /// Of a strict object, bytes.
+    page_size: Option<u64>,
     sync: &'static str,
     controlled: bool,
     freezable: bool,
@@ -116,6 +118,11 @@ pub fn coherence_word(coherence: Coherence) -> &'static str {
     }
 }
 
+/// In pages of which size a strict object goes from host to host.
+pub fn strict_page_size(options: &CreateOptions) -> Option<PageSize> {
+    matches!(options.coherence, Coherence::Strict { .. }).then_some(options.page_size)
+}
+
 fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -136,6 +143,7 @@ impl ObjectView {
                 _ => None,
             },
             coherence: coherence_word(options.coherence),
+            page_size: strict_page_size(options).map(PageSize::bytes),
             sync: sync_word(options.sync),
             controlled: info.controlled,
             freezable: options.freezable,

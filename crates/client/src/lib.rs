@@ -24,8 +24,8 @@ mod start;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags,
     MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo, OnLastDeath,
-    OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageState, PagerKind, Protection, Result, Scheduler, Seen,
-    Sharing, SyncMode, TraceLine, TracePlace, Traced,
+    OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection, Result,
+    Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced,
 };
 pub use host::Host;
 pub use locate::default_state_directory;

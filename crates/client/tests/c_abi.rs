@@ -62,7 +62,7 @@ macro_rules! describe {
 fn the_header_says_what_the_library_does() {
     let mut expected = String::new();
     describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name tag pager sync on_last_death
-        reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence);
+        reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
         file_path warning);

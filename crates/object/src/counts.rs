@@ -1,7 +1,7 @@
 //! What a host counts of each object, and the lines of a trace (`docs/SEEING.md`). All since the host process began to
 //! use the object, and of that host alone.
 
-use crate::{Name, ObjectId};
+use crate::{Name, ObjectId, PageSize};
 use serde::{Deserialize, Serialize};
 
 /// How a message between hosts is counted.
@@ -119,6 +119,8 @@ pub struct ObjectCounts {
     pub name: Option<Name>,
     /// Size now.
     pub size_bytes: u64,
+    /// In pages of which size hosts share it.
+    pub page_size: PageSize,
     /// Whether hosts share it.
     pub shared: bool,
     /// Whether its home is another host.
@@ -230,6 +232,7 @@ mod tests {
             id: ObjectId(1),
             name: None,
             size_bytes: 1,
+            page_size: PageSize::SMALLEST,
             shared: true,
             elsewhere: false,
             counts: Counts { read_faults: 1, write_faults: 2, protection_faults: 4, ..Counts::default() },

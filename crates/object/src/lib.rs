@@ -10,6 +10,7 @@ pub mod limits;
 pub mod name;
 pub mod options;
 pub mod page;
+pub mod page_size;
 pub mod permission;
 pub mod wire;
 
@@ -25,6 +26,7 @@ pub use options::{
     SyncMode,
 };
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
+pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};
 
 /// Identifies an object for as long as its host's state directory exists; never used twice.

@@ -1,6 +1,6 @@
 //! What is chosen when an object is created or mapped.
 
-use crate::{Error, Result, limits};
+use crate::{Error, PageSize, Result, limits};
 use serde::{Deserialize, Serialize};
 
 /// Where an object's pages come from.
@@ -120,6 +120,8 @@ pub struct CreateOptions {
     pub tag: String,
     /// Who sees a write, and when.
     pub coherence: Coherence,
+    /// In pages of which size a strict object is scheduled.
+    pub page_size: PageSize,
 }
 
 impl Default for CreateOptions {
@@ -138,6 +140,7 @@ impl Default for CreateOptions {
             mode: 0o600,
             tag: String::new(),
             coherence: Coherence::Local,
+            page_size: PageSize::SMALLEST,
         }
     }
 }
@@ -211,6 +214,21 @@ impl CreateOptions {
         }
         if !self.is_controlled() {
             self.check_direct()?;
+        }
+        if self.page_size != PageSize::SMALLEST && !matches!(self.coherence, Coherence::Strict { .. }) {
+            return Err(Error::invalid(format!(
+                "a page size of {} is for strict objects, whose pages go from host to host: leave it out, or make the \
+                 object strict",
+                self.page_size
+            )));
+        }
+        let least = 2 * self.page_size.bytes();
+        if let Some(budget) = self.budget_bytes.filter(|budget| *budget < least) {
+            return Err(Error::invalid(format!(
+                "a memory budget of {budget} bytes holds less than two pages of {}: give at least {least}, or a smaller page \
+                 size",
+                self.page_size
+            )));
         }
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
@@ -293,9 +311,13 @@ mod tests {
             CreateOptions { budget_bytes: Some(4096), ..good.clone() },
             CreateOptions { fault_deadline_ms: Some(0), ..good.clone() },
             CreateOptions { pager: PagerKind::External { pager: "x".into() }, ..good.clone() },
+            CreateOptions { page_size: PageSize::LARGEST, ..good.clone() },
+            CreateOptions { page_size: PageSize::LARGEST, coherence: Coherence::Explicit, ..good.clone() },
         ];
         for options in bad {
             options.check().unwrap_err();
         }
+        let coherence = Coherence::strict(OnLoss::Error);
+        CreateOptions { page_size: PageSize::LARGEST, coherence, ..good }.check().unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
     Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
-    PageState, PagerKind, Protection, Sharing, SyncMode,
+    PageSize, PageState, PagerKind, Protection, Sharing, SyncMode,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -132,6 +132,7 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         "warning" => info.warning.clone(),
         "id" => info.id.0.to_string(),
         "tag" => info.options.tag.clone(),
+        "page-size" => info.options.page_size.bytes().to_string(),
         _ => return Err(wrong(format!("no field {what}"))),
     })
 }
@@ -166,6 +167,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
                 options.coherence = Coherence::forwarding(on_loss);
             }
             "explicit" => options.coherence = Coherence::Explicit,
+            "page-size" => options.page_size = PageSize::new(number(value)?)?,
             "reserve" => options.reserve = Some(value == "yes"),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,
             "death" => options.on_last_death = OnLastDeath::Keep,

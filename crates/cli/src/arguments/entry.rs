@@ -1,7 +1,9 @@
 //! Arguments of the two hidden commands under which host and keeper run. Both are written by the crate `keeper`, not
 //! by people.
 
+use crate::units::parse_page_size;
 use clap::Args;
+use commonhold::PageSize;
 use commonhold_host::EtcdPlace;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -68,6 +70,11 @@ pub struct Place {
     /// What the other hosts call this one; the machine's name unless given
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub name: Option<String>,
+    /// A fault on an object that hosts share asks for that much at once, and that much goes at once, as on a machine with
+    /// such pages: a power of two from 4KiB, which it is unless given, to 2MiB
+    #[arg(long, value_name = "SIZE", requires = "listen", value_parser = parse_page_size,
+        allow_negative_numbers = true)]
+    pub page_size: Option<PageSize>,
     /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given
     #[arg(long, value_name = "DIR", requires = "listen")]
     pub identity: Option<PathBuf>,
@@ -88,6 +95,7 @@ impl Place {
             ("--registry", self.registry.as_ref().map(EtcdPlace::to_string)),
             ("--lease", self.lease.map(|seconds| seconds.to_string())),
             ("--name", self.name.clone()),
+            ("--page-size", self.page_size.map(|size| size.bytes().to_string())),
         ];
         let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));
         let mut words: Vec<OsString> = given.flat_map(|(word, value)| [word.into(), value.into()]).collect();

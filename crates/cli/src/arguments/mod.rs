@@ -6,6 +6,7 @@ pub mod entry;
 pub mod host;
 pub mod objects;
 pub mod place;
+pub mod rebase;
 pub mod seeing;
 
 use clap::{Args, Parser, Subcommand};
@@ -80,6 +81,9 @@ pub enum Command {
     Ca(ca::CaCommand),
     /// Tell how much the programs of this machine share, what they have twice, and how to save most
     Audit(Box<audit::Audit>),
+    /// Make programs start faster, with relocated libraries that they share
+    #[command(subcommand)]
+    Rebase(rebase::RebaseCommand),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output

@@ -3,8 +3,9 @@
 use super::Form;
 use super::place::Place;
 use crate::people::{NewOwner, parse_owner};
-use crate::units::{parse_milliseconds, parse_mode, parse_size};
+use crate::units::{parse_milliseconds, parse_mode, parse_page_size, parse_size};
 use clap::{ArgAction, Args, ValueEnum};
+use commonhold::PageSize;
 use std::path::PathBuf;
 
 /// `create`.
@@ -58,6 +59,10 @@ pub struct Create {
     /// Of a strict object, how long a page stays where it was granted, microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 200)]
     pub hold_us: u32,
+    /// Of a strict object, the unit in which pages go from host to host: a power of two from 4KiB to 2MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_page_size, allow_negative_numbers = true,
+        default_value = "4KiB")]
+    pub page_size: PageSize,
     /// Allow `sync --freeze`; the first write to each page then costs ten times as much
     #[arg(long)]
     pub freezable: bool,

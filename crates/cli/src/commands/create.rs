@@ -76,6 +76,7 @@ fn options(arguments: &Create) -> CreateOptions {
                 hold_us: arguments.hold_us,
             },
         },
+        page_size: arguments.page_size,
     }
 }
 

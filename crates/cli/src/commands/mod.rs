@@ -12,6 +12,7 @@ mod hosts;
 mod incore;
 mod interrupts;
 mod list;
+mod rebase;
 mod show;
 mod stats;
 pub mod top;
@@ -47,6 +48,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Hosts(form) => hosts::hosts(&place.connect()?, form.json),
         Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),
+        Command::Rebase(command) => rebase::run(command),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),

@@ -6,7 +6,7 @@ use crate::failure::{Done, all_done};
 use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
-use crate::view::{EntryView, MappingView, coherence_word, last_death_word, sync_word};
+use crate::view::{EntryView, MappingView, coherence_word, last_death_word, strict_page_size, sync_word};
 use commonhold::{EntryInfo, Host, ObjectInfo, Ownership, PagerKind};
 
 /// Tells all there is to know of each name.
@@ -70,6 +70,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         lines.push(("on last death", last_death_word(options.on_last_death).to_owned()));
     }
     let optional = [
+        ("page size", strict_page_size(options).map(|size| size.to_string())),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),

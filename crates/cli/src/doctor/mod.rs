@@ -6,6 +6,7 @@ mod kernel;
 mod limits;
 mod machine;
 mod probe;
+mod rebase;
 mod report;
 mod storage;
 mod userfaultfd;
@@ -53,6 +54,7 @@ fn checks(place: &HostPlace) -> Vec<Check> {
         machine::systemd(),
         machine::fuse(),
         kernel::module(),
+        rebase::loader(),
     ]);
     checks
 }

@@ -40,6 +40,7 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
         registry: registry_place(&place),
         lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
+        page_size: place.page_size.unwrap_or_default(),
         proof: if place.plain {
             Proof::None { even_beyond_loopback: place.even_beyond_loopback }
         } else {

@@ -3,8 +3,8 @@
 
 use super::null;
 use crate::{
-    Coherence, CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, OnLoss, Ownership, PagerKind,
-    Result, SyncMode,
+    Coherence, CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, OnLoss, Ownership, PageSize,
+    PagerKind, Result, SyncMode,
 };
 use std::ffi::{c_char, c_int};
 
@@ -28,6 +28,7 @@ pub struct ch_options {
     pub pager_deadline_ms: u32,
     pub mode: u32,
     pub coherence: c_int,
+    pub page_size_bytes: u64,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -81,6 +82,7 @@ impl ch_options {
         pager_deadline_ms: 0,
         mode: 0o600,
         coherence: 0,
+        page_size_bytes: 0,
     };
 
     /// The Rust form.
@@ -166,6 +168,10 @@ impl ch_options {
             mode: self.mode,
             tag,
             coherence,
+            page_size: match self.page_size_bytes {
+                0 => PageSize::SMALLEST,
+                bytes => PageSize::new(bytes)?,
+            },
         })
     }
 }

@@ -22,6 +22,7 @@ int main(void) {
     FIELD(ch_options, pager_deadline_ms);
     FIELD(ch_options, mode);
     FIELD(ch_options, coherence);
+    FIELD(ch_options, page_size_bytes);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);
@@ -70,6 +71,6 @@ int main(void) {
                set.controlled == filled.controlled && set.freezable == filled.freezable &&
                set.fault_deadline_ms == filled.fault_deadline_ms &&
                set.pager_deadline_ms == filled.pager_deadline_ms && set.mode == filled.mode &&
-               set.coherence == filled.coherence);
+               set.coherence == filled.coherence && set.page_size_bytes == filled.page_size_bytes);
     return 0;
 }

@@ -94,6 +94,25 @@ static void bad_options(void) {
     NO_POINTER(ch_open("/c/none", 0), EINVAL);
 }
 
+static void page_sizes(void) {
+    static const uint64_t bad[] = {1, 4095, 5000, 12288, 4 << 20, 4096ull << 32};
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 4 << 20;
+    options.coherence = CH_STRICT;
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        options.page_size_bytes = bad[n];
+        NO_POINTER(ch_create("/c/paged", &options), EINVAL);
+    }
+    options.page_size_bytes = 2 << 20;
+    ch_object *o = ch_create("/c/paged", &options);
+    CHECK(o != NULL);
+    CHECK(ch_close(o) == 0 && ch_remove("/c/paged") == 0);
+    options.coherence = CH_EXPLICIT;
+    NO_POINTER(ch_create("/c/paged", &options), EINVAL);
+    options.coherence = CH_LOCAL;
+    NO_POINTER(ch_create("/c/paged", &options), EINVAL);
+}
+
 static void direct_object(void) {
     unsigned char states[4], byte = 0;
     ch_options options = CH_OPTIONS_INIT;
@@ -243,6 +262,7 @@ int main(int count, char **arguments) {
     CHECK(*ch_version() != 0 && *ch_last_error() == 0);
     null_arguments();
     bad_options();
+    page_sizes();
     direct_object();
     if (count > 1 && strcmp(arguments[1], "full") == 0) {
         names();

@@ -19,6 +19,7 @@ use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 const FETCH_PAGES: u64 = 512;
 
 /// Pages that are fenced at once.
-const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
+pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
 
 /// Looks at what is still held, a millisecond apart, when an object is given up.
 const MOST_HOLDS: u32 = 200;
@@ -34,8 +35,8 @@ const MOST_HOLDS: u32 = 200;
 /// Whoever waited for a page, and was woken less than that ago, may not have run since.
 const JUST_WOKEN: Duration = Duration::from_micros(100);
 
-/// The bytes of one page.
-pub type PageBytes = Box<[u8; PAGE_SIZE_BYTES as usize]>;
+/// The bytes of one scheduler page.
+pub type PageBytes = Box<[u8]>;
 
 /// What processes of this host may do with which pages.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Rights {
 
     /// So much at least. What may be written stays so when a fault to read, which was late, is answered: page tables of
     /// those who write have the page already, and only `restrict` takes it from them.
-    fn allow_too(&mut self, pages: PageRange, access: Access) {
+    pub(super) fn allow_too(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
             if access >= least {
                 book::insert(set, pages);
@@ -61,9 +62,12 @@ impl Rights {
         }
     }
 
-    pub(super) fn set(&mut self, pages: PageRange, access: Access) {
+    /// No more than that.
+    fn allow_only(&mut self, pages: PageRange, access: Access) {
         for (set, least) in [(&mut self.read, Access::Read), (&mut self.write, Access::Write)] {
-            if access >= least { book::insert(set, pages) } else { book::remove(set, pages) }
+            if access < least {
+                book::remove(set, pages);
+            }
         }
     }
 }
@@ -94,7 +98,10 @@ impl Cache {
             return Ok(RoaringBitmap::new());
         }
         let resident = self.lock().resident.clone();
-        resident.iter().try_for_each(|page| self.restrict(page.into(), Access::None).map(drop))?;
+        for page in &resident {
+            let one = PageRange::new(page.into(), 1);
+            self.restrict(one, one, Access::None)?;
+        }
         Ok(self.lock().book.lent())
     }
 
@@ -121,7 +128,7 @@ impl Cache {
             if resident.is_empty() {
                 return;
             }
-            resident.iter().for_each(|page| driver.evict(page));
+            driver.evict(&resident);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -129,6 +136,7 @@ impl Cache {
     /// Who speaks with the scheduler from now on.
     pub fn share(&self, driver: &Arc<Driver>, role: Role) {
         let _ = self.driver.set((Arc::downgrade(driver), role));
+        self.host_page.store(driver.plan().sizes.host(), Ordering::Relaxed);
         self.ask_again();
     }
 
@@ -144,7 +152,7 @@ impl Cache {
         self.driver.get()?.0.upgrade()
     }
 
-    fn role(&self) -> Option<Role> {
+    pub(super) fn role(&self) -> Option<Role> {
         self.driver.get().map(|(_, role)| *role)
     }
 
@@ -225,7 +233,7 @@ impl Cache {
     }
 
     /// Frames that came into being without being asked for room first: those who brought them cannot wait.
-    fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
+    pub(super) fn count_frames(&self, inner: &mut Inner, pages: PageRange) {
         let new = book::set_of(pages) - &inner.resident;
         self.budget.take_anyway(new.len());
         self.machine.budget.take_anyway(new.len());
@@ -233,51 +241,50 @@ impl Cache {
         inner.resident |= new;
     }
 
-    /// Processes of this host may do no more than that from now on. Gives the page's bytes if it may not even be read: at
-    /// a host that is not the home they are nowhere else.
-    pub fn restrict(&self, page: u64, access: Access) -> Result<Option<PageBytes>> {
-        let one = PageRange::new(page, 1);
-        self.let_waiters_go_on(page);
-        let mut inner = self.idle(page);
-        let written = inner.rights.as_ref().is_some_and(|rights| rights.allow(page, true));
+    /// Processes of this host may do no more than that from now on with these pages, which are one to the scheduler, nor
+    /// with the page of this host around them (`reach`). Gives their bytes if they may not even be read: at a host that is
+    /// not the home they are nowhere else.
+    pub fn restrict(&self, pages: PageRange, reach: PageRange, access: Access) -> Result<Option<PageBytes>> {
+        self.let_waiters_go_on(pages);
+        let mut inner = self.idle(reach);
+        let was = |write| {
+            let any = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, write));
+            inner.rights.as_ref().is_some_and(any)
+        };
+        let (used, written) = (was(false), was(true));
         if let Some(rights) = &mut inner.rights {
-            rights.set(one, access);
+            rights.allow_only(reach, access);
         }
-        if !inner.resident.contains(page as u32) {
+        if !(reach.first..reach.end()).any(|page| inner.resident.contains(page as u32)) {
             return Ok(None); // at the home, in the spill file or with the pager
         }
         // A host that has just begun does not know what the one before had allowed.
         if written || access == Access::None {
-            self.protect_everywhere(&inner, one);
+            self.protect_everywhere(&inner, reach);
         }
         if access != Access::None {
             return Ok(None);
         }
-        let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
-        read_frames(&self.frames, page, &mut bytes[..]).doing("reading a frame")?;
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
         let stays = matches!(self.role(), None | Some(Role::Saved | Role::Origin));
-        if stays {
-            let anew = self.machine.refuge.make_anew(&*self.frames, one.offset_bytes(), &bytes[..]);
-            anew.doing("keeping a copy")?;
-        } else {
-            frames::punch(&*self.frames, one.offset_bytes(), one.length_bytes()).doing("dropping a frame")?;
-        }
-        let set = book::set_of(one);
+        let set = book::set_of(pages);
+        let bytes =
+            if stays { self.take_out(&inner, pages)? } else { self.take_away(&mut inner, pages, &set)? };
         inner.views.iter_mut().for_each(|view| view.forget(&set));
-        if !stays {
-            inner.resident.remove(page as u32);
-            inner.book.forget(&set);
-            self.give_back(1);
+        // What is beside them was taken out with the first that went.
+        for beside in super::without(reach, pages).into_iter().filter(|_| used) {
+            self.take_out(&inner, beside)?;
+            let set = book::set_of(beside);
+            inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
     /// it to and fro, and nobody would use it. Whoever was woken on this processor goes first.
-    fn let_waiters_go_on(&self, page: u64) {
+    fn let_waiters_go_on(&self, pages: PageRange) {
         let let_in = self.lock().rights.as_ref().and_then(|rights| rights.let_in);
-        if let_in.is_some_and(|(last, when)| last == page && when.elapsed() < JUST_WOKEN) {
+        if let_in.is_some_and(|(last, when)| pages.contains(last) && when.elapsed() < JUST_WOKEN) {
             std::thread::yield_now();
         }
     }
@@ -293,25 +300,26 @@ impl Cache {
         }
     }
 
-    /// The home's saved copy of a page is replaced by a newer version.
-    pub fn save_copy(&self, page: u64, bytes: &[u8]) -> Result<()> {
-        let one = PageRange::new(page, 1);
-        let mut inner = self.idle(page);
-        if !inner.whole().contains(page) {
+    /// The home's saved copies of pages are replaced by a newer version.
+    pub fn save_copy(&self, pages: PageRange, bytes: &[u8]) -> Result<()> {
+        let mut inner = self.idle(pages);
+        let pages = pages.intersect(inner.whole());
+        if pages.is_empty() {
             return Ok(());
         }
-        // No page table of this host has it: it was lent.
-        write_frames(&self.frames, page, bytes).doing("saving a page")?;
-        self.count_frames(&mut inner, one);
-        self.note_write(&mut inner, page);
+        // No page table of this host has them: they were lent.
+        let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
+        write_frames(&self.frames, pages.first, bytes).doing("saving a page")?;
+        self.count_frames(&mut inner, pages);
+        self.note_writes(&mut inner, pages);
         Ok(())
     }
 
-    /// The newest version of a page is lost: this one serves again.
-    pub fn restore(&self, page: u64, bytes: &[u8; PAGE_SIZE_BYTES as usize]) -> Result<()> {
-        let mut inner = self.idle(page);
-        write_frames(&self.frames, page, bytes).doing("restoring a page")?;
-        self.count_frames(&mut inner, PageRange::new(page, 1));
+    /// The newest version of these pages is lost: this one serves again.
+    pub fn restore(&self, pages: PageRange, bytes: &[u8]) -> Result<()> {
+        let mut inner = self.idle(pages);
+        write_frames(&self.frames, pages.first, bytes).doing("restoring a page")?;
+        self.count_frames(&mut inner, pages);
         Ok(())
     }
 
@@ -331,7 +339,7 @@ impl Cache {
     /// were.
     fn content_of(&self, pages: &[u64], slots: &mut [u8]) -> Result<usize> {
         let page = pages[0];
-        let inner = self.idle(page);
+        let inner = self.idle(PageRange::new(page, 1));
         let has_frame =
             |page: u64| inner.resident.contains(page as u32) && !inner.in_flight.contains(page as u32);
         let in_a_row = (page..).zip(pages).take_while(|(next, page)| next == *page && has_frame(**page));
@@ -348,10 +356,12 @@ impl Cache {
         self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }
 
-    /// The lock, at an instant when nobody brings the page in or evicts it.
-    fn idle(&self, page: u64) -> MutexGuard<'_, Inner> {
+    /// The lock, at an instant when nobody brings any of the pages in or evicts it.
+    fn idle(&self, pages: PageRange) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
-        while inner.in_flight.contains(page as u32) {
+        let busy =
+            |inner: &Inner| (pages.first..pages.end()).any(|page| inner.in_flight.contains(page as u32));
+        while busy(&inner) {
             inner = self.wait_settled(inner);
         }
         inner
@@ -420,7 +430,7 @@ impl Cache {
             let any = !written(&mut self.lock()).is_empty();
             any.then(|| self.store(false, written)).transpose()?;
         }
-        victims.iter().for_each(|page| driver.evict(page));
+        driver.evict(&victims);
         let mut inner = self.lock();
         let stayed = &victims & &inner.resident;
         inner.order.extend(book::runs(&stayed));

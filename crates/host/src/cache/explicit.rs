@@ -107,7 +107,7 @@ impl Inner {
         let runs = book::runs(pages);
         if let Some(rights) = &mut self.rights {
             *rights = super::coherent::Rights::default();
-            runs.into_iter().for_each(|run| rights.set(run, Access::Write));
+            runs.into_iter().for_each(|run| rights.allow_too(run, Access::Write));
         }
     }
 }

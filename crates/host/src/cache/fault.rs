@@ -169,7 +169,11 @@ impl Cache {
 
     /// The book learns of a write before it happens.
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
-        let set = book::set_of(PageRange::new(page, 1));
+        self.note_writes(inner, PageRange::new(page, 1));
+    }
+
+    pub(super) fn note_writes(&self, inner: &mut Inner, pages: PageRange) {
+        let set = book::set_of(pages);
         if let Err(error) = inner.book.add_dirty(&set) {
             self.machine.log(format_args!(
                 "object {}: dirty pages are known to this process only: {error}",
@@ -203,6 +207,7 @@ impl Cache {
         if count > 1 {
             self.show_run(inner, mapping, PageRange::new(range.first + 1, count - 1));
         }
+        self.show_around(inner, mapping, range.first);
     }
 
     /// Maps the frame of the very page a thread waits for, and wakes it.
@@ -301,6 +306,7 @@ impl Cache {
                     && inner.view_of(&waiter.mapping, waiter.page.into()).is_some()
                 {
                     self.show(inner, &waiter.mapping, waiter.page.into(), waiter.write);
+                    self.show_around(inner, &waiter.mapping, waiter.page.into());
                 } else {
                     wake(&waiter.mapping, waiter.page.into()); // it faults anew
                 }

@@ -17,6 +17,7 @@
 //! | `hold` | page-holding locks |
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent` | what the scheduler of an object that hosts share has done to pages here |
+//! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `resize`, `recover` | what the names say |
 
 pub mod book;
@@ -27,6 +28,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+mod larger;
 mod recover;
 mod resize;
 mod stamp;
@@ -108,6 +110,8 @@ pub struct Cache {
     pub seen: Arc<crate::seeing::Seen>,
     /// Of an object that hosts share: who speaks with its scheduler, and what the frames are.
     driver: OnceLock<(Weak<Driver>, Role)>,
+    /// How many pages are one to this host: its processes may use all of them or none.
+    host_page: AtomicU64,
 }
 
 /// The bookkeeping.
@@ -257,6 +261,7 @@ impl Cache {
             syncs: AtomicU64::new(0),
             seen: machine.seen_of(uuid),
             driver: OnceLock::new(),
+            host_page: AtomicU64::new(1),
             machine,
             traits,
         })

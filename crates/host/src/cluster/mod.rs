@@ -31,7 +31,7 @@ use crate::server::Host;
 use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
 use commonhold_coherence::HostId;
-use commonhold_object::{Access, Error, ErrorKind, Result};
+use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
 use lease::Lease;
 use members::Heard;
 use registry::Registry;
@@ -62,6 +62,8 @@ pub trait Transport: Send + Sync {
 pub struct Cluster {
     /// This host, as the others know it.
     pub me: Member,
+    /// In pages of which size processes here use shared objects.
+    page_size: PageSize,
     /// Where the registry is.
     place: Place,
     host: Weak<Host>,
@@ -119,9 +121,11 @@ impl Cluster {
         place: Place,
         lease: Lease,
         returning: Option<Duration>,
+        page_size: PageSize,
     ) -> std::io::Result<Arc<Cluster>> {
         let cluster = Cluster {
             me,
+            page_size,
             place,
             host: Arc::downgrade(host),
             transport: OnceLock::new(),

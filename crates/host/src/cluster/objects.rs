@@ -4,7 +4,7 @@ use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::server::object::Object;
-use crate::shared::{Driver, How, Plan};
+use crate::shared::{Driver, How, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
@@ -38,6 +38,7 @@ impl Cluster {
             me: self.me.host,
             is_home: !record.is_elsewhere,
             pages: pages_of(record.options.size_bytes),
+            sizes: self.sizes_of(&record.options),
             how,
             hold: Duration::from_micros(hold_us.into()),
         };
@@ -55,6 +56,34 @@ impl Cluster {
         if record.is_elsewhere {
             self.find_home(&driver);
         }
+    }
+
+    /// What pages are to the object's scheduler, and here. What explicit coherence compares is frames.
+    fn sizes_of(&self, options: &CreateOptions) -> Sizes {
+        match options.coherence {
+            Coherence::Strict { .. } => Sizes::new(options.page_size, self.page_size),
+            _ => Sizes::FRAMES,
+        }
+    }
+
+    /// Where all hosts schedule, one whose pages are several of the scheduler's cannot take part: it would have to collect
+    /// them from several owners at once.
+    pub fn check_page_size(&self, options: &CreateOptions) -> Result<()> {
+        let forwards =
+            matches!(options.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if !forwards || self.page_size <= options.page_size {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "this host's pages of {} are larger than those in which the object is scheduled by forwarding, {}: use it \
+                 on other hosts, or create it with --page-size {} or --scheduler central",
+                self.page_size,
+                options.page_size,
+                self.page_size.bytes()
+            ),
+        ))
     }
 
     /// Of explicit coherence, at the home: processes use it as those of any other host do, apart from the saved copies.
@@ -154,7 +183,12 @@ impl Cluster {
         self.reach(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
-            Answer::Opened(shared) => Ok(*shared),
+            Answer::Opened(shared) => {
+                self.check_page_size(&shared.options).inspect_err(|_| {
+                    let _ = self.ask(home, Call::Leave(shared.object), PATIENCE); // it is not used here
+                })?;
+                Ok(*shared)
+            }
             _ => Err(unexpected()),
         }
     }

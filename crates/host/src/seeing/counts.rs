@@ -7,7 +7,7 @@ use commonhold_coherence::{Access, Action, Event, HostId};
 use commonhold_object::{
     Counts, MessageCount, MessageKind, PAGE_SIZE_BYTES, PageCount, TraceLine, TracePlace, Traced,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// The sorts of faults.
@@ -66,6 +66,8 @@ struct Table {
 pub struct Seen {
     table: Mutex<Table>,
     trace: Trace,
+    /// Pages of 4 KiB in one of the scheduler's, and in the object; none where nothing schedules it.
+    sizes: OnceLock<(u64, u64)>,
 }
 
 fn now_ns() -> u64 {
@@ -75,6 +77,27 @@ fn now_ns() -> u64 {
 impl Seen {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object is scheduled in pages of so many of 4 KiB, and has so many of these. What is told of a page is of the
+    /// scheduler's, which is called by its first.
+    pub fn is_scheduled(&self, unit: u64, size: u64) {
+        let _ = self.sizes.set((unit, size));
+    }
+
+    fn unit(&self) -> u32 {
+        self.sizes.get().map_or(1, |(unit, _)| *unit as u32)
+    }
+
+    /// Pages of 4 KiB in these of the scheduler's: the last of the object may be shorter.
+    fn frames_in(&self, pages: &[u32]) -> u64 {
+        match self.sizes.get() {
+            Some((unit, size)) if *unit > 1 => {
+                let of = |page: &u32| (*unit).min(size.saturating_sub(u64::from(*page) * unit));
+                pages.iter().map(of).sum()
+            }
+            _ => pages.len() as u64,
+        }
     }
 
     /// A thread touched a page.
@@ -87,7 +110,7 @@ impl Seen {
             Fault::Write => counts.write_faults += 1,
             Fault::Protection => counts.protection_faults += 1,
         }
-        table.hot.heat(page).faults[fault as usize] += 1;
+        table.hot.heat(page / self.unit()).faults[fault as usize] += 1;
         drop(table);
         self.trace.note(|| TraceLine {
             number: 0,
@@ -165,7 +188,8 @@ impl Seen {
 
     fn message(&self, from: HostId, to: HostId, message: &impl Told, way: Way) {
         let pages = message.pages();
-        let bytes = message.carried() as u64 * PAGE_SIZE_BYTES;
+        let frames = self.frames_in(&pages);
+        let bytes = if message.carried() > 0 { frames * PAGE_SIZE_BYTES } else { 0 };
         let mut table = self.table();
         table.messages_of(message.name(), message.kind()).of_way[way as usize] += 1;
         match way {
@@ -184,8 +208,8 @@ impl Seen {
             to: to.0,
             what: message.name().to_owned(),
             kind: Some(message.kind()),
-            first_page: pages.first().copied().unwrap_or(0),
-            pages: pages.len() as u32,
+            first_page: pages.first().copied().unwrap_or(0) * self.unit(),
+            pages: frames as u32,
             bytes: if way == Way::Local { 0 } else { bytes },
         });
     }
@@ -200,7 +224,9 @@ impl Seen {
             sent: messages.of_way[Way::Sent as usize],
             received: messages.of_way[Way::Received as usize],
         };
-        (table.counts.clone(), table.messages.iter().map(told).collect(), table.hot.hottest(hottest))
+        let mut pages = table.hot.hottest(hottest);
+        pages.iter_mut().for_each(|page| page.page *= u64::from(self.unit()));
+        (table.counts.clone(), table.messages.iter().map(told).collect(), pages)
     }
 
     /// Lines of the trace, which goes on for a while from now.
@@ -286,6 +312,18 @@ mod tests {
         assert_eq!((counts.syncs, counts.synced_pages, counts.conflicts), (1, 3, 2));
         assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [1, 7, 9]);
         assert_eq!(counts.bytes_sent, 3 * 4096);
+    }
+
+    #[test]
+    fn larger_pages_are_called_by_their_first_and_counted_whole() {
+        let seen = Seen::default();
+        seen.is_scheduled(16, 40);
+        seen.fault(35, Fault::Write);
+        seen.said(ME, OTHER, &central::Message::PageOut { page: 2, answers: true, keeps: Access::None });
+        seen.said(ME, OTHER, &central::Message::PageOut { page: 1, answers: true, keeps: Access::None });
+        let (counts, _, pages) = seen.told(10);
+        assert_eq!(counts.bytes_sent, (8 + 16) * 4096, "the last one is shorter");
+        assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [32, 16], "the hotter first");
     }
 
     #[test]

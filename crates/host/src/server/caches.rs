@@ -39,6 +39,7 @@ impl Host {
         if let Some(cache) = object.cache() {
             return Ok(cache);
         }
+        self.check_page_size(&object.record().options)?;
         let _held = object.hold()?;
         let _one_at_a_time = lock(&object.making);
         if let Some(cache) = object.cache() {

@@ -29,6 +29,7 @@ impl Host {
         let backing = self.take_backing(&mut options, given.as_ref())?;
         options.check()?;
         self.check_can_keep(&options)?;
+        self.check_page_size(&options)?;
         let charged = self.limits.counted(session.credentials.uid, &options);
         let prepared = lock(&self.registry).prepare_create(
             &name,

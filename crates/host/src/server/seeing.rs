@@ -172,6 +172,7 @@ fn counts_of(object: &Object, hottest: usize) -> ObjectCounts {
         // Here an object of another host has no place among the names: it is called as it was when it was opened.
         name: record.name.clone().or_else(|| record.is_elsewhere.then(|| record.first_name.clone())),
         size_bytes: record.options.size_bytes,
+        page_size: record.options.page_size,
         shared: record.options.is_shared(),
         elsewhere: record.is_elsewhere,
         counts,

@@ -6,7 +6,7 @@ use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cluster::{Cluster, options_here, wire::Member, wire::Shared};
 use commonhold_object::{
-    Access, ClusterHost, Coherence, Credentials, Error, ErrorKind, Name, PageRange, Result,
+    Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
 use commonhold_registry::ObjectRecord;
 use roaring::RoaringBitmap;
@@ -63,6 +63,11 @@ impl Host {
         if let Some(cluster) = self.with_cluster().filter(|_| record.options.is_shared()) {
             cluster.take_part(record, cache);
         }
+    }
+
+    /// Refuses what this host cannot take part in.
+    pub(super) fn check_page_size(&self, options: &CreateOptions) -> Result<()> {
+        self.with_cluster().map_or(Ok(()), |cluster| cluster.check_page_size(options))
     }
 
     /// After a host before: what it had allowed is not known, only which pages it had lent.

@@ -17,7 +17,7 @@ use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
-use commonhold_object::{Result, limits};
+use commonhold_object::{PageSize, Result, limits};
 use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
 use commonhold_sys::{frames, process, socket};
@@ -63,6 +63,8 @@ pub struct ClusterOptions {
     pub lease: Duration,
     /// What the others call it.
     pub name: String,
+    /// In pages of which size processes here use objects that hosts share.
+    pub page_size: PageSize,
     /// How hosts prove who they are.
     pub proof: Proof,
 }
@@ -218,7 +220,9 @@ impl Host {
         let lease = Lease::new(&self.vault, kept)?;
         let place = options.map_or(Place::Here, |o| o.registry.clone());
         let returning = options.map(|o| o.lease);
-        let cluster = Cluster::new(self, me, place, lease, returning).doing("starting a thread")?;
+        let page_size = options.map_or(PageSize::SMALLEST, |o| o.page_size);
+        let cluster =
+            Cluster::new(self, me, place, lease, returning, page_size).doing("starting a thread")?;
         let _ = self.cluster.set(cluster);
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::turn::{Came, Turn};
-use super::{Carrier, Holds, Role};
+use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
 use crate::seeing::Seen;
@@ -18,7 +18,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-/// Pages of one message: twice what any host asks for.
+/// Pages of 4 KiB of one message: twice what any host asks for.
 pub(super) const MOST_PAGES: u32 = 1024;
 pub(super) const PAGE: usize = PAGE_SIZE_BYTES as usize;
 
@@ -31,8 +31,10 @@ pub struct Plan {
     pub me: HostId,
     /// Whether this host is the object's home: it keeps the name, the pager and, but under forwarding, the scheduler.
     pub is_home: bool,
-    /// Its size in pages.
+    /// Its size in pages of 4 KiB.
     pub pages: u64,
+    /// What pages are to its scheduler, and to this host.
+    pub sizes: Sizes,
     /// How.
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
@@ -73,10 +75,6 @@ pub(super) struct State {
     pub syncs: VecDeque<Sender<Result<()>>>,
 }
 
-pub(super) fn range(span: Span) -> PageRange {
-    PageRange::new(span.first.into(), span.count.into())
-}
-
 impl Plan {
     fn part(&self, home: HostId) -> Part {
         self.how.part(self.me, home, !self.hold.is_zero())
@@ -110,6 +108,7 @@ impl Driver {
             sent: HashMap::new(),
             syncs: VecDeque::new(),
         };
+        cache.seen.is_scheduled(plan.sizes.page(), plan.pages);
         let apart = plan.is_home && plan.how == How::Explicit;
         let driver = Arc::new(Driver {
             saved: if plan.is_home { Arc::downgrade(cache) } else { Weak::new() },
@@ -175,6 +174,31 @@ impl Driver {
         }
     }
 
+    /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// Up to where messages may speak of it, in frames. A page that ends behind it is sent without what is.
+    pub(super) fn room(&self) -> u64 {
+        self.plan.pages
+    }
+
+    /// The frames of scheduler pages.
+    pub(super) fn frames(&self, span: Span) -> PageRange {
+        self.plan.sizes.frames(span, self.room())
+    }
+
+    /// How many frames those scheduler pages have.
+    fn count_frames(&self, pages: &[u32]) -> u64 {
+        pages.iter().map(|page| self.frames(Span::one(*page)).count).sum()
+    }
+
+    /// How far pages of this host reach around those frames.
+    pub(super) fn reach(&self, frames: PageRange) -> PageRange {
+        self.plan.sizes.reach(frames, self.end())
+    }
+
     /// Whether this host is the object's home.
     pub fn is_home(&self) -> bool {
         self.plan.is_home
@@ -187,13 +211,16 @@ impl Driver {
 
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
-        let span = Span::new(pages.first as u32, pages.count as u32);
-        self.happened(Event::Fault { span, access }, Vec::new());
+        for span in self.plan.sizes.requests(pages, self.end()) {
+            self.happened(Event::Fault { span, access }, Vec::new());
+        }
     }
 
-    /// Memory is short here.
-    pub fn evict(self: &Arc<Self>, page: u32) {
-        self.happened(Event::Evict { page }, Vec::new());
+    /// Memory is short here: these frames may go, and with each the pages that it is of.
+    pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
+        for page in self.plan.sizes.pages_around(frames, self.end()) {
+            self.happened(Event::Evict { page }, Vec::new());
+        }
     }
 
     /// The minimum hold of some page is over, and somebody waits for it.
@@ -214,22 +241,23 @@ impl Driver {
     /// A message came from another host, with these bytes.
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
-        let pages = message.carries().pages().len();
-        if bytes.len() != pages * PAGE {
+        let frames = self.count_frames(&message.carries().pages());
+        if bytes.len() != frames as usize * PAGE {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("{from} sent {} bytes with a message of {pages} pages", bytes.len()),
+                format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
             ));
         }
         self.happened(Event::Message { from, message }, bytes);
         Ok(())
     }
 
-    /// At the home: pages that the host before had lent. Nobody knows to whom.
-    pub fn were_lent(&self, pages: &roaring::RoaringBitmap) {
+    /// At the home: frames that the host before had lent. Nobody knows to whom.
+    pub fn were_lent(&self, frames: &roaring::RoaringBitmap) {
+        let pages = self.plan.sizes.pages_of(frames);
         match &mut self.state().part {
-            Part::Central(node) => node.were_lost(pages.iter()),
-            Part::Forwarding(node) => node.were_lost(pages.iter()),
+            Part::Central(node) => node.were_lost(pages),
+            Part::Forwarding(node) => node.were_lost(pages),
             Part::Explicit(_) => {}
         }
     }
@@ -243,12 +271,12 @@ impl Driver {
             Part::Forwarding(node) => {
                 let lost = node.lost_pages();
                 Turn::take(self, &mut state, Event::Revert, Vec::new());
-                return lost.len() as u64;
+                return self.count_frames(&lost);
             }
             Part::Explicit(_) => return 0,
         };
-        reverted.iter().for_each(|page| cache.returned(PageRange::new((*page).into(), 1)));
-        reverted.len() as u64
+        reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
+        self.count_frames(&reverted)
     }
 
     /// The home, if it is known.
@@ -392,8 +420,11 @@ impl Driver {
         if count == 0 && message.is_of_a_span() {
             return protocol("a message about no page at all".to_owned());
         }
-        let size = self.plan.pages;
-        if count > u64::from(MOST_PAGES) || end > size {
+        let size = self.plan.sizes.pages(self.room());
+        // Of forwarding, what is about many pages carries none of them.
+        let forwarded = matches!(message, Said::Forwarding(_));
+        let frames = if forwarded { count } else { self.plan.sizes.most_frames(count) };
+        if frames > u64::from(MOST_PAGES) || end > size {
             return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
         }
         Ok(())

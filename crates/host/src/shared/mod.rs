@@ -13,18 +13,21 @@
 //! | `turn` | what the scheduler wants done |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `outbox` | messages on their way out |
+//! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
 mod holds;
 mod outbox;
 mod part;
+mod sizes;
 mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
 pub use holds::Holds;
 pub use part::{How, Said};
+pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
 

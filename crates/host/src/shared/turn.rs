@@ -1,6 +1,6 @@
 //! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
 
-use super::driver::{Driver, PAGE, State, range, why_not};
+use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
@@ -109,18 +109,20 @@ impl<'d> Turn<'d> {
             Action::Send { to, message } => self.send(to, message)?,
             Action::Install { span, access, with_data } => self.install(span, access, with_data)?,
             Action::Restrict { page, access } => {
+                let frames = self.frames_of(Span::one(page));
                 if let Some(cache) = &self.cache
-                    && let Some(bytes) = cache.restrict(page.into(), access)?
+                    && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
                 {
                     self.taken.insert(page, bytes);
                 }
             }
             Action::Save { page } => {
                 // From this host's own part, centrally scheduled: the bytes are in the frame already.
-                let bytes = self.came.next(1);
+                let frames = self.frames_of(Span::one(page));
+                let bytes = self.came.next(frames.count as usize);
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
-                    saved.save_copy(page.into(), bytes)?;
-                    saved.returned(PageRange::new(page.into(), 1));
+                    saved.save_copy(frames, bytes)?;
+                    saved.returned(frames);
                 }
             }
             // At the origin the frame stays as it was sent, until something else comes into it.
@@ -132,7 +134,7 @@ impl<'d> Turn<'d> {
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => {
                 if let (Some(bytes), Some(cache)) = (self.state.sent.remove(&page), &self.cache) {
-                    cache.restore(page.into(), &bytes)?;
+                    cache.restore(self.frames_of(Span::one(page)), &bytes)?;
                 }
             }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
@@ -154,7 +156,9 @@ impl<'d> Turn<'d> {
             Action::SyncFailed { why } => self.end_sync(Err(why_not(why))),
             Action::Fail { page, why } => {
                 if let Some(cache) = &self.cache {
-                    cache.cannot_be_had(PageRange::new(page.into(), 1), &why_not(why));
+                    // A page of this host that lacks a part cannot be used.
+                    let reach = self.driver.reach(self.frames_of(Span::one(page)));
+                    cache.cannot_be_had(reach, &why_not(why));
                 }
             }
         }
@@ -186,7 +190,7 @@ impl<'d> Turn<'d> {
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            saved.lend(range(span))?; // the next host must know that it has not the newest
+            saved.lend(self.frames_of(span))?; // the next host must know that it has not the newest
         }
         self.driver.say(self.state, to, message, bytes);
         Ok(())
@@ -195,10 +199,9 @@ impl<'d> Turn<'d> {
     fn bytes_of(&mut self, message: &Said) -> Result<Vec<u8>> {
         match message.carries() {
             Carried::Nothing => Ok(Vec::new()),
-            Carried::Saved(pages) => self
-                .saved
-                .as_ref()
-                .map_or(Ok(Vec::new()), |saved| saved.content(pages.into_iter().map(u64::from))),
+            Carried::Saved(pages) => self.saved.as_ref().map_or(Ok(Vec::new()), |saved| {
+                saved.content(pages.into_iter().flat_map(|page| self.numbers(page)))
+            }),
             Carried::Frames(pages) => self.frames(&pages),
         }
     }
@@ -209,7 +212,7 @@ impl<'d> Turn<'d> {
         for page in pages {
             match (self.taken.remove(page), &self.cache) {
                 (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
-                (None, Some(cache)) => all.extend(cache.content([u64::from(*page)])?),
+                (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
                 (None, None) => {}
             }
         }
@@ -219,13 +222,44 @@ impl<'d> Turn<'d> {
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
-        let bytes = (with_data && !in_place).then(|| self.came.next(span.count as usize));
+        let frames = self.frames_of(span);
+        let bytes = (with_data && !in_place).then(|| self.came.next(frames.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
-            cache.returned(range(span)); // owned here again
+            cache.returned(frames); // owned here again
         }
-        let installed = cache.install(range(span), access, bytes);
-        installed.inspect_err(|error| cache.cannot_be_had(range(span), error))
+        let installed = if plan.sizes.host_is_larger() {
+            let arrived = bytes.map_or(Ok(()), |bytes| cache.arrive(frames, access, bytes));
+            arrived.and_then(|()| self.install_what_is_whole(cache, frames))
+        } else {
+            cache.install(frames, access, bytes)
+        };
+        installed.inspect_err(|error| cache.cannot_be_had(frames, error))
+    }
+
+    /// A page of this host that is several scheduler pages may be used as the one of them that allows least.
+    fn install_what_is_whole(&self, cache: &Arc<Cache>, frames: PageRange) -> Result<()> {
+        let sizes = self.driver.plan.sizes;
+        let host = sizes.host();
+        for page in frames.first / host..frames.end().div_ceil(host) {
+            let whole = self.driver.reach(PageRange::new(page * host, 1));
+            let parts = sizes.requests(whole, self.driver.end()).flat_map(Span::pages);
+            let least = parts.map(|part| self.state.part.access(part)).min().unwrap_or(Access::None);
+            if least > Access::None {
+                cache.install(whole, least, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn frames_of(&self, span: Span) -> PageRange {
+        self.driver.frames(span)
+    }
+
+    /// The numbers of a scheduler page's frames.
+    fn numbers(&self, page: u32) -> std::ops::Range<u64> {
+        let frames = self.frames_of(Span::one(page));
+        frames.first..frames.end()
     }
 
     /// Somebody asks about pages that are within their minimum hold: a clock is set only now.
@@ -237,9 +271,9 @@ impl<'d> Turn<'d> {
 }
 
 impl Came {
-    fn next(&mut self, pages: usize) -> &[u8] {
+    fn next(&mut self, frames: usize) -> &[u8] {
         let begin = self.used;
-        self.used = (begin + pages * PAGE).min(self.bytes.len());
+        self.used = (begin + frames * PAGE).min(self.bytes.len());
         &self.bytes[begin..self.used]
     }
 }

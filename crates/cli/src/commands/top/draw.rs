@@ -3,7 +3,7 @@
 use super::model::{COLUMNS, Cell, HotPage, Row, heat_map};
 use crate::output::printable;
 use crate::units::format_size;
-use commonhold::Seen;
+use commonhold::{PageSize, Seen};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -28,6 +28,8 @@ pub struct Picture<'p> {
     pub pages: &'p [HotPage],
     /// Its size in pages.
     pub object_pages: u64,
+    /// Of this size.
+    pub page_size: PageSize,
     /// Which column they are sorted by.
     pub column: usize,
     /// The other way round.
@@ -122,7 +124,7 @@ fn draw_map(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>) {
     frame.render_widget(block, area);
     let [map, legend] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inner);
     let width = map.width.max(1) as usize;
-    let cells = heat_map(picture.pages, picture.object_pages, width * map.height as usize);
+    let cells = heat_map(picture.pages, picture.object_pages, picture.page_size, width * map.height as usize);
     let most = cells.iter().map(|cell| cell.rate).fold(0.0, f64::max);
     let line = |part: &[Cell]| {
         let glyph = |cell: &Cell| {

@@ -7,7 +7,7 @@ mod terminal;
 use crate::arguments::seeing::Top;
 use crate::failure::{Done, error};
 use crate::output::{columns, say, say_json};
-use commonhold::{ErrorKind, Host, ObjectCounts, Result, Seen};
+use commonhold::{ErrorKind, Host, ObjectCounts, PageSize, Result, Seen};
 use model::{COLUMNS, HotPage, Row};
 use std::io::IsTerminal;
 
@@ -182,13 +182,16 @@ impl View {
     /// The picture of it.
     pub fn picture(&self) -> draw::Picture<'_> {
         let is_selected = |object: &&ObjectCounts| Some(object.id.0) == self.selected;
-        let size = self.now.objects.iter().find(is_selected).map_or(0, |object| object.size_bytes);
+        let selected = self.now.objects.iter().find(is_selected);
+        let page_size = selected.map_or(PageSize::SMALLEST, |object| object.page_size);
+        let size = selected.map_or(0, |object| object.size_bytes);
         draw::Picture {
             now: &self.now,
             rows: &self.rows,
             selected: self.at(),
             pages: &self.pages,
-            object_pages: size.div_ceil(commonhold::PAGE_SIZE_BYTES),
+            object_pages: size.div_ceil(page_size.bytes()),
+            page_size,
             column: self.column,
             turned: self.turned,
             paused: self.paused,

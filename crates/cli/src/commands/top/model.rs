@@ -1,7 +1,7 @@
 //! What `top` shows: two looks at a host and the rates between them.
 
 use crate::commands::stats::label;
-use commonhold::{MessageKind, ObjectCounts, Seen};
+use commonhold::{MessageKind, ObjectCounts, PageSize, Seen};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -114,12 +114,16 @@ pub struct Cell {
     pub hottest: f64,
 }
 
-/// The object's pages in so many cells, in order.
-pub fn heat_map(pages: &[HotPage], object_pages: u64, cells: usize) -> Vec<Cell> {
+/// The object's pages, of so many bytes each, in so many cells, in order.
+pub fn heat_map(pages: &[HotPage], object_pages: u64, page_size: PageSize, cells: usize) -> Vec<Cell> {
     let cells = cells.min(usize::try_from(object_pages).unwrap_or(usize::MAX));
     let mut map = vec![Cell::default(); cells];
-    for page in pages.iter().filter(|page| page.page < object_pages) {
-        let at = (u128::from(page.page) * cells as u128 / u128::from(object_pages)) as usize;
+    for page in pages {
+        let number = page.page / page_size.frames();
+        if number >= object_pages {
+            continue;
+        }
+        let at = (u128::from(number) * cells as u128 / u128::from(object_pages)) as usize;
         let cell = &mut map[at];
         if !cell.known || page.rate > cell.hottest {
             (cell.owner, cell.hottest) = (page.owner, page.rate);
@@ -151,6 +155,7 @@ mod tests {
             id: ObjectId(4),
             name: None,
             size_bytes: 4096 * 100,
+            page_size: PageSize::SMALLEST,
             shared: true,
             elsewhere: false,
             counts: Counts { read_faults: reads, ..Counts::default() },
@@ -173,11 +178,18 @@ mod tests {
     #[test]
     fn a_heat_map_has_each_page_once() {
         let page = |page, rate, owner| HotPage { page, rate, owner: Some(owner) };
-        let map = heat_map(&[page(0, 1.0, 7), page(1, 3.0, 8), page(99, 2.0, 9)], 100, 10);
+        let map =
+            heat_map(&[page(0, 1.0, 7), page(1, 3.0, 8), page(99, 2.0, 9)], 100, PageSize::SMALLEST, 10);
         assert_eq!(map.len(), 10);
         assert_eq!((map[0].rate, map[0].owner, map[9].owner), (4.0, Some(8), Some(9)));
         assert!(!map[5].known);
-        assert_eq!(heat_map(&[page(2, 1.0, 7)], 3, 1000).len(), 3);
+        assert_eq!(heat_map(&[page(2, 1.0, 7)], 3, PageSize::SMALLEST, 1000).len(), 3);
+        let map = heat_map(&[page(512, 1.0, 7)], 3, PageSize::LARGEST, 3);
+        assert_eq!(
+            map.iter().map(|cell| cell.known).collect::<Vec<_>>(),
+            [false, true, false],
+            "it is one cell"
+        );
     }
 
     #[test]

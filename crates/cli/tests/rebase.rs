@@ -1,0 +1,144 @@
+//! `commonhold rebase` as people use it. No host is needed here.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    /// A program that prints how often it was asked, and the number of mappings that are copies.
+    fn program(&self) -> PathBuf {
+        let path = self.path("program");
+        let source = self.path("program.c");
+        std::fs::write(
+            &source,
+            r#"#include <stdio.h>
+               #include <string.h>
+               int main(int n, char **a) {
+                   char line[4096]; int copies = 0; FILE *maps = fopen("/proc/self/maps", "r");
+                   while (fgets(line, sizeof line, maps)) copies += strstr(line, "/copies/") != NULL;
+                   printf("%s %d %s\n", n > 1 ? a[1] : "-", n, copies ? "copies" : "none");
+                   return n > 2 ? 7 : 0; }"#,
+        )
+        .unwrap();
+        let made = Command::new("cc").arg("-o").arg(&path).arg(&source).status().unwrap();
+        assert!(made.success());
+        path
+    }
+
+    fn rebase(&self, words: &[&str]) -> Output {
+        let store = self.path("store");
+        let (verb, rest) = words.split_first().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_commonhold"));
+        command.args(["rebase", verb, "--store"]).arg(store).args(rest);
+        command.env_remove("LD_AUDIT").output().unwrap()
+    }
+
+    fn says(&self, words: &[&str]) -> String {
+        let output = self.rebase(words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.says(&[words, &["--json"]].concat())).unwrap()
+    }
+
+    fn complaint(&self, words: &[&str]) -> String {
+        let output = self.rebase(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.starts_with("commonhold: ") && said.lines().count() == 1, "{said}");
+        said
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_program_is_set_started_checked_and_unset() {
+    let place = Place::new();
+    let program = place.program();
+    let set = place.json(&["set", text(&program)]);
+    assert_eq!(
+        (set["programs"][0]["program"].as_str(), set["not_set"][0].is_null()),
+        (Some(text(&program)), true)
+    );
+    assert!(set["copies_made"].as_u64().unwrap() >= 1);
+    let list = place.json(&["list"]);
+    assert_eq!((&list[0]["state"], &list[0]["executable"]), (&Value::from("current"), &Value::from(false)));
+    let variable = place.json(&["env"])["LD_AUDIT"].as_str().unwrap().to_owned();
+    assert_eq!(place.says(&["env"]).trim(), format!("export LD_AUDIT={variable}"));
+    let output = Command::new(&program).env("LD_AUDIT", &variable).output().unwrap();
+    assert_eq!(output.stdout, b"- 1 copies\n");
+    assert_eq!(place.json(&["verify"])["damaged"].as_array().unwrap().len(), 0);
+    place.json(&["unset", text(&program)]);
+    let output = Command::new(&program).env("LD_AUDIT", &variable).output().unwrap();
+    assert_eq!(output.stdout, b"- 1 none\n");
+    assert!(place.json(&["clean"])["removed"].as_u64().unwrap() >= 1);
+    assert_eq!(place.complaint(&["unset", text(&program)]).matches("is not set for rebasing").count(), 1);
+}
+
+#[test]
+fn run_starts_a_program_with_its_arguments_and_gives_its_status() {
+    let place = Place::new();
+    let program = place.program();
+    assert_eq!(place.says(&["run", "--", text(&program), "--json"]), "--json 2 copies\n");
+    let output = place.rebase(&["run", "--", text(&program), "a", "b"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(7), &b"a 3 copies\n"[..]));
+    // It is set from then on.
+    assert_eq!(place.json(&["list"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn check_says_what_is_the_same_and_fails_where_it_is_not() {
+    let place = Place::new();
+    let program = place.program();
+    // It prints whether it has copies: that is a difference.
+    let output = place.rebase(&["check", "--json", "--", text(&program)]);
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!((&check["same"], &check["output_is_the_same"]), (&Value::from(false), &Value::from(false)));
+    assert_eq!(check["differences"].as_array().unwrap().len(), 0);
+    let ls = place.says(&["check", "--", "ls", "-d", "/"]);
+    assert!(ls.contains("output: the same") && ls.contains(", 0 different"), "{ls}");
+}
+
+#[test]
+fn renew_draws_new_addresses_and_the_program_still_runs() {
+    let place = Place::new();
+    let program = place.program();
+    place.says(&["set", text(&program)]);
+    let renewed = place.json(&["renew"]);
+    assert!(renewed["copies_made"].as_u64().unwrap() >= 1, "{renewed}");
+    assert_eq!(place.says(&["run", "--", text(&program)]), "- 1 copies\n");
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    let place = Place::new();
+    assert!(place.complaint(&["set", "/no/such/program"]).contains("there is no program"));
+    assert!(place.complaint(&["run", "--", "no-such-program-anywhere"]).contains("there is no program"));
+    let script = place.path("script");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    std::os::unix::fs::PermissionsExt::set_mode(
+        &mut std::fs::metadata(&script).unwrap().permissions(),
+        0o755,
+    );
+    assert!(place.complaint(&["set", text(&script)]).contains("script"));
+    assert!(place.complaint(&["core", text(&script)]).contains("damaged or no program"));
+    let nothing = place.json(&["list"]);
+    assert_eq!(nothing.as_array().unwrap().len(), 0);
+}

@@ -1,0 +1,12 @@
+//! Read-only images at fixed addresses (docs/IMAGES.md): code and data that have one address in every process, so that
+//! references are resolved once, when they are made.
+//!
+//! Govindan, *Read-only Sharing in Operating Systems* (1989), section 6.6: the shared segment region of DASH, divided into a
+//! homogeneous and a heterogeneous part.
+//!
+//! * [`ranges`]: the registry of address ranges.
+
+mod error;
+pub mod ranges;
+
+pub use error::{Error, Result};

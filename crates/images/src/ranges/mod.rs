@@ -1,0 +1,117 @@
+//! The registry of address ranges: who has which, for good.
+//!
+//! DASH (Govindan, sections 4.2 and 6.6) divides the addresses of shared segments into two. In the **homogeneous** region no
+//! two images overlap: any process may include any of them. In the **heterogeneous** region they may, if they are
+//! declared never to be in one process.
+
+mod region;
+mod table;
+
+pub use region::{Arch, Owner, Region};
+pub use table::{Range, Wanted};
+
+use crate::{Error, Result};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use table::Table;
+
+const RANGES: TableDefinition<&str, &[u8]> = TableDefinition::new("ranges");
+/// Another process works with the registry for moments.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The registry of one owner: the machine's, or a user's.
+pub struct Ranges {
+    database: Database,
+    path: PathBuf,
+    owner: Owner,
+}
+
+impl Ranges {
+    /// The registry in a file, made if there is none. Waits while another process uses it, at most 20 s.
+    pub fn open(path: &Path, owner: Owner) -> Result<Ranges> {
+        let deadline = Instant::now() + PATIENCE;
+        let database = loop {
+            match Database::create(path) {
+                Ok(database) => break database,
+                Err(redb::DatabaseError::DatabaseAlreadyOpen) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => return Err(Error::Registry { path: path.to_owned(), why: error.to_string() }),
+            }
+        };
+        Ok(Ranges { database, path: path.to_owned(), owner })
+    }
+
+    /// Whose registry it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The range of an image: the one it has, if it is large enough, else a new one.
+    pub fn assign(&self, wanted: &Wanted) -> Result<Range> {
+        wanted.check()?;
+        self.change(|table| table.assign(wanted, self.owner))
+    }
+
+    /// Gives an image the range that it asks for by address, or says who has it.
+    pub fn claim(&self, wanted: &Wanted, first: u64) -> Result<Range> {
+        wanted.check()?;
+        self.change(|table| table.claim(wanted, first, self.owner))
+    }
+
+    /// The image has no range any more. Whether it had one.
+    pub fn release(&self, name: &str) -> Result<bool> {
+        self.change(|table| Ok(table.remove(name)))
+    }
+
+    /// All ranges, by address.
+    pub fn list(&self) -> Result<Vec<Range>> {
+        let wrong = |error: redb::Error| self.wrong(error);
+        let reading = self.database.begin_read().map_err(|error| wrong(error.into()))?;
+        match reading.open_table(RANGES) {
+            Ok(table) => Ok(self.read(&table)?.by_address()),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+            Err(error) => Err(wrong(error.into())),
+        }
+    }
+
+    fn wrong(&self, error: redb::Error) -> Error {
+        Error::Registry { path: self.path.clone(), why: error.to_string() }
+    }
+
+    fn read(&self, stored: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Table> {
+        let damaged =
+            |error: postcard::Error| Error::Registry { path: self.path.clone(), why: error.to_string() };
+        let mut table = Table::default();
+        for entry in stored.iter().map_err(|error| self.wrong(error.into()))? {
+            let (_, value) = entry.map_err(|error| self.wrong(error.into()))?;
+            table.insert(postcard::from_bytes(value.value()).map_err(damaged)?);
+        }
+        Ok(table)
+    }
+
+    /// One change, whole or not at all.
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> Result<T>) -> Result<T> {
+        let wrong = |error: redb::Error| self.wrong(error);
+        let writing = self.database.begin_write().map_err(|error| wrong(error.into()))?;
+        let result = {
+            let mut stored = writing.open_table(RANGES).map_err(|error| wrong(error.into()))?;
+            let mut table = self.read(&stored)?;
+            let result = change(&mut table)?;
+            for (name, range) in table.changes() {
+                let outcome = match range {
+                    Some(range) => {
+                        let bytes = postcard::to_stdvec(&range).expect("a range can be encoded");
+                        stored.insert(name.as_str(), &bytes[..]).map(drop)
+                    }
+                    None => stored.remove(name.as_str()).map(drop),
+                };
+                outcome.map_err(|error| wrong(error.into()))?;
+            }
+            result
+        };
+        writing.commit().map_err(|error| wrong(error.into()))?;
+        Ok(result)
+    }
+}

@@ -1,0 +1,223 @@
+//! All of it: from the programs that are set to copies and records. What is there already is used again, so that it can be
+//! done after each change of any package.
+
+use crate::bind::Loader;
+use crate::copy::Role;
+use crate::elf::Elf;
+use crate::plan::{Binding, Files, Id, Identity, Plan, Program, Unset, words};
+use crate::record::{Entry, encode};
+use crate::store::{Set, Store};
+use crate::{Error, Result, copy};
+use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Programs that have a record now, and how many of their libraries have copies.
+    pub programs: Vec<(PathBuf, usize)>,
+    /// Programs that have none, and why.
+    pub unset: Vec<Unset>,
+    /// Libraries that are used as they are, and why.
+    pub unfit: Vec<(PathBuf, String)>,
+    /// Copies that were made now.
+    pub made: usize,
+    /// Copies that were there.
+    pub kept: usize,
+}
+
+/// Hears how far it is: steps done, and steps in all.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// A copy: where it is in the store, and at which address.
+struct Made {
+    path: PathBuf,
+    base: u64,
+    is_new: bool,
+}
+
+/// Makes what these programs need, and writes their records. Those of others are left as they are.
+pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Report> {
+    let loader = Loader::of_machine();
+    loader.check().map_err(|why| Error::unfit(&loader.path, why))?;
+    let mut report = Report::default();
+    let mut files = Files::default();
+    let scratch = tempfile::tempdir().map_err(Error::file(Path::new("a directory for temporary files")))?;
+    let mut opened = Vec::new();
+    for (done, (path, moved)) in programs.iter().enumerate() {
+        let program = Program::open(path, &mut files, scratch.path());
+        match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) })
+        {
+            Ok(program) => opened.push(program),
+            Err(why) => report.unset.push(Unset { path: path.clone(), why }),
+        }
+        progress(done + 1, programs.len() * 2);
+    }
+    let plan = Plan::new(files, opened);
+    let unfit = plan.unfit.iter();
+    report.unfit = unfit.map(|(id, why)| (plan.files.elf(*id).path.clone(), why.clone())).collect();
+    let bases = assign(&store.ranges()?, &plan)?;
+    let made = make_all(store, &plan, &bases, progress)?;
+    report.made = made.iter().filter(|made| made.is_new).count();
+    report.kept = made.len() - report.made;
+    for (program, copies) in &plan.programs {
+        match write_records(store, &plan.files, program, copies, &made, scratch.path()) {
+            Ok(()) => report.programs.push((program.path.clone(), copies.iter().flatten().count())),
+            Err(why) => report.unset.push(Unset { path: program.path.clone(), why }),
+        }
+    }
+    for unset in &report.unset {
+        store.remove_record(&unset.path)?;
+    }
+    Ok(report)
+}
+
+/// The name under which a library has its addresses: its directory and what programs ask for, so that the next version of
+/// the package has the same.
+fn range_name(elf: &Elf) -> String {
+    let directory = elf.path.parent().unwrap_or(Path::new("/"));
+    let name = elf.soname().map_or_else(|| elf.path.file_name().unwrap_or_default(), OsStr::from_bytes);
+    format!("rebase:{}", directory.join(name).display())
+}
+
+/// The base of every library that has a copy.
+fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
+    let mut bases = HashMap::new();
+    for binding in &plan.bindings {
+        if bases.contains_key(&binding.file) {
+            continue;
+        }
+        let elf = plan.files.elf(binding.file);
+        let wanted = Wanted {
+            name: range_name(elf),
+            arch: Arch::X86_64,
+            region: Region::Homogeneous,
+            bytes: copy::address_bytes(elf),
+            alignment: copy::alignment(elf),
+            group: None,
+            slide: slide(ranges)?,
+        };
+        bases.insert(binding.file, ranges.assign(&wanted)?.first);
+    }
+    Ok(bases)
+}
+
+/// Where new ranges are looked for: beside the others, or, for the first, anywhere.
+fn slide(ranges: &Ranges) -> Result<u16> {
+    let taken = ranges.list()?;
+    let first =
+        taken.iter().find(|range| range.region == Region::Homogeneous && range.name.starts_with("rebase:"));
+    if let Some(first) = first {
+        let addresses = Region::Homogeneous.addresses(ranges.owner());
+        let step = (addresses.end - addresses.start) / 65_536;
+        return Ok(((first.first - addresses.start) / step) as u16);
+    }
+    // A key that the standard library draws at random for each table.
+    use std::hash::{BuildHasher, RandomState};
+    Ok((RandomState::new().hash_one(0) % 60_000) as u16)
+}
+
+/// What a copy is made from says what it is.
+fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"commonhold rebase 1");
+    hasher.update(&[u8::from(role == Role::Program)]);
+    hasher.update(&base.to_le_bytes());
+    hasher.update(&elf.bytes);
+    for word in words {
+        hasher.update(&[u8::from(word.is_some())]);
+        hasher.update(&word.unwrap_or(0).to_le_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u64>) -> Result<Made> {
+    let elf = plan.files.elf(binding.file);
+    let base = bases[&binding.file];
+    let words = words(&plan.files, binding, |id| bases.get(&id).copied());
+    let key = key(elf, binding.role, base, &words);
+    let file: OsString = elf.path.file_name().unwrap_or_default().into();
+    let is_new = !store.has(&key, &file);
+    if is_new {
+        store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
+    }
+    Ok(Made { path: store.copy(&key, &file), base, is_new })
+}
+
+/// All copies, on all processors.
+fn make_all(
+    store: &Store,
+    plan: &Plan,
+    bases: &HashMap<Id, u64>,
+    progress: Progress<'_>,
+) -> Result<Vec<Made>> {
+    let count = plan.bindings.len();
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let all: Mutex<Vec<(usize, Result<Made>)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(binding) = plan.bindings.get(index) else { return };
+            let made = make_one(store, plan, binding, bases);
+            all.lock().expect("nobody panics with it").push((index, made));
+            progress(count + done.fetch_add(1, Ordering::Relaxed) + 1, count * 2);
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut all = all.into_inner().expect("nobody panicked with it");
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, made)| made).collect()
+}
+
+/// The record of a program; and if it has a copy itself the copy's, which is another program to the loader.
+fn write_records(
+    store: &Store,
+    files: &Files,
+    program: &Program,
+    copies: &[Option<usize>],
+    made: &[Made],
+    scratch: &Path,
+) -> Result<()> {
+    let copied: Vec<Option<(&Path, u64)>> = copies
+        .iter()
+        .zip(&program.files)
+        .map(|(copy, id)| {
+            let dynamic = files.elf(*id).dynamic_address().unwrap_or(0);
+            copy.map(|index| (made[index].path.as_path(), made[index].base + dynamic))
+        })
+        .collect();
+    if let Some((copy, _)) = copied[0] {
+        let paths = program.paths_of(copy, files, scratch)?;
+        let mut copied = copied.clone();
+        copied[0] = None;
+        let own = Identity::of(copy)?;
+        let record = record(files, program, &paths, Some(own), &copied);
+        store.write_record(copy, &record)?;
+    }
+    store.write_record(&program.path, &record(files, program, &program.paths, None, &copied))
+}
+
+/// `itself`: the identity of the file that runs, if it is not the original.
+fn record(
+    files: &Files,
+    program: &Program,
+    paths: &[PathBuf],
+    itself: Option<Identity>,
+    copied: &[Option<(&Path, u64)>],
+) -> Vec<u8> {
+    let entry = |place: usize| Entry {
+        path: paths[place].as_os_str(),
+        copy: copied[place].map(|(path, dynamic)| (path.as_os_str(), dynamic)),
+        identity: itself.filter(|_| place == 0).unwrap_or_else(|| files.identity(program.files[place])),
+    };
+    let others = (1..program.files.len()).filter(|place| *place != program.loader);
+    let places = [0, program.loader].into_iter().chain(others);
+    encode(&places.map(entry).collect::<Vec<_>>())
+}

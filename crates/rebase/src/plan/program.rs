@@ -1,0 +1,129 @@
+//! One program: its objects in the order of the search, and what each of their references finds.
+
+use super::{Definition, Files, Id, Identity, definition, objects};
+use crate::bind::{self, Answers, Loader};
+use crate::copy::{self, Role};
+use crate::elf::Elf;
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A program.
+pub struct Program {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its objects, itself first.
+    pub files: Vec<Id>,
+    /// Their paths as the loader has them.
+    pub paths: Vec<PathBuf>,
+    /// The place of the loader among them.
+    pub loader: usize,
+    /// Whether it is to have a copy itself.
+    pub moved: bool,
+    /// By which name each is needed.
+    names: HashMap<Vec<u8>, usize>,
+    answers: Vec<Answers>,
+}
+
+/// A program that is not set, and why.
+#[derive(Debug)]
+pub struct Unset {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub why: Error,
+}
+
+impl Program {
+    /// Finds out all about a program, and compares it with what its loader says.
+    pub fn open(path: &Path, files: &mut Files, scratch: &Path) -> Result<Program> {
+        let path = path.canonicalize().map_err(Error::file(path))?;
+        let id = files.open(&path)?;
+        refuse_privileged(&path)?;
+        let loader = loader_of(files.elf(id))?;
+        let loaded = loader.ask(&path, scratch)?;
+        let ids: Vec<Id> = loaded.objects.iter().map(|object| files.open(object)).collect::<Result<_>>()?;
+        let loader_id = files.open(&loader.path)?;
+        let place = ids.iter().position(|id| *id == loader_id);
+        let place = place.ok_or_else(|| Error::program(&path, "its loader does not name itself"))?;
+        let objects = objects(files, &ids);
+        let answers: Vec<Answers> = (0..objects.len()).map(|from| bind::answers(&objects, from)).collect();
+        bind::compare(&objects, &answers, &loaded, place)?;
+        let names = loaded.names.into_iter().zip(0..).skip(1).collect();
+        Ok(Program { path, files: ids, paths: loaded.objects, loader: place, moved: false, names, answers })
+    }
+
+    /// The program is to have a copy itself, at an address of its own.
+    pub fn with_its_own_copy(mut self, files: &Files) -> Result<Program> {
+        copy::check(files.elf(self.files[0]), Role::Program)?;
+        self.moved = true;
+        Ok(self)
+    }
+
+    /// The paths of its objects when it is started as `copy`: where it is searched for beside the program, that is
+    /// another place.
+    pub fn paths_of(&self, copy: &Path, files: &Files, scratch: &Path) -> Result<Vec<PathBuf>> {
+        let loaded = Loader::of_machine().ask(copy, scratch)?;
+        let mut same = loaded.objects.iter().zip(&self.files).skip(1);
+        let all = loaded.objects.len() == self.files.len();
+        if !all
+            || !same
+                .all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id)))
+        {
+            return Err(Error::program(&self.path, "its copy would be given other libraries than itself"));
+        }
+        Ok(loaded.objects)
+    }
+
+    /// What the references of one object find in this program.
+    pub(super) fn definitions(&self, place: usize) -> Vec<Option<Definition>> {
+        self.answers[place].iter().map(|found| definition(&self.files, *found)).collect()
+    }
+
+    /// What the references of one object find in itself and what it needs, in breadth-first order: in a program that
+    /// does not interfere.
+    pub(super) fn in_itself(&self, files: &Files, place: usize) -> (Id, Vec<Option<Definition>>) {
+        let mut ids = vec![self.files[place]];
+        let mut next = 0;
+        while next < ids.len() {
+            for name in files.elf(ids[next]).needed() {
+                let needed = self.names.get(name).map(|place| self.files[*place]);
+                ids.extend(needed.filter(|id| !ids.contains(id)));
+            }
+            next += 1;
+        }
+        let answers = bind::answers(&objects(files, &ids), 0);
+        (ids[0], answers.into_iter().map(|found| definition(&ids, found)).collect())
+    }
+}
+
+fn refuse_privileged(path: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(path).map_err(Error::file(path))?;
+    const SET_ID: u32 = 0o6000;
+    if metadata.mode() & SET_ID != 0 {
+        return Err(Error::program(path, "it runs with the rights of its owner (setuid or setgid)"));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(Error::program(path, "it may not be executed"));
+    }
+    Ok(())
+}
+
+fn loader_of(elf: &Elf) -> Result<Loader> {
+    let Some(interpreter) = elf.interpreter() else {
+        return Err(Error::program(
+            &elf.path,
+            "it is linked statically, or a library: there is nothing to gain",
+        ));
+    };
+    if interpreter != Loader::PATH.as_bytes() {
+        let other = Path::new(std::ffi::OsStr::from_bytes(interpreter)).display();
+        return Err(Error::program(
+            &elf.path,
+            format!("its loader is {other}, and only glibc's ({}) is known", Loader::PATH),
+        ));
+    }
+    Ok(Loader::of_machine())
+}

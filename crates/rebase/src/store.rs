@@ -1,0 +1,260 @@
+//! Where copies and records are kept: one directory of the machine, or of a user.
+//!
+//! ```text
+//! ranges                    the registry of addresses
+//! copies/KEY/libz.so.1.2    one copy; KEY says what it was made from, and it is never changed
+//! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
+//! programs/NAME             the record of one program
+//! set                       the programs that are set, one path a line
+//! libcommonhold_start.so    what the loader is given
+//! ```
+
+use crate::copy::Role;
+use crate::{Error, Result};
+use commonhold_images::ranges::{Owner, Ranges};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The file name of the audit library.
+pub const LIBRARY: &str = "libcommonhold_start.so";
+const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
+const SUM: &str = ".sum";
+
+/// Programs that are set, and whether each has a copy itself.
+pub type Set = BTreeMap<PathBuf, bool>;
+
+/// A store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+    owner: Owner,
+}
+
+impl Store {
+    /// The store in a directory, made if it is not there. Others than its owner may not write there.
+    pub fn open(root: &Path, owner: Owner) -> Result<Store> {
+        for directory in [root.to_owned(), root.join("copies"), root.join("programs")] {
+            fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
+            let metadata = fs::metadata(&directory).map_err(Error::file(&directory))?;
+            if metadata.permissions().mode() & 0o022 != 0 {
+                fs::set_permissions(&directory, Permissions::from_mode(0o755))
+                    .map_err(Error::file(&directory))?;
+            }
+        }
+        let root = root.canonicalize().map_err(Error::file(root))?;
+        Ok(Store { root, owner })
+    }
+
+    /// Puts the audit library there, if it is not.
+    pub fn install(&self) -> Result<()> {
+        if LIBRARY_BYTES.is_empty() {
+            return Err(Error::unfit(&self.library(), "rebasing is for x86-64 and glibc"));
+        }
+        match fs::read(self.library()) {
+            Ok(bytes) if bytes == LIBRARY_BYTES => Ok(()),
+            _ => self.replace(Path::new(LIBRARY), LIBRARY_BYTES),
+        }
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What `LD_AUDIT` is to be.
+    pub fn library(&self) -> PathBuf {
+        self.root.join(LIBRARY)
+    }
+
+    /// Its registry of addresses.
+    pub fn ranges(&self) -> Result<Ranges> {
+        Ok(Ranges::open(&self.root.join("ranges"), self.owner)?)
+    }
+
+    /// Where the copy of this key and file name is, or would be.
+    pub fn copy(&self, key: &str, file: &OsStr) -> PathBuf {
+        self.root.join("copies").join(key).join(file)
+    }
+
+    /// Whether that copy is there.
+    pub fn has(&self, key: &str, file: &OsStr) -> bool {
+        self.copy(key, file).exists()
+    }
+
+    /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label it gets.
+    pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], like: &Path, role: Role) -> Result<()> {
+        let copies = self.root.join("copies");
+        let made =
+            tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
+        let path = made.path().join(file);
+        write(&path, bytes, if role == Role::Program { 0o555 } else { 0o444 })?;
+        if role == Role::Program {
+            link_neighbours(like, made.path())?;
+        }
+        write(&made.path().join(SUM), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
+        keep_label(like, &path);
+        fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;
+        let place = copies.join(key);
+        match fs::rename(made.path(), &place) {
+            // Another process was faster, with the same bytes.
+            Err(_) if self.has(key, file) => Ok(()),
+            outcome => outcome.map_err(Error::file(&place)),
+        }
+    }
+
+    /// The copies whose bytes are not those that were written.
+    pub fn damaged(&self) -> Result<Vec<PathBuf>> {
+        let mut damaged = Vec::new();
+        for (_, path) in self.copies()? {
+            let bytes = fs::read(&path).map_err(Error::file(&path))?;
+            let sum = fs::read_to_string(path.with_file_name(SUM)).unwrap_or_default();
+            if sum != blake3::hash(&bytes).to_hex().as_str() {
+                damaged.push(path);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// All copies: their keys and paths.
+    pub fn copies(&self) -> Result<Vec<(String, PathBuf)>> {
+        let copies = self.root.join("copies");
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&copies).map_err(Error::file(&copies))?.flatten() {
+            let key = entry.file_name().to_string_lossy().into_owned();
+            if key.starts_with('.') {
+                continue;
+            }
+            let files = fs::read_dir(entry.path()).map_err(Error::file(&entry.path()))?.flatten();
+            let is_copy = |file: &fs::DirEntry| {
+                file.file_name() != SUM && file.file_type().is_ok_and(|kind| kind.is_file())
+            };
+            all.extend(files.filter(is_copy).map(|file| (key.clone(), file.path())));
+        }
+        Ok(all)
+    }
+
+    /// Removes copies, but not those that a process maps.
+    pub fn remove(&self, keys: &BTreeSet<String>) -> Result<()> {
+        for key in keys {
+            let directory = self.root.join("copies").join(key);
+            fs::remove_dir_all(&directory).map_err(Error::file(&directory))?;
+        }
+        Ok(())
+    }
+
+    /// Keys of copies that a process of this machine maps.
+    pub fn mapped(&self) -> BTreeSet<String> {
+        let copies = self.root.join("copies");
+        let mut keys = BTreeSet::new();
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Ok(maps) = fs::read(process.path().join("maps")) else { continue };
+            for line in maps.split(|byte| *byte == b'\n') {
+                let Some(path) = line.iter().position(|byte| *byte == b'/').map(|at| &line[at..]) else {
+                    continue;
+                };
+                let below = Path::new(OsStr::from_bytes(path)).strip_prefix(&copies);
+                let key = below.ok().and_then(|below| below.components().next());
+                keys.extend(key.map(|key| key.as_os_str().to_string_lossy().into_owned()));
+            }
+        }
+        keys
+    }
+
+    /// The programs that are set, and whether each has a copy itself.
+    pub fn programs(&self) -> Result<Set> {
+        let text = match fs::read(self.root.join("set")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Set::new()),
+            Err(error) => return Err(Error::file(&self.root.join("set"))(error)),
+        };
+        let line = |line: &[u8]| {
+            let (moved, path) = (line.first()? == &b'x', line.get(2..)?);
+            Some((PathBuf::from(OsStr::from_bytes(path)), moved))
+        };
+        Ok(text.split(|byte| *byte == b'\n').filter_map(line).collect())
+    }
+
+    /// From now on these are.
+    pub fn set_programs(&self, programs: &Set) -> Result<()> {
+        let mut text = Vec::new();
+        for (path, moved) in programs {
+            text.extend(if *moved { b"x " } else { b"- " });
+            text.extend(path.as_os_str().as_bytes());
+            text.push(b'\n');
+        }
+        self.replace(Path::new("set"), &text)
+    }
+
+    /// Where the record of a program is.
+    pub fn record(&self, program: &Path) -> PathBuf {
+        let name = commonhold_record::name(program.as_os_str().as_bytes());
+        self.root.join("programs").join(String::from_utf8_lossy(&name).as_ref())
+    }
+
+    /// The bytes of all records.
+    pub fn records(&self) -> Result<Vec<Vec<u8>>> {
+        let directory = self.root.join("programs");
+        let entries = fs::read_dir(&directory).map_err(Error::file(&directory))?;
+        entries.flatten().map(|entry| fs::read(entry.path()).map_err(Error::file(&entry.path()))).collect()
+    }
+
+    /// Writes the record of a program.
+    pub fn write_record(&self, program: &Path, record: &[u8]) -> Result<()> {
+        let path = self.record(program);
+        self.replace(path.strip_prefix(&self.root).unwrap_or(&path), record)
+    }
+
+    /// The program has no record any more.
+    pub fn remove_record(&self, program: &Path) -> Result<()> {
+        let path = self.record(program);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file(&path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a file of the store another: whoever reads it sees the one or the other.
+    pub fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let path = self.root.join(path);
+        let directory = path.parent().unwrap_or(&self.root);
+        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
+        let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());
+        written.map_err(Error::file(&path))?;
+        file.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(Error::file(&path))?;
+        file.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
+        Ok(())
+    }
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let wrong = || Error::file(path);
+    let mut file = File::create_new(path).map_err(wrong())?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(wrong())?;
+    file.set_permissions(Permissions::from_mode(mode)).map_err(wrong())
+}
+
+/// Where the machine labels its files, the copy bears the original's.
+fn keep_label(from: &Path, to: &Path) {
+    let mut label = [0; 4096];
+    if let Ok(length) = rustix::fs::getxattr(from, "security.selinux", &mut label) {
+        let _ =
+            rustix::fs::setxattr(to, "security.selinux", &label[..length], rustix::fs::XattrFlags::empty());
+    }
+}
+
+/// A program looks for what belongs to it beside itself: it finds that beside its copy too.
+fn link_neighbours(program: &Path, directory: &Path) -> Result<()> {
+    let Some(original) = program.parent() else { return Ok(()) };
+    for entry in fs::read_dir(original).map_err(Error::file(original))?.flatten() {
+        if Some(entry.file_name().as_os_str()) != program.file_name() {
+            let link = directory.join(entry.file_name());
+            std::os::unix::fs::symlink(entry.path(), &link).map_err(Error::file(&link))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Programs and libraries, made here by the C compiler, started with and without copies.
+
+mod answers;
+mod given;
+mod rig;
+mod starts;
+mod states;

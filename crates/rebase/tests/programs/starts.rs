@@ -1,0 +1,178 @@
+//! What happens when a program is started: it has its copies, or it is what it would be without.
+
+use crate::rig::{Rig, WHERE, text};
+use std::path::PathBuf;
+
+const LIBRARY: &str = "static int calls; int call(void) { return ++calls; }";
+
+/// A program that says whether `call` comes from a copy.
+fn asking(rig: &Rig) -> PathBuf {
+    rig.library("one", LIBRARY, &[]);
+    rig.program("program", &format!("{WHERE}\nint call(void); int main(void) {{ where(call); }}"), &["-lone"])
+}
+
+#[test]
+fn with_its_record_a_program_has_copies_and_without_it_has_not() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    assert_eq!(rig.run(&program), "original\n");
+    rig.set(&[&program]);
+    assert_eq!(rig.run(&program), "copy\n");
+    let by_another_name = rig.path("link");
+    std::os::unix::fs::symlink(&program, &by_another_name).unwrap();
+    assert_eq!(rig.run(&by_another_name), "copy\n");
+    rig.store.remove_record(&program).unwrap();
+    assert_eq!(rig.run(&program), "original\n");
+}
+
+#[test]
+fn a_library_that_was_replaced_is_never_mixed_with_copies() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    rig.library("one", "int call(void) { return 5; } int more;", &[]);
+    assert_eq!(rig.run(&program), "original\n");
+    rig.update();
+    assert_eq!(rig.run(&program), "copy\n");
+}
+
+#[test]
+fn variables_that_change_what_the_loader_finds_turn_it_off() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    let other = rig.library("other", "int other;", &[]);
+    rig.set(&[&program]);
+    let with = |name: &str, value: &str| text(rig.command(&program).env(name, value).output().unwrap());
+    assert_eq!(with("LD_PRELOAD", other.to_str().unwrap()), "original\n");
+    assert_eq!(with("LD_USE_LOAD_BIAS", "0"), "original\n");
+    assert_eq!(with("LD_BIND_NOW", "1"), "copy\n");
+    assert_eq!(with("LD_LIBRARY_PATH", "/nowhere"), "copy\n");
+    let two = format!("{}:{}", other.display(), rig.store.library().display());
+    assert_eq!(text(rig.command(&program).env("LD_AUDIT", two).output().unwrap()), "original\n");
+}
+
+#[test]
+fn another_library_that_comes_first_in_the_search_is_taken_as_ever() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let elsewhere = rig.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::copy(rig.path("libone.so"), elsewhere.join("libone.so")).unwrap();
+    // RUNPATH comes behind this variable.
+    let output = rig.command(&program).env("LD_LIBRARY_PATH", &elsewhere).output().unwrap();
+    assert_eq!(text(output), "original\n");
+}
+
+#[test]
+fn children_are_decided_afresh() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    let parent =
+        rig.program("parent", "#include <stdlib.h>\nint main(int n, char **a) { return system(a[1]); }", &[]);
+    rig.set(&[&program]);
+    let output = rig.command(&parent).arg(&program).output().unwrap();
+    assert_eq!(text(output), "copy\n");
+}
+
+#[test]
+fn where_the_range_is_taken_the_program_starts_without() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let (_, copy) =
+        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
+    let base = commonhold_rebase::elf::Elf::open(&copy).unwrap().extent().0;
+    // The same program, but that a segment of its own lies where the copy should.
+    let there = format!("-Wl,--section-start=.taken={base:#x}");
+    let source = format!(
+        "{WHERE}\n__asm__(\".section .taken, \\\"aw\\\"\\n.quad 1\\n.previous\");
+        int call(void); int main(int n, char **a) {{ where(call); puts(a[1]); return 0; }}"
+    );
+    let program = rig.program("program", &source, &["-lone", "-no-pie", &there]);
+    let report = rig.set(&[&program]);
+    assert!(report.unset.is_empty(), "{report:?}");
+    let output = rig.command(&program).arg("an argument").env("A_VARIABLE", "x").output().unwrap();
+    assert_eq!(text(output), "original\nan argument\n");
+}
+
+#[test]
+fn what_is_opened_later_is_the_same_library_under_its_own_name() {
+    let mut rig = Rig::new();
+    rig.library("one", LIBRARY, &[]);
+    let late = rig.library("late", "int late(void) { return 1; }", &[]);
+    let source = format!(
+        "#define _GNU_SOURCE\n{WHERE}\n#include <dlfcn.h>\nint call(void);
+         int main(int n, char **a) {{
+             call();
+             int (*again)(void) = dlsym(dlopen(a[1], RTLD_NOW), \"call\");
+             printf(\"%d %d\\n\", again == call, again());
+             Dl_info info; dladdr(call, &info); puts(strrchr(info.dli_fname, '/'));
+             where(dlsym(dlopen(a[2], RTLD_NOW), \"late\"));
+             puts(dlopen(\"libone.so\", RTLD_NOW | RTLD_NOLOAD) ? \"loaded\" : \"not\");
+         }}"
+    );
+    let program = rig.program("program", &source, &["-lone"]);
+    rig.set(&[&program]);
+    // By another path than the loader has.
+    let link = rig.path("another");
+    std::os::unix::fs::symlink(rig.path("libone.so"), &link).unwrap();
+    let output = rig.command(&program).arg(&link).arg(&late).output().unwrap();
+    assert_eq!(text(output), "1 2\n/libone.so\noriginal\nloaded\n");
+}
+
+#[test]
+fn a_program_may_be_a_copy_itself() {
+    let mut rig = Rig::new();
+    rig.library("one", LIBRARY, &[]);
+    let source = format!("{WHERE}\nint call(void); static int *self = (int *)&self;
+        int main(int n, char **a) {{ where(call); where(main); where(&self); puts(a[0]); return *(int **)self != self; }}");
+    let program = rig.program("program", &source, &["-lone", "-pie", "-fPIE"]);
+    rig.set.insert(program.clone(), true);
+    let report = rig.update();
+    assert!(report.unset.is_empty(), "{report:?}");
+    let said = text(rig.command(&program).output().unwrap());
+    assert_eq!(said, format!("copy\ncopy\ncopy\n{}\n", program.display()));
+}
+
+#[test]
+fn a_record_that_others_may_write_is_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let record = rig.store.record(&program);
+    std::fs::set_permissions(&record, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(rig.run(&program), "original\n");
+    std::fs::set_permissions(&record, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(rig.run(&program), "copy\n");
+}
+
+#[test]
+fn a_damaged_record_is_none() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let record = rig.store.record(&program);
+    let whole = std::fs::read(&record).unwrap();
+    for length in [0, 1, 15, 16, 24, 60, whole.len() - 1] {
+        std::fs::write(&record, &whole[..length]).unwrap();
+        assert_eq!(rig.run(&program), "original\n", "{length} bytes");
+    }
+    for at in (0..whole.len()).step_by(13) {
+        let mut other = whole.clone();
+        other[at] ^= 0xff;
+        std::fs::write(&record, &other).unwrap();
+        assert_eq!(rig.run(&program), "original\n", "byte {at}");
+    }
+}
+
+#[test]
+fn with_little_address_space_it_starts_all_the_same() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let script = format!("ulimit -v 65536; exec {}", program.display());
+    let output = rig.command("sh".as_ref()).arg("-c").arg(script).output().unwrap();
+    assert_eq!(text(output), "copy\n");
+}

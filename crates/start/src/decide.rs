@@ -1,0 +1,68 @@
+//! Whether this program gets copies: there is a record of it, and all that the record speaks of is as it was.
+
+use crate::system::{self, File};
+use crate::{again, process};
+use commonhold_record::{MOST_BYTES, Record, name};
+
+const LONGEST_PATH: usize = 4096;
+/// This library's file, in the directory that has the records.
+const RECORDS: &[u8] = b"/programs/";
+
+/// The record that holds for this start.
+pub fn record() -> Option<&'static [u8]> {
+    let mut directory = [0; LONGEST_PATH];
+    let directory = find_directory(&mut directory)?;
+    let mut program = [0; LONGEST_PATH];
+    let program = system::program(&mut program)?;
+    let mut path = [0; LONGEST_PATH];
+    let path = join(&mut path, &[directory, RECORDS, &name(&program[..program.len() - 1]), b"\0"])?;
+    let file = File::open(path)?;
+    let status = file.status()?;
+    const OTHERS_MAY_WRITE: u32 = 0o022;
+    let trusted = status.owner == 0 || status.owner == system::user();
+    let bytes = usize::try_from(status.state.size).ok().filter(|bytes| *bytes <= MOST_BYTES)?;
+    if !trusted || status.mode & OTHERS_MAY_WRITE != 0 {
+        return None;
+    }
+    let bytes = file.map(bytes)?;
+    let record = Record::new(bytes)?;
+    let of_this_program = record.files().next().is_some_and(|file| file.path == program);
+    let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);
+    (of_this_program && record.files().all(as_it_was)).then_some(bytes)
+}
+
+/// The directory of this library, if the variables are such that the loader works as when the record was made: another
+/// audit library or a preloaded one changes what is found, and the rest what the loader does. (Of a program that has rights
+/// which its caller has not the loader asks no library that is given so.)
+fn find_directory(buffer: &mut [u8; LONGEST_PATH]) -> Option<&[u8]> {
+    let mut length = None;
+    let mut as_usual = true;
+    let all = process::variables(|variable| {
+        if let Some(library) = variable.strip_prefix(b"LD_AUDIT=") {
+            let slash = library.iter().rposition(|byte| *byte == b'/');
+            let usable = library.first() == Some(&b'/') && !library.contains(&b':');
+            length = slash.filter(|slash| usable && *slash < LONGEST_PATH);
+            if let Some(length) = length {
+                buffer[..length].copy_from_slice(&library[..length]);
+            }
+        } else if again::says_so(variable) || variable.starts_with(b"LD_") && !is_harmless(variable) {
+            as_usual = false;
+        }
+    });
+    length.filter(|_| all && as_usual).map(|length| &buffer[..length])
+}
+
+/// These change the search, which the loader does itself, and when functions are looked up.
+fn is_harmless(variable: &[u8]) -> bool {
+    variable.starts_with(b"LD_LIBRARY_PATH=") || variable.starts_with(b"LD_BIND_NOW=")
+}
+
+/// The parts, one behind the other.
+fn join<'a>(buffer: &'a mut [u8], parts: &[&[u8]]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    for part in parts {
+        buffer.get_mut(length..length + part.len())?.copy_from_slice(part);
+        length += part.len();
+    }
+    Some(&buffer[..length])
+}
