@@ -205,11 +205,12 @@ fn coherence_that_cannot_be_honoured_is_refused_before_anything_is_made() {
     for (worker, line, kind) in [
         (other, "map n o rw shared 100 4096", "Invalid"),
         (other, "map n o rw shared 1048576 4096", "Invalid"),
-        (home, "map n o rw shared 0 0 in-thread", "Unsupported"),
-        (other, "map n o rw shared 0 0 in-thread", "Unsupported"),
     ] {
         worker.refused(line, kind);
     }
+    // A wish, and no promise: pages that other hosts may take are served by the host.
+    home.all("map n o rw shared 0 0 in-thread\nfill n 20 4 9\ndrop n");
+    other.ok("check m 20 4 9");
     // A local object is seen from other hosts, and mapped on its own alone.
     home.ok("create l /local size=4096");
     let why = other.ask("open l /local r").unwrap_err();
