@@ -80,6 +80,7 @@ class Host:
         on_loss: Literal["error", "revert"] = "error",
         scheduler: Literal["central", "forwarding"] = "central",
         page_size: int | None = None,
+        replicas: int = 0,
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -103,6 +104,7 @@ class Host:
                 on_loss=on_loss,
                 scheduler=scheduler,
                 page_size_bytes=page_size,
+                replicas=replicas,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -196,6 +198,7 @@ def create(
     on_loss: Literal["error", "revert"] = "error",
     scheduler: Literal["central", "forwarding"] = "central",
     page_size: int | None = None,
+    replicas: int = 0,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -220,6 +223,8 @@ def create(
       unless given, to 2 MiB.
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
+    * `replicas`: with `scheduler="forwarding"`, so many hosts can be lost without losing what another host has read:
+      as many keep each version, beside the one that has it newest.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
@@ -230,7 +235,7 @@ def create(
         name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
-        scheduler=scheduler, page_size=page_size,
+        scheduler=scheduler, page_size=page_size, replicas=replicas,
     )  # fmt: skip
 
 

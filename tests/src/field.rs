@@ -78,6 +78,8 @@ pub struct Field {
     started: u32,
     /// How much of each log was looked at.
     read: Vec<usize>,
+    /// A lease ended, as far as the logs said when they were last looked at.
+    fenced: bool,
     /// The end of the last strike.
     quiet_since: u64,
 }
@@ -115,6 +117,7 @@ impl Field {
             each,
             started: 0,
             read: vec![0; hosts],
+            fenced: false,
             quiet_since: now(),
         };
         (0..hosts).for_each(|number| this.start_host(number, &list));
@@ -128,6 +131,10 @@ impl Field {
     /// Whether hosts can be cut off.
     pub fn has_wires(&self) -> bool {
         self.network.is_some()
+    }
+
+    fn is_forwarded(&self) -> bool {
+        self.options.starts_with("forwarding")
     }
 
     /// How many hosts there are.
@@ -236,10 +243,17 @@ impl Field {
         self.wait_for_progress();
         let end = now();
         let mut hosts = self.named_in_logs();
-        if !matches!(strike, Strike::Client | Strike::Keeper) {
+        // Centrally scheduled, the home says what is lost, and nothing else may be.
+        if self.is_forwarded() && !matches!(strike, Strike::Client | Strike::Keeper) {
             hosts |= 1 << host;
         }
         self.losses.extend(trouble::loss(hosts, HOME, start, end));
+        // Its keeper has the frames, and the next process gives back what was newest in them.
+        let keeps_all = matches!(strike, Strike::Client | Strike::Keeper | Strike::Host);
+        assert!(
+            self.is_forwarded() || !keeps_all || hosts == 0,
+            "{strike:?} of host{host} lost pages of {hosts:#b}"
+        );
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
     }
@@ -268,7 +282,7 @@ impl Field {
                 std::thread::sleep(if chance.below(2) == 0 { Duration::ZERO } else { lease });
                 chance.pause(500);
                 // Where the home schedules, nobody gets a page while it is away.
-                if host != HOME || self.options.starts_with("forwarding") {
+                if host != HOME || self.is_forwarded() {
                     self.windows.push(Window { host: host as u8, start, killed, starts: now(), end: 0 });
                 }
                 self.hosts[host].start_again().expect("the host starts again");
@@ -308,14 +322,22 @@ impl Field {
 
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
-        let count = self.hosts.len();
+        let (count, forwarded) = (self.hosts.len(), self.is_forwarded());
+        let mut fenced = false;
         let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
             let new = log.get(*read..).unwrap_or_default();
             *read = log.len();
-            trouble::named_in(new, number, count, HOME)
+            fenced |= new.contains("fenced") || new.contains("lets its lease run out");
+            match (forwarded, number) {
+                (true, _) => trouble::named_in(new, number, count, HOME),
+                (false, HOME) => trouble::lost_in(new, count, HOME),
+                (false, _) => 0,
+            }
         };
-        self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one)
+        let all = self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one);
+        self.fenced = fenced;
+        all
     }
 
     /// All that was done, as the check wants it.
@@ -328,8 +350,8 @@ impl Field {
             }
             operations.extend(noted);
         }
-        let keeper = self.options.starts_with("forwarding").then_some(HOME as u8);
-        operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
+        let keeper = self.is_forwarded().then_some(HOME as u8);
+        trouble::judged(&mut operations, &self.windows);
         History { operations, losses: self.losses.clone(), on_loss: self.on_loss, keeper }
     }
 

@@ -78,7 +78,7 @@ impl Stranger {
         let (host, name) = (hello.host, hello.name.clone());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let peers = Peers::start(listen, hello, security, Arc::new(Ear(Mutex::new(sender))))?;
-        let me = Member { host, name, address: peers.local_addr() };
+        let me = Member { host, name, address: peers.local_addr(), former: Vec::new() };
         Ok(Stranger { me, peers, heard: Mutex::new(heard), calls: AtomicU64::new(1) })
     }
 

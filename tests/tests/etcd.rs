@@ -185,3 +185,27 @@ fn hosts_fence_themselves_without_etcd_and_go_on_with_it() {
     assert_eq!(workers[0].answer().as_deref(), Ok(""));
     workers[1].all("check m 0 10 2\ncheck m 10 90 1");
 }
+
+/// A process that follows another takes its place by one change of the registry: what that one had newest is asked for.
+#[test]
+fn what_processes_had_newest_is_given_back() {
+    let Some(etcd) = Etcd::start() else { return };
+    let hosts: Vec<TestHost> = (0..3).map(|number| etcd.host(number)).collect();
+    let workers = sharers(&hosts, "/lab/shared");
+    workers[0].ok("fill m 0 100 1");
+    workers[1].ok("fill m 10 10 2");
+    workers[2].ok("fill m 30 10 3");
+    hosts[1].kill_host();
+    workers[0].ok("check m 10 10 2");
+    // The home's: with the sharer's, and by itself.
+    workers[1].ok("fill m 50 5 4");
+    let pids = [0, 2].map(|number| hosts[number].status().host_pid);
+    commonhold_tests::host::kill_together(&pids);
+    for worker in &workers {
+        worker.all("check m 0 10 1\ncheck m 10 10 2\ncheck m 30 10 3\ncheck m 50 5 4");
+    }
+    hosts[0].kill_host();
+    workers[2].all("check m 50 5 4\nfill m 0 1 5");
+    workers[1].ok("check m 0 1 5");
+    assert!(!hosts[0].log().contains("are lost with"), "{}", hosts[0].log());
+}

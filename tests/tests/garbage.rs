@@ -91,6 +91,11 @@ fn open(stranger: &Stranger, home: HostId, path: &str) -> Shared {
     }
 }
 
+fn hand_over(page: u32, number: u64, keeper: Option<HostId>) -> forwarding::Message {
+    let keepers: std::collections::BTreeSet<HostId> = keeper.into_iter().collect();
+    forwarding::Message::HandOver { page, number, keepers: keepers.clone(), before: keepers }
+}
+
 /// Messages of every sort, about an object that the sender has nothing to do with.
 fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
     let said = |message| Message::Coherence { object, message };
@@ -128,7 +133,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         central(central::Message::Invalidate { page: 0 }),
         central(central::Message::PageOut { page: 1, answers: true, keeps: Right::None }),
         central(central::Message::Done { page: 2 }),
-        said(Said::Forwarding(forwarding::Message::HandOver { page: 0, number: u64::MAX, before: None })),
+        said(Said::Forwarding(hand_over(0, u64::MAX, None))),
         said(Said::Explicit(explicit::Message::Sync { pages: vec![0, 1, u32::MAX] })),
         Message::Answer { number: 3, answer: Ok(Answer::Pages(u64::MAX)) },
         Message::News(news),
@@ -179,6 +184,7 @@ fn garbage_cuts_its_sender_off_and_nobody_else_notices() {
                 host: hosts[1],
                 name: "host1".into(),
                 address: bystanders.addresses[1].parse().unwrap(),
+                former: vec![],
             };
             let templates = messages(object, &stranger.me, &victim);
             let mut cut_off = 0;
@@ -225,7 +231,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         for (host, called, says) in
             [(stranger.me.host, "host1", "in its own name alone"), (hosts[1], "host1", "for itself alone")]
         {
-            let member = Member { host, name: called.into(), address };
+            let member = Member { host, name: called.into(), address, former: vec![] };
             let why = call(list, Call::Join { member, claims: vec![], before: None }).unwrap_err();
             assert!(why.message.contains(says), "{why}");
         }
@@ -359,7 +365,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
             1 => forwarding::Message::Write { page, who },
             2 => forwarding::Message::Insist { page },
             3 => forwarding::Message::Copy { page },
-            4 => forwarding::Message::HandOver { page, number, before: flag.then_some(who) },
+            4 => hand_over(page, number, flag.then_some(who)),
             5 => forwarding::Message::Invalidate { page, owner: who },
             6 => forwarding::Message::Invalidated { page },
             7 => forwarding::Message::Forget { page, number },

@@ -10,6 +10,7 @@ use std::time::Duration;
 const OF_CLIENTS: [Strike; 1] = [Strike::Client];
 const OF_PROCESSES: [Strike; 5] =
     [Strike::Client, Strike::Host, Strike::Keeper, Strike::Both, Strike::Machine];
+const OF_ONE_PROCESS: [Strike; 3] = [Strike::Host, Strike::Client, Strike::Keeper];
 const OF_TIME: [Strike; 4] = [Strike::Stop, Strike::Cut, Strike::Pause, Strike::Flicker];
 
 fn in_peace(hosts: usize, options: &str) {
@@ -77,6 +78,14 @@ fn killed_processes_and_what_they_had_newest_reverts() {
     struck("strict=revert", &OF_PROCESSES, rounds(10));
 }
 
+/// Where the keepers live, what a process had newest is given back: nothing may be lost at all.
+#[test]
+fn killed_processes_whose_keepers_live_lose_nothing() {
+    for options in ["strict", "strict=revert"] {
+        struck(options, &OF_ONE_PROCESS, rounds(8));
+    }
+}
+
 #[test]
 fn stopped_and_cut_off_hosts_and_what_they_had_newest_reverts() {
     struck("strict=revert", &OF_TIME, rounds(6));
@@ -100,6 +109,14 @@ fn killed_clients_under_forwarding() {
 #[test]
 fn struck_hosts_under_forwarding() {
     for options in ["forwarding", "forwarding=revert"] {
+        struck(options, &OF_PROCESSES, rounds(5));
+        struck(options, &OF_TIME, rounds(3));
+    }
+}
+
+#[test]
+fn struck_hosts_under_forwarding_with_a_replica() {
+    for options in ["forwarding=revert replicas=1", "forwarding replicas=1"] {
         struck(options, &OF_PROCESSES, rounds(5));
         struck(options, &OF_TIME, rounds(3));
     }

@@ -235,18 +235,21 @@ fn what_is_lost_of_a_larger_page_keeps_all_of_it_from_being_used() {
     workers[1].ok("check m 0 256 1");
 }
 
-/// The home's process dies: the next knows which pages were lent, and no other.
+/// The home's process dies: the next knows which pages were lent, has them given back whole, and asks for no other.
 #[test]
-fn a_home_that_begins_anew_knows_which_larger_pages_were_lent() {
+fn a_home_that_begins_anew_has_larger_pages_given_back_whole() {
     for home_kib in [4, 64] {
         let hosts = cluster(&[home_kib, 4], &[]);
         let workers = sharers(&hosts, "/shared", 16, &format!("size={MIB} strict=revert"));
         workers[0].ok("fill m 0 256 1");
         workers[1].all("check m 0 256 1\nfill m 50 1 3");
         hosts[0].kill_host();
-        workers[0].ok("check m 0 256 1");
-        workers[1].all("check m 0 256 1\nfill m 70 1 4");
+        workers[0].all("check m 0 50 1\ncheck m 50 1 3\ncheck m 51 205 1");
+        workers[1].all("check m 50 1 3\ncheck m 51 205 1\nfill m 70 1 4");
         workers[0].all("check m 70 1 4\ncheck m 71 1 1");
+        // The same when the process of the host that has them dies.
+        hosts[1].kill_host();
+        workers[0].all("check m 70 1 4\ncheck m 50 1 3\ncheck m 71 180 1");
     }
 }
 

@@ -31,6 +31,7 @@ mod remote_idle_cost;
 mod remote_seq_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
+mod scale_roles;
 mod sim_violations;
 mod sprite_remote;
 mod sprite_table4;

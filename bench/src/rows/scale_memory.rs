@@ -1,29 +1,18 @@
-//! `scale.bytes_per_page`, `scale.untouched_bytes`: what a home remembers, by the allocator's own count.
+//! `scale.bytes_per_page`, `scale.untouched_bytes`: what a host remembers, by the allocator's own count.
 
+use super::scale_roles::{remembered, worst};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::row::{Bar, Measured, Row};
-use commonhold_coherence::central::{Home, Message, Options};
-use commonhold_coherence::{Access, HostId, Span};
-use serde_json::json;
+use serde_json::{Value, json};
 
-const WHAT: &str = "all that the home's scheduler allocated, counted by the allocator of the row's process (sizes asked \
-                    for; an allocator's own rounding apart)";
+const WHAT: &str = "all that a host's scheduler has allocated, counted by the allocator of the row's process when it is \
+                    freed (sizes asked for; an allocator's own rounding apart): the most of 65 hosts, both schedulers, and \
+                    pages that were read by all, written and read, and written by all";
 
-/// A home of which 64 hosts have read the first `pages` pages.
-fn shared_home(pages: u32) -> Home {
-    let mut home = Home::new(Options::default());
-    let mut actions = Vec::new();
-    for host in 0..64 {
-        for page in 0..pages {
-            let span = Span::one(page);
-            let request = Message::Request { span, access: Access::Read, has_copy: false };
-            home.handle(HostId(host), request, &mut actions);
-            actions.clear();
-        }
-    }
-    drop(actions);
-    home
+fn detail(pages: u32, all: &[super::scale_roles::Most]) -> Value {
+    let figure = |most: &super::scale_roles::Most| json!({"bytes": most.bytes, "whose": most.whose});
+    json!({"pages": pages, "sharers": 64, "most": all.iter().map(figure).collect::<Vec<_>>(), "what": WHAT})
 }
 
 /// The row.
@@ -43,19 +32,15 @@ impl Row for BytesPerPage {
     }
 
     fn about(&self) -> &'static str {
-        "memory that a home's scheduler really allocates for a page that 64 hosts have read, beside its frame (the host's own \
-         bookkeeping is not part of it yet)"
+        "memory that a scheduler really allocates at any host for a page that 64 hosts and the home share, beside its frame: \
+         the worse of both schedulers and the worst of all parts a host can have, owner, home, reader, former owner (the \
+         host's own bookkeeping is not part of it yet)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let pages: u32 = context.pick(1 << 18, 1 << 16);
-        let before = crate::counting::allocated();
-        let home = shared_home(pages);
-        let taken = crate::counting::allocated() - before;
-        let sharers = home.table().readers(pages - 1).len();
-        let value = taken as f64 / f64::from(pages);
-        let detail = json!({"pages": pages, "sharers": sharers, "bytes": taken, "what": WHAT});
-        Ok(Measured::single(value, 1, detail))
+        let pages: u32 = context.pick(1 << 15, 1 << 12);
+        let all = remembered(pages);
+        Ok(Measured::single(worst(&all).bytes, 1, detail(pages, &all)))
     }
 }
 
@@ -76,19 +61,15 @@ impl Row for UntouchedBytes {
     }
 
     fn about(&self) -> &'static str {
-        "memory that a home's scheduler really allocates for an untouched page of an object of 1 TiB, of which one page was \
-         read by 64 hosts"
+        "memory that a scheduler really allocates at any host for an untouched page of an object of 1 TiB, of which one page \
+         is shared by 64 hosts and the home: the worse of both schedulers"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let _ = context; // nothing to vary
-        let before = crate::counting::allocated();
-        let home = shared_home(1);
-        let taken = crate::counting::allocated() - before;
-        let sharers = home.table().readers(0).len();
+        let all = remembered(1);
         let pages = (1u64 << 40) / 4096;
-        let value = taken as f64 / pages as f64;
-        let detail = json!({"pages": pages, "touched": 1, "sharers": sharers, "bytes": taken, "what": WHAT});
-        Ok(Measured::single(value, 1, detail))
+        let value = worst(&all).bytes / pages as f64;
+        Ok(Measured::single(value, 1, detail(1, &all)))
     }
 }

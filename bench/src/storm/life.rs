@@ -130,10 +130,8 @@ impl Life {
         tally.late += stuck;
         let recovery = (stuck == 0).then(|| begun.elapsed());
         let end = now();
-        let mut hosts = self.named_in_logs();
-        if !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper) {
-            hosts |= 1 << plan.host;
-        }
+        // The home says what is lost, and nothing else may be.
+        let hosts = self.named_in_logs();
         self.losses.extend(trouble::loss(hosts, HOME, start, end));
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
@@ -231,7 +229,9 @@ impl Life {
         for (number, read) in self.read.iter_mut().enumerate() {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
-            all |= trouble::named_in(log.get(*read..).unwrap_or_default(), number, HOSTS, HOME);
+            if number == HOME {
+                all |= trouble::lost_in(log.get(*read..).unwrap_or_default(), HOSTS, HOME);
+            }
             *read = log.len();
         }
         all
@@ -243,7 +243,7 @@ impl Life {
             operations.extend(record::read(path)?);
         }
         trouble::until(&mut operations, instant);
-        operations.retain_mut(|one| self.windows.iter().all(|window| window.judges(one)));
+        trouble::judged(&mut operations, &self.windows);
         Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper: None })
     }
 

@@ -64,6 +64,7 @@ pub struct ObjectView {
     coherence: &'static str,
     /// Of a strict object, bytes.
     page_size: Option<u64>,
+    replicas: u32,
     sync: &'static str,
     controlled: bool,
     freezable: bool,
@@ -144,6 +145,7 @@ impl ObjectView {
             },
             coherence: coherence_word(options.coherence),
             page_size: strict_page_size(options).map(PageSize::bytes),
+            replicas: options.replicas,
             sync: sync_word(options.sync),
             controlled: info.controlled,
             freezable: options.freezable,

@@ -141,6 +141,11 @@ pub enum Action<M> {
         /// The page.
         page: u32,
     },
+    /// Keep the bytes that came with the message being handled, as [`Action::KeepSent`] does.
+    KeepCame {
+        /// The page.
+        page: u32,
+    },
     /// What was kept of this page is not needed any more.
     DropKept {
         /// The page.
@@ -193,6 +198,7 @@ impl<M> Action<M> {
             Action::SyncFailed { why } => Action::SyncFailed { why },
             Action::Fail { page, why } => Action::Fail { page, why },
             Action::KeepSent { page } => Action::KeepSent { page },
+            Action::KeepCame { page } => Action::KeepCame { page },
             Action::DropKept { page } => Action::DropKept { page },
             Action::Restore { page } => Action::Restore { page },
         }

@@ -6,6 +6,7 @@ pub mod faults;
 pub mod live;
 pub mod log;
 pub mod machine;
+pub mod on_way;
 pub mod pagers;
 pub mod refuge;
 pub mod seeing;

@@ -7,8 +7,13 @@
 //! ```text
 //! 0      magic, version, boot id, inode of the frames' memfd, object size
 //! 4096   eviction intent: count (0: none), then the victims' page numbers in the order of the pipe
-//! 65536  three bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled; sparse
+//! 65536  four bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled, lent; sparse
+//! 2 GiB + 65536  16 bytes a page, sparse. At a home: to which host it is lent (4 bytes, 0: nobody has it), and from the
+//!        8th on the stamp of the grant. Elsewhere the latter alone, of the last grant to write that came
 //! ```
+//!
+//! Of an object whose home is elsewhere the header also names the host (its number) under which the frames were granted.
+//! The next host has another number, and gives back what is newest in its predecessor's name.
 //!
 //! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
 //! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
@@ -30,6 +35,9 @@ const INTENT_OFFSET: u64 = 4096;
 const BITMAPS_OFFSET: u64 = 65536;
 const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
+const HOLDER_OFFSET: u64 = 144;
+const GRANTS_OFFSET: u64 = BITMAPS_OFFSET + 4 * BITMAP_STRIDE;
+const SLOT_BYTES: u64 = 16;
 /// Most victims of one intent: a pipe holds that many frames without privilege.
 pub const INTENT_PAGES: usize = 256;
 
@@ -44,6 +52,15 @@ pub enum Mark {
     Spilled = 2,
     /// Another host may have a newer version.
     Lent = 3,
+}
+
+/// A page was granted for writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// To which host.
+    pub to: Option<u32>,
+    /// Which the home gives out once; 0: none.
+    pub stamp: u64,
 }
 
 /// The open file of one object.
@@ -163,6 +180,38 @@ impl Live {
         Ok((0..count).map(page).collect())
     }
 
+    /// Notes a grant of pages: to which host (none: nobody has their newest version any more), and its stamp.
+    pub fn granted(&self, first: u64, count: u64, grant: Grant) -> Result<()> {
+        let mut slot = [0; SLOT_BYTES as usize];
+        slot[..4].copy_from_slice(&grant.to.map_or(0, |host| host + 1).to_le_bytes());
+        slot[8..].copy_from_slice(&grant.stamp.to_le_bytes());
+        let slots = slot.repeat(count as usize);
+        self.file.write_all_at(&slots, GRANTS_OFFSET + SLOT_BYTES * first).doing("noting who has pages")
+    }
+
+    /// The last grant of a page.
+    pub fn grant(&self, page: u64) -> Grant {
+        let mut slot = [0; SLOT_BYTES as usize];
+        if self.file.read_exact_at(&mut slot, GRANTS_OFFSET + SLOT_BYTES * page).is_err() {
+            return Grant::default(); // past the end: none was noted
+        }
+        let to = u32::from_le_bytes(std::array::from_fn(|at| slot[at])).checked_sub(1);
+        Grant { to, stamp: u64::from_le_bytes(std::array::from_fn(|at| slot[8 + at])) }
+    }
+
+    /// Notes under which host the frames are granted from now on.
+    pub fn set_holder(&self, host: u32) -> Result<()> {
+        let bytes = (u64::from(host) + 1).to_le_bytes();
+        self.file.write_all_at(&bytes, HOLDER_OFFSET).doing("noting whose the frames are")
+    }
+
+    /// Under which host the frames were granted; none: under none yet.
+    pub fn holder(&self) -> Option<u32> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, HOLDER_OFFSET).ok()?;
+        u64::from_le_bytes(bytes).checked_sub(1).map(|host| host as u32)
+    }
+
     /// Removes the file.
     pub fn remove(self) {
         let _ = std::fs::remove_file(&self.path);
@@ -187,10 +236,21 @@ mod tests {
         live.mark(Mark::Dirty, 100, 50, true);
         live.mark(Mark::Dirty, 110, 10, false);
         live.announce(&[3, 1, 4]).unwrap();
+        assert_eq!(live.holder(), None);
+        live.set_holder(8).unwrap();
+        let grant = |to, stamp| Grant { to, stamp };
+        live.granted(7, 1, grant(Some(0), 5)).unwrap();
+        live.granted(20, 10, grant(Some(77), u64::MAX)).unwrap();
+        live.granted(22, 3, grant(None, 1)).unwrap();
         drop(live);
         let (live, header) = Live::reopen(&path, "boot-a").unwrap().unwrap();
         assert_eq!((header.frames_inode, header.size_bytes), (42, 1 << 30));
         assert_eq!(live.intent().unwrap(), [3, 1, 4]);
+        assert_eq!(
+            (live.holder(), live.grant(7), live.grant(100)),
+            (Some(8), grant(Some(0), 5), grant(None, 0))
+        );
+        assert_eq!((live.grant(24), live.grant(25)), (grant(None, 1), grant(Some(77), u64::MAX)));
         live.evicted().unwrap();
         assert!(live.intent().unwrap().is_empty());
         let mut found = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::budget::{Budget, Holdings};
 use crate::cache::{Cache, Evictor};
+use crate::on_way::OnWay;
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::Workers;
@@ -24,6 +25,8 @@ pub struct Machine {
     pub evictor: Evictor,
     /// Where bytes are while their frames are taken out of page tables.
     pub refuge: Refuge,
+    /// Pages that are on their way home.
+    pub on_way: OnWay,
     /// Threads for what takes long.
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
@@ -73,6 +76,7 @@ impl Machine {
         budget_pages: u64,
         evictor: Evictor,
         refuge: Refuge,
+        on_way: OnWay,
     ) -> Result<Arc<Machine>> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(std::io::Error::from)
@@ -82,6 +86,7 @@ impl Machine {
             holdings: Arc::default(),
             evictor,
             refuge,
+            on_way,
             workers: Workers::new(64),
             returning: Workers::new(8),
             bringing: Workers::new(64),

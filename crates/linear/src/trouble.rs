@@ -1,6 +1,7 @@
 //! What the trouble that hosts were in means for a history: who may have lost what, and what cannot be judged.
 
 use crate::history::{Act, Loss, Operation};
+use std::collections::HashSet;
 
 /// Hosts of which these lines of the log of host number `of` say that what they alone had may be gone, a bit each. Hosts
 /// are called `host0` and so on.
@@ -25,6 +26,21 @@ pub fn named_in(log: &str, of: usize, hosts: usize, home: usize) -> u64 {
     all
 }
 
+/// Hosts with which the newest versions of pages were lost, a bit each, as the home of a centrally scheduled object says in
+/// these lines of its log. Nothing else may be: what processes had newest is given back (`docs/LEASES.md`).
+pub fn lost_in(log: &str, hosts: usize, home: usize) -> u64 {
+    let mut all = 0;
+    for line in
+        log.lines().filter(|line| line.contains("newest versions of") && line.contains("are lost with"))
+    {
+        let named = (0..hosts).filter(|other| line.ends_with(&format!("host{other}")));
+        let named = named.fold(0, |all, other| all | 1 << other);
+        // A process of which the home's next one does not know whose it was.
+        all |= if named == 0 { ((1 << hosts) - 1) & !(1 << home) } else { named };
+    }
+    all
+}
+
 /// The loss of these hosts between two instants, of an object with that home: if the home is among them the others drop
 /// what they have of the object, but what the home has is in its own frames, which stay.
 pub fn loss(hosts: u64, home: usize, start: u64, end: u64) -> Option<Loss> {
@@ -33,7 +49,7 @@ pub fn loss(hosts: u64, home: usize, start: u64, end: u64) -> Option<Loss> {
 }
 
 /// A time in which host and keeper of clients that live on are dead. What these read then may be old, and what they write
-/// is discarded (`docs/LEASES.md`, the one window).
+/// is discarded if the host is lost before the next is there (`docs/LEASES.md`, the one window).
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// The host.
@@ -59,12 +75,31 @@ impl Window {
             return true;
         }
         if one.start > self.killed && ended < self.starts {
-            return false; // nobody ever sees what was written
+            return false; // read old perhaps, and written to be discarded, unless somebody saw it
         }
         // A read of which nothing is known, or a write that may have been discarded.
         one.end = None;
         true
     }
+}
+
+/// What is judged, and how far: what others saw of writes in such a time happened, because the next host gave it back.
+pub fn judged(operations: &mut Vec<Operation>, windows: &[Window]) {
+    let mut rest = Vec::new();
+    operations.retain_mut(|one| {
+        let whole = *one;
+        let is_judged = windows.iter().all(|window| window.judges(one));
+        rest.extend((!is_judged).then_some(whole));
+        is_judged
+    });
+    let value = |one: &Operation| match (one.act, one.end) {
+        (Act::Read(value), Some(_)) => Some((one.register, value)),
+        _ => None,
+    };
+    let seen: HashSet<(u32, u64)> = operations.iter().filter_map(value).collect();
+    let was_seen =
+        |one: &Operation| matches!(one.act, Act::Write(value) if seen.contains(&(one.register, value)));
+    operations.extend(rest.into_iter().filter(was_seen).map(|one| Operation { end: None, ..one }));
 }
 
 /// What was done until an instant, as far as it was known then.
@@ -90,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn a_home_names_with_whom_newest_versions_were_lost() {
+        let line =
+            |with| format!("t host[1]: object 1f: the newest versions of 2 pages are lost with {with}\n");
+        assert_eq!(lost_in(&line("host2"), 4, 1), 0b100);
+        assert_eq!(lost_in(&line("host 77123"), 4, 1), 0b1101);
+        assert_eq!(lost_in("t host[1]: host2 is lost\nt host[1]: fenced: why", 4, 1), 0);
+    }
+
+    #[test]
     fn a_window_takes_what_is_not_known() {
         let window = Window { host: 2, start: 10, killed: 20, starts: 30, end: 40 };
         let of =
@@ -101,6 +145,17 @@ mod tests {
         assert_eq!(judged(of(2, 21, 22)), None);
         assert_eq!(judged(of(2, 22, 35)), Some(None));
         assert_eq!(judged(of(2, 41, 42)), Some(Some(42)));
+        let read = |start| Operation { act: Act::Read(1), ..of(1, start, start + 1) };
+        let mut all = vec![of(2, 21, 22), read(50)];
+        super::judged(&mut all, &[window]);
+        assert!(all.len() == 2 && all[1].act == Act::Write(1) && all[1].end.is_none(), "seen: {all:?}");
+        let mut all = vec![
+            of(2, 21, 22),
+            Operation { act: Act::Read(9), ..read(50) },
+            Operation { host: 2, ..read(25) },
+        ];
+        super::judged(&mut all, &[window]);
+        assert_eq!(all.len(), 1, "nobody saw it whose word counts");
         let mut some = vec![of(1, 1, 2), of(1, 3, 8), of(1, 6, 7)];
         until(&mut some, 5);
         assert_eq!((some.len(), some[0].end, some[1].end), (2, Some(2), None));

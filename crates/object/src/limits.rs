@@ -46,3 +46,6 @@ pub const COUNTED_OBJECTS: usize = 32;
 pub const TRACE_LINES: usize = 8192;
 /// Lines of a trace that it tells at once.
 pub const TRACE_LINES_AT_ONCE: usize = 512;
+
+/// Most further hosts that keep each version of a page.
+pub const REPLICAS: u32 = 8;

@@ -122,6 +122,9 @@ pub struct CreateOptions {
     pub coherence: Coherence,
     /// In pages of which size a strict object is scheduled.
     pub page_size: PageSize,
+    /// On how many further hosts a version is kept before another host gets it: losing as many hosts loses nothing that
+    /// another host has read. For strict objects that are scheduled by forwarding.
+    pub replicas: u32,
 }
 
 impl Default for CreateOptions {
@@ -141,6 +144,7 @@ impl Default for CreateOptions {
             tag: String::new(),
             coherence: Coherence::Local,
             page_size: PageSize::SMALLEST,
+            replicas: 0,
         }
     }
 }
@@ -230,11 +234,32 @@ impl CreateOptions {
                 self.page_size
             )));
         }
+        self.check_replicas()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
                  create it local",
             ));
+        }
+        Ok(())
+    }
+
+    /// The central scheduler's home has whatever anybody else has read; explicit and local objects have no newest version.
+    fn check_replicas(&self) -> Result<()> {
+        let is_forwarded =
+            matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if self.replicas > 0 && !is_forwarded {
+            return Err(Error::invalid(format!(
+                "{} replicas are for strict objects that are scheduled by forwarding: create it so, or leave them out",
+                self.replicas
+            )));
+        }
+        if self.replicas > limits::REPLICAS {
+            return Err(Error::invalid(format!(
+                "{} replicas are too many: the most are {}",
+                self.replicas,
+                limits::REPLICAS
+            )));
         }
         Ok(())
     }
@@ -314,6 +339,16 @@ mod tests {
             CreateOptions { page_size: PageSize::LARGEST, ..good.clone() },
             CreateOptions { page_size: PageSize::LARGEST, coherence: Coherence::Explicit, ..good.clone() },
         ];
+        let forwarded = |replicas| CreateOptions {
+            coherence: Coherence::forwarding(OnLoss::Revert),
+            replicas,
+            ..good.clone()
+        };
+        forwarded(limits::REPLICAS).check().unwrap();
+        forwarded(limits::REPLICAS + 1).check().unwrap_err();
+        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Revert)] {
+            CreateOptions { coherence, ..forwarded(1) }.check().unwrap_err();
+        }
         for options in bad {
             options.check().unwrap_err();
         }

@@ -57,6 +57,11 @@ pub const GROUPS: &[Group] = &[
         name: "forwarding: 3 hosts, 1 page, two of them newcomers, and one dies",
         run: forwarding_newcomers,
     },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, 1 and 2 replicas, as many hosts die",
+        run: forwarding_replicas,
+    },
+    Group { name: "forwarding: 3 hosts, 1 page, 1 replica, a newcomer, two die", run: forwarding_filling },
 ];
 
 const MANY: u32 = u32::MAX;
@@ -90,7 +95,8 @@ fn by_forwarding(limits: Limits, has_hold: bool, patience: u32) -> Result<usize,
 
 /// The first `founders` hosts begin together, the others ask to take part.
 fn grown(limits: Limits, founders: usize, has_hold: bool, patience: u32) -> Result<usize, String> {
-    let options = forwarding::Options { has_hold, patience, on_loss: limits.on_loss };
+    let Limits { on_loss, replicas, .. } = limits;
+    let options = forwarding::Options { has_hold, patience, on_loss, replicas };
     let members: Vec<HostId> = (0..founders as u32).map(HostId).collect();
     let node = |me| match members.contains(&HostId(me)) {
         true => forwarding::Node::founder(HostId(me), HostId(0), &members, options),
@@ -231,6 +237,36 @@ fn forwarding_newcomers() -> Result<Searched, String> {
     for founders in [1, 2] {
         let scripts = vec![vec![], vec![W], vec![R]];
         let limits = Limits { losses: 1, home_may_die: true, ..forwarding(scripts) };
+        searched.add(grown(limits, founders, true, 8)?);
+    }
+    Ok(searched)
+}
+
+/// As many hosts die as there are replicas, at any moment, the home too.
+fn forwarding_replicas() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        for scripts in [vec![vec![R], vec![W], vec![R, W]], vec![vec![], vec![W, W], vec![W, R]]] {
+            let limits =
+                Limits { on_loss, replicas: 1, losses: 1, home_may_die: true, ..forwarding(scripts) };
+            searched.add(by_forwarding(limits, true, 8)?);
+        }
+        let scripts = vec![vec![], vec![W, W], vec![R]];
+        let limits = Limits { on_loss, replicas: 2, losses: 2, home_may_die: true, ..forwarding(scripts) };
+        searched.add(by_forwarding(limits, true, 8)?);
+    }
+    let limits = Limits { replicas: 1, evictions: 1, ..forwarding(vec![vec![R], vec![W, W], vec![R, W]]) };
+    searched.add(by_forwarding(limits, true, 8)?);
+    Ok(searched)
+}
+
+/// Pages that have too few keepers, since there were too few hosts or some died.
+fn forwarding_filling() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for (founders, losses) in [(1, 0), (2, 1), (3, 2)] {
+        let scripts = vec![vec![W], vec![W], vec![R]];
+        let on_loss = OnLoss::Revert;
+        let limits = Limits { on_loss, replicas: 1, losses, home_may_die: true, ..forwarding(scripts) };
         searched.add(grown(limits, founders, true, 8)?);
     }
     Ok(searched)

@@ -142,7 +142,10 @@ impl World {
                     self.failed += 1;
                     self.wake(host);
                 }
-                Action::KeepSent { .. } | Action::DropKept { .. } | Action::Restore { .. } => {
+                Action::KeepSent { .. }
+                | Action::KeepCame { .. }
+                | Action::DropKept { .. }
+                | Action::Restore { .. } => {
                     self.expect(false, || "an action of the distributed scheduler".to_owned());
                 }
                 Action::Hold { .. } => self.expect(false, || "nothing is held here".to_owned()),

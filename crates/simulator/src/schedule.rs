@@ -195,12 +195,15 @@ fn run_forwarding(dice: &mut Dice) -> Result<Outcome, String> {
     let (hosts, pages) = (2 + dice.roll(15), 1 + dice.roll(3) as u32);
     let scripts = (0..hosts).map(|_| script(dice, pages, 1)).collect();
     let on_loss = if dice.one_in(2) { OnLoss::Error } else { OnLoss::Revert };
-    let limits = Limits { on_loss, ..Limits::new(Shape::Forwarding, scripts, pages) };
+    let replicas = if dice.one_in(2) { 0 } else { dice.roll(4) as u32 };
     let (has_hold, patience) = (!dice.one_in(4), dice.roll(6) as u32);
-    let options = forwarding::Options { has_hold, patience, on_loss };
+    let options = forwarding::Options { has_hold, patience, on_loss, replicas };
     let newcomer = move |me: usize| forwarding::Node::new(HostId(me as u32), HostId(HOME as u32), options);
     // Some hosts begin together, each with its copy from any before it; the others ask to take part.
     let members: Vec<HostId> = (0..1 + dice.roll(hosts) as u32).map(HostId).collect();
+    // What those who begin can promise: there are never more replicas than other hosts.
+    let promised = replicas.min(members.len() as u32 - 1);
+    let limits = Limits { on_loss, replicas: promised, ..Limits::new(Shape::Forwarding, scripts, pages) };
     let mut nodes = Vec::new();
     for me in 0..hosts {
         let origin = HostId(if me == 0 { 0 } else { dice.roll(me) as u32 });

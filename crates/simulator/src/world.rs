@@ -68,6 +68,8 @@ pub struct Limits {
     pub home_may_die: bool,
     /// What a loss means; it is the schedulers' too.
     pub on_loss: OnLoss,
+    /// How many losses may take nothing that somebody else has read (forwarding).
+    pub replicas: u32,
     /// What kind of scheduler it is.
     pub shape: Shape,
 }
@@ -84,6 +86,7 @@ impl Limits {
             reverts: 0,
             home_may_die: false,
             on_loss: OnLoss::Error,
+            replicas: 0,
             shape,
         }
     }
@@ -129,6 +132,11 @@ pub struct World<N: Scheduler> {
     left: Vec<bool>,
     home_may_die: bool,
     on_loss: OnLoss,
+    replicas: u32,
+    /// The newest version of each page that a host found which had not written it.
+    read: Vec<Option<u32>>,
+    /// Who wrote the newest version of each page.
+    writer: Vec<usize>,
     shape: Shape,
     /// Accesses that ended in an error.
     pub failed: u32,
@@ -170,6 +178,9 @@ where
             left: vec![false; hosts],
             home_may_die: limits.home_may_die,
             on_loss: limits.on_loss,
+            replicas: limits.replicas,
+            read: vec![None; pages],
+            writer: vec![HOME; pages],
             shape: limits.shape,
             failed: 0,
             faults: 0,
@@ -376,6 +387,7 @@ where
                 Action::KeepSent { page } => {
                     self.kept[host][page as usize] = self.frames[host][page as usize];
                 }
+                Action::KeepCame { page } => self.kept[host][page as usize] = data[0],
                 Action::DropKept { page } => self.kept[host][page as usize] = GONE,
                 Action::Restore { page } => self.restore(host, page as usize),
                 Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {
@@ -426,7 +438,11 @@ where
         for page in span.pages().map(|page| page as usize) {
             let fresh = self.frames[host][page] == self.latest[page];
             self.expect(fresh, "an access found an old version");
+            if self.writer[page] != host {
+                self.read[page] = Some(self.latest[page]);
+            }
             if access == Access::Write {
+                self.writer[page] = host;
                 self.written[page] += 1;
                 self.latest[page] = self.written[page];
                 self.frames[host][page] = self.latest[page];

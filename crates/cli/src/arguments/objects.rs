@@ -53,6 +53,10 @@ pub struct Create {
     /// Of a strict object, who schedules its pages
     #[arg(long, value_enum, default_value_t = Scheduler::Central)]
     pub scheduler: Scheduler,
+    /// Of an object that is scheduled by forwarding, how many hosts may be lost without losing what another has read: as
+    /// many keep each version, beside the one that has it newest
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub replicas: u32,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub reader_bound: u32,

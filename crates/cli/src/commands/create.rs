@@ -59,6 +59,7 @@ fn options(arguments: &Create) -> CreateOptions {
         pager_deadline_ms: arguments.pager_deadline,
         mode: arguments.mode,
         tag: arguments.tag.clone(),
+        replicas: arguments.replicas,
         coherence: match arguments.coherence {
             Coherence::Local => commonhold::Coherence::Local,
             Coherence::Explicit => commonhold::Coherence::Explicit,

@@ -29,6 +29,7 @@ pub struct ch_options {
     pub mode: u32,
     pub coherence: c_int,
     pub page_size_bytes: u64,
+    pub replicas: u32,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -83,6 +84,7 @@ impl ch_options {
         mode: 0o600,
         coherence: 0,
         page_size_bytes: 0,
+        replicas: 0,
     };
 
     /// The Rust form.
@@ -172,6 +174,7 @@ impl ch_options {
                 0 => PageSize::SMALLEST,
                 bytes => PageSize::new(bytes)?,
             },
+            replicas: self.replicas,
         })
     }
 }

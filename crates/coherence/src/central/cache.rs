@@ -1,33 +1,10 @@
 //! What a host does with an object whose home schedules it: the paper's kernel.
 
 use super::message::Message;
+use super::pages::{Page, Pages, Wanted};
 use crate::event::{Access, Action, Event};
 use crate::span::{HostId, Span};
 use std::collections::BTreeMap;
-
-/// What the home wants back, and cannot have before the minimum hold is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Wanted {
-    Back(Access),
-    Gone,
-}
-
-/// One page at this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Page {
-    /// What processes here may do.
-    access: Access,
-    /// What the home was asked for, and has not answered.
-    asked: Access,
-    /// The most that faults here want.
-    wants: Access,
-    /// Minimum holds that are not over: granted a moment ago, it stays, so that the instruction that faulted retires.
-    holds: u8,
-    wanted: Option<Wanted>,
-}
-
-const NOTHING: Page =
-    Page { access: Access::None, asked: Access::None, wants: Access::None, holds: 0, wanted: None };
 
 /// One host's part of a centrally scheduled object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,8 +12,7 @@ pub struct Cache {
     home: HostId,
     /// Whether the object has a minimum hold.
     holds: bool,
-    /// Only pages of which there is something to say.
-    pages: BTreeMap<u32, Page>,
+    pages: Pages,
     /// The requests under way, by their first page: a refusal or grant is for the whole of one.
     spans: BTreeMap<u32, Span>,
     /// Nothing can be asked for any more.
@@ -46,12 +22,12 @@ pub struct Cache {
 impl Cache {
     /// A host that has no page yet.
     pub fn new(home: HostId, holds: bool) -> Cache {
-        Cache { home, holds, pages: BTreeMap::new(), spans: BTreeMap::new(), home_lost: false }
+        Cache { home, holds, pages: Pages::default(), spans: BTreeMap::new(), home_lost: false }
     }
 
     /// What processes of this host may do with a page.
     pub fn access(&self, page: u32) -> Access {
-        self.pages.get(&page).map_or(Access::None, |page| page.access)
+        self.pages.access(page)
     }
 
     /// Whether the home has to answer something.
@@ -86,22 +62,11 @@ impl Cache {
             | Event::Leave
             | Event::Revert => {}
         }
-        self.forget_nothing(touched);
-    }
-
-    /// Pages of which there is nothing to say any more. Looked for only where an event can have made one: all that
-    /// the host has would take longer than the event.
-    fn forget_nothing(&mut self, touched: Span) {
-        let end = touched.first.saturating_add(touched.count);
-        let nothing = |(number, page): (&u32, &Page)| (*page == NOTHING).then_some(*number);
-        let nothing: Vec<u32> = self.pages.range(touched.first..end).filter_map(nothing).collect();
-        for number in nothing {
-            self.pages.remove(&number);
-        }
+        self.pages.tidy(touched);
     }
 
     fn page(&mut self, page: u32) -> &mut Page {
-        self.pages.entry(page).or_insert(NOTHING)
+        self.pages.get_mut(page)
     }
 
     fn fault(&mut self, span: Span, access: Access, actions: &mut Vec<Action<Message>>) {
@@ -124,8 +89,7 @@ impl Cache {
     /// the parts from each other for ever. (That a part is under way already happens only to a host whose requests are not
     /// aligned to its own page size.)
     fn ask_for_wanted(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
-        let pages: Vec<Page> =
-            span.pages().map(|page| self.pages.get(&page).copied().unwrap_or(NOTHING)).collect();
+        let pages: Vec<Page> = span.pages().map(|page| self.pages.get(page)).collect();
         if pages.iter().any(|page| page.asked != Access::None) {
             return self.ask_in_parts(span, actions);
         }
@@ -158,7 +122,7 @@ impl Cache {
             |page: &Page| (page.asked == Access::None && page.wants > page.access).then_some(page.wants);
         let mut run: Option<(Span, Access)> = None;
         for number in span.pages() {
-            let wants = self.pages.get(&number).and_then(missing);
+            let wants = missing(&self.pages.get(number));
             run = match (run, wants) {
                 (Some((span, access)), Some(wants)) if access == wants => {
                     Some((Span::new(span.first, span.count + 1), access))

@@ -229,6 +229,7 @@ impl Home {
                 self.table.set_lost(page, self.options.on_loss == OnLoss::Error);
             }
         }
+        self.table.forget_host(host);
         let awaited: Vec<u32> = self.queues.pages_expecting(host);
         for page in awaited {
             self.answered(host, page, actions);

@@ -13,6 +13,7 @@ mod cache;
 mod home;
 mod message;
 mod node;
+mod pages;
 mod queue;
 mod table;
 

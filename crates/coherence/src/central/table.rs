@@ -6,12 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pages in one piece of the table.
 const CHUNK_PAGES: u32 = 16;
 const NOBODY: u32 = u32::MAX;
+/// Readers that an entry has room for: 64 hosts, the home's own processes, and some to spare.
+const SLOTS: usize = 80;
 
 /// What is known of a page. The state of the paper's automaton follows from it and from who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
-    /// Hosts with a copy to read, by their slots.
+    /// Hosts with a copy to read, by their slots; the first 64.
     readers: u64,
+    /// The rest of the slots.
+    more_readers: u16,
     /// Who may write; `NOBODY`: the home has the newest version.
     owner: u32,
     /// Its newest version was lost with its owner.
@@ -20,13 +24,24 @@ struct Entry {
     crowded: bool,
 }
 
-const UNTOUCHED: Entry = Entry { readers: 0, owner: NOBODY, lost: false, crowded: false };
+const UNTOUCHED: Entry = Entry { readers: 0, more_readers: 0, owner: NOBODY, lost: false, crowded: false };
+
+impl Entry {
+    fn slots(&self) -> u128 {
+        u128::from(self.more_readers) << 64 | u128::from(self.readers)
+    }
+
+    fn set_slots(&mut self, slots: u128) {
+        self.readers = slots as u64;
+        self.more_readers = (slots >> 64) as u16;
+    }
+}
 
 /// The pages of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PageTable {
     chunks: BTreeMap<u32, Box<[Entry]>>,
-    /// The hosts of the first 64 slots. A slot belongs to its host for good, so that nothing is renumbered.
+    /// The hosts of the slots. A slot belongs to its host until that is lost, so that nothing is renumbered.
     slots: Vec<HostId>,
     /// Readers that have no slot.
     further: BTreeMap<u32, BTreeSet<HostId>>,
@@ -77,13 +92,18 @@ impl PageTable {
     /// A host has a copy to read.
     pub fn add_reader(&mut self, page: u32, host: HostId) {
         let slot = self.slot_of(host).or_else(|| {
-            (self.slots.len() < 64).then(|| {
-                self.slots.push(host);
-                self.slots.len() - 1
-            })
+            self.slot_of(HostId(NOBODY)).or((self.slots.len() < SLOTS).then_some(self.slots.len())).inspect(
+                |slot| {
+                    self.slots.resize(self.slots.len().max(slot + 1), host);
+                    self.slots[*slot] = host;
+                },
+            )
         });
         match slot {
-            Some(slot) => self.entry_mut(page).readers |= 1 << slot,
+            Some(slot) => {
+                let entry = self.entry_mut(page);
+                entry.set_slots(entry.slots() | 1 << slot);
+            }
             None => {
                 self.entry_mut(page).crowded = true;
                 self.further.entry(page).or_default().insert(host);
@@ -97,7 +117,10 @@ impl PageTable {
             return;
         }
         match self.slot_of(host) {
-            Some(slot) => self.entry_mut(page).readers &= !(1 << slot),
+            Some(slot) => {
+                let entry = self.entry_mut(page);
+                entry.set_slots(entry.slots() & !(1 << slot));
+            }
             None => {
                 let rest = self.further.get_mut(&page).is_some_and(|further| {
                     further.remove(&host);
@@ -115,7 +138,7 @@ impl PageTable {
     pub fn is_reader(&self, page: u32, host: HostId) -> bool {
         let entry = self.entry(page);
         match self.slot_of(host) {
-            Some(slot) => entry.readers & (1 << slot) != 0,
+            Some(slot) => entry.slots() & (1 << slot) != 0,
             None => entry.crowded && self.further.get(&page).is_some_and(|further| further.contains(&host)),
         }
     }
@@ -123,7 +146,7 @@ impl PageTable {
     /// Hosts with a copy to read.
     pub fn readers(&self, page: u32) -> Vec<HostId> {
         let entry = self.entry(page);
-        let slots = self.slots.iter().enumerate().filter(|(slot, _)| entry.readers & (1 << slot) != 0);
+        let slots = self.slots.iter().enumerate().filter(|(slot, _)| entry.slots() & (1 << slot) != 0);
         let further = if entry.crowded { self.further.get(&page) } else { None };
         slots.map(|(_, host)| *host).chain(further.into_iter().flatten().copied()).collect()
     }
@@ -132,6 +155,19 @@ impl PageTable {
     pub fn pages_of(&self, host: HostId) -> Vec<u32> {
         let all = self.chunks.keys().flat_map(|chunk| chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES);
         all.filter(|page| self.owner(*page) == Some(host) || self.is_reader(*page, host)).collect()
+    }
+
+    /// Pages that a host may write.
+    pub fn owned_by(&self, host: HostId) -> Vec<u32> {
+        let all = self.chunks.keys().flat_map(|chunk| chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES);
+        all.filter(|page| self.owner(*page) == Some(host)).collect()
+    }
+
+    /// A host is lost, and has nothing any more: its slot is another's.
+    pub fn forget_host(&mut self, host: HostId) {
+        if let Some(slot) = self.slot_of(host) {
+            self.slots[slot] = HostId(NOBODY);
+        }
     }
 
     /// Memory that the table takes, bytes.
@@ -160,12 +196,24 @@ mod tests {
     }
 
     #[test]
+    fn the_slot_of_a_lost_host_is_anothers() {
+        let mut table = PageTable::default();
+        for host in 0..1000 {
+            table.add_reader(7, HostId(host));
+            assert_eq!(table.readers(7), [HostId(host)]);
+            table.remove_reader(7, HostId(host));
+            table.forget_host(HostId(host));
+        }
+        assert_eq!(table.slots.len(), 1);
+    }
+
+    #[test]
     fn a_page_takes_few_bytes_and_an_untouched_one_none() {
         let mut table = PageTable::default();
         assert_eq!(size_of::<Entry>(), 16);
         assert_eq!(table.memory_bytes(), 0);
         for page in 0..100_000 {
-            (0..64).for_each(|host| table.add_reader(page, HostId(host)));
+            (0..=64).for_each(|host| table.add_reader(page, HostId(host)));
         }
         assert!(table.memory_bytes() <= 100_000 * 18, "{}", table.memory_bytes());
     }

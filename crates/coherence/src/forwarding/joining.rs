@@ -90,6 +90,7 @@ impl Node {
 
     /// A newcomer makes itself known.
     pub(super) fn greeted(&mut self, from: HostId, view: &View, actions: &mut Actions) {
+        let is_new = !self.met.contains(&from);
         if matches!(self.phase, Phase::Outside { .. }) {
             self.welcomed(from, view, actions);
         } else {
@@ -97,6 +98,9 @@ impl Node {
             self.heard(from, &view.epoch, actions);
         }
         actions.push(Action::Send { to: from, message: Message::Known(self.view.clone()) });
+        if is_new {
+            self.has_one_more_host(actions);
+        }
     }
 
     /// A member knows of this host now.
@@ -177,5 +181,6 @@ impl Node {
         if self.has_left {
             self.leave(actions);
         }
+        self.fill_up(actions);
     }
 }

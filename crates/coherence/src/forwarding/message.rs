@@ -4,6 +4,7 @@ use super::members::{Epoch, View};
 use crate::event::Kind;
 use crate::span::HostId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A message of the distributed scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -38,10 +39,12 @@ pub enum Message {
     HandOver {
         /// The page.
         page: u32,
-        /// Which hand-over of the page this is, where versions are kept.
+        /// Which version of the page this is, where versions are kept.
         number: u64,
-        /// Who keeps the version before what the sender keeps, and need not any more.
-        before: Option<HostId>,
+        /// Who keeps it.
+        keepers: BTreeSet<HostId>,
+        /// Who keeps a version before it, and need not any more.
+        before: BTreeSet<HostId>,
     },
     /// Drop your copy, and those that you supplied: `owner` is about to write.
     Invalidate {
@@ -55,11 +58,11 @@ pub enum Message {
         /// The page.
         page: u32,
     },
-    /// What you keep of the page, up to this hand-over, is not needed any more.
+    /// What you keep of the page, up to this version, is not needed any more.
     Forget {
         /// The page.
         page: u32,
-        /// The hand-over.
+        /// The version.
         number: u64,
     },
     /// To the home: ask for this page, the sender would rather not own it.
@@ -69,6 +72,18 @@ pub enum Message {
     },
     /// The newest version of the page that you asked for is lost.
     Missing {
+        /// The page.
+        page: u32,
+    },
+    /// Keep this version of the page, with its bytes.
+    Replica {
+        /// The page.
+        page: u32,
+        /// The version.
+        number: u64,
+    },
+    /// The sender keeps it.
+    Held {
         /// The page.
         page: u32,
     },
@@ -105,11 +120,11 @@ pub enum Message {
 pub struct Standing {
     /// The page.
     pub page: u32,
-    /// It owns it, since that hand-over.
+    /// It owns it, and that version was the last to be kept.
     pub owned: Option<u64>,
     /// It has a copy to read.
     pub has_copy: bool,
-    /// It keeps what it sent at that hand-over.
+    /// It keeps that version.
     pub kept: Option<u64>,
     /// Its newest version was lost, at so many reverts.
     pub lost: Option<u32>,
@@ -122,8 +137,9 @@ pub struct Settled {
     pub page: u32,
     /// What becomes of it.
     pub fate: Fate,
-    /// Who keeps the version before, beside the home; whoever else does need not any more.
-    pub before: Option<HostId>,
+    /// Who keeps what there is of it; whoever else does, but the home, need not any more. The owner is told of all, others
+    /// of themselves.
+    pub keepers: BTreeSet<HostId>,
 }
 
 /// What becomes of a page after a loss.
@@ -135,7 +151,7 @@ pub enum Fate {
     Owned {
         /// Who.
         owner: HostId,
-        /// The hand-over by which it got it.
+        /// The last version that anybody kept.
         number: u64,
         /// Who has a copy beside it; told to the owner alone.
         copies: Vec<HostId>,
@@ -156,6 +172,8 @@ impl Message {
             | Message::Invalidate { page, .. }
             | Message::Invalidated { page }
             | Message::Forget { page, .. }
+            | Message::Replica { page, .. }
+            | Message::Held { page }
             | Message::Take { page }
             | Message::Missing { page } => vec![*page],
             Message::Report { pages, .. } => pages.iter().map(|standing| standing.page).collect(),
@@ -172,7 +190,7 @@ impl Message {
     pub fn kind(&self) -> Kind {
         match self {
             Message::Read { .. } | Message::Write { .. } | Message::Invalidate { .. } => Kind::Request,
-            Message::Copy { .. } | Message::HandOver { .. } => Kind::Page,
+            Message::Copy { .. } | Message::HandOver { .. } | Message::Replica { .. } => Kind::Page,
             _ => Kind::Acknowledgement,
         }
     }

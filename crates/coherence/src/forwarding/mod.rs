@@ -10,6 +10,9 @@
 //! that tree, each host asking those it supplied (divide and conquer), and the answers come back up it. The right to
 //! write is handed over when they all have.
 //!
+//! With `replicas`, a version is kept by so many hosts before it is given to any other (`replicas`). A page where nothing is
+//! under way takes 16 bytes (`table`, `packed`).
+//!
 //! Who takes part is known to all who do (`joining`). A loss is settled in a round that one of them leads (`round`,
 //! `decide`): nothing of the time before it is under way when they report what they have.
 
@@ -18,9 +21,12 @@ mod joining;
 mod members;
 mod message;
 mod node;
+mod packed;
 mod page;
+mod replicas;
 mod round;
 mod serve;
+mod table;
 
 pub use members::{Epoch, View};
 pub use message::{Fate, Message, Settled, Standing};

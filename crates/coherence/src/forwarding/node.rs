@@ -4,6 +4,7 @@ use super::members::View;
 use super::message::Message;
 use super::page::{Page, Purpose};
 use super::round::Round;
+use super::table::Table;
 use crate::central::OnLoss;
 use crate::event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
 use crate::span::{HostId, Span};
@@ -21,11 +22,21 @@ pub struct Options {
     pub patience: u32,
     /// What serves a page whose newest version is lost.
     pub on_loss: OnLoss,
+    /// On how many hosts beside its owner a version is kept before any of them, or another, has it: losing as many hosts
+    /// loses nothing that somebody else has read.
+    pub replicas: u32,
+}
+
+impl Options {
+    /// Whether versions are kept by others than the home.
+    pub(super) fn keeps_versions(&self) -> bool {
+        self.on_loss == OnLoss::Revert || self.replicas > 0
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error }
+        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error, replicas: 0 }
     }
 }
 
@@ -52,7 +63,7 @@ pub struct Node {
     /// it is who settled it, and knows of every page.
     pub(super) first_hint: HostId,
     pub(super) options: Options,
-    pub(super) pages: BTreeMap<u32, Page>,
+    pub(super) pages: Table,
     pub(super) view: View,
     pub(super) phase: Phase,
     /// Members that know that this host is one.
@@ -70,6 +81,9 @@ pub struct Node {
     pub(super) settled_reverts: u32,
     /// No process here uses the object.
     pub(super) has_left: bool,
+    /// Pages of this host that have too few keepers since a loss; of some of them that is being seen to.
+    pub(super) to_fill: BTreeSet<u32>,
+    pub(super) filling: BTreeSet<u32>,
 }
 
 impl Node {
@@ -82,7 +96,7 @@ impl Node {
             home,
             first_hint: home,
             options,
-            pages: BTreeMap::new(),
+            pages: Table::default(),
             view: View { ranks, ..View::default() },
             phase: if is_home { Phase::Running } else { Phase::Outside { has_asked: false } },
             met: BTreeSet::new(),
@@ -93,6 +107,8 @@ impl Node {
             round: Round::default(),
             settled_reverts: 0,
             has_left: false,
+            to_fill: BTreeSet::new(),
+            filling: BTreeSet::new(),
         }
     }
 
@@ -109,19 +125,21 @@ impl Node {
 
     /// Who owns a page, as far as this host knows (Figure 8 of the paper).
     pub fn hint(&self, page: u32) -> HostId {
-        self.pages.get(&page).map_or(self.first_hint, |page| page.hint)
+        self.pages.glance(page).map_or(self.first_hint, |page| page.hint)
     }
 
     /// Whether this host owns a page.
     pub fn owns(&self, page: u32) -> bool {
-        self.pages.get(&page).map_or(self.me == self.home, |page| page.owned)
+        self.pages.glance(page).map_or(self.me == self.home, |page| page.owned)
     }
 
     /// Whether this host owns any page, or may come to: until it does not, its frames are needed. The home owns what
     /// nobody has asked for.
     pub fn owns_anything(&self) -> bool {
-        let owns = |page: &Page| page.owned || page.asked != Access::None;
-        self.me == self.home || self.pages.values().any(owns) || !self.pending.is_empty()
+        self.me == self.home
+            || !self.pending.is_empty()
+            || self.pages.busy().any(|(_, page)| page.asked != Access::None)
+            || self.pages.glances().any(|(_, page)| page.owned)
     }
 
     /// Who takes part, and who is lost, as far as this host knows.
@@ -134,13 +152,13 @@ impl Node {
     pub fn were_lost(&mut self, pages: impl IntoIterator<Item = u32>) {
         if self.options.on_loss == OnLoss::Error {
             let lost = |page| (page, Page { kept: Some(0), ..Page::lost(self.me, self.settled_reverts) });
-            self.pages.extend(pages.into_iter().map(lost));
+            pages.into_iter().map(lost).for_each(|(number, page)| self.pages.insert(number, page));
         }
     }
 
     /// Pages that this host knows to be lost.
     pub fn lost_pages(&self) -> Vec<u32> {
-        self.pages.iter().filter(|(_, page)| page.lost.is_some()).map(|(number, _)| *number).collect()
+        self.pages.glances().filter(|(_, page)| page.lost.is_some()).map(|(number, _)| number).collect()
     }
 
     /// A page of which nothing is noted.
@@ -156,9 +174,8 @@ impl Node {
     }
 
     pub(super) fn page(&mut self, number: u32) -> &mut Page {
-        let untouched = if self.pages.contains_key(&number) { None } else { Some(self.untouched()) };
-        let new = || untouched.expect("made just now where it is needed");
-        self.pages.entry(number).or_insert_with(new)
+        let untouched = if self.pages.contains(number) { None } else { Some(self.untouched()) };
+        self.pages.entry(number, || untouched.expect("made just now where it is needed"))
     }
 
     /// A process here wants a page (Figures 2 and 3 for the host's own kernel).
@@ -183,8 +200,12 @@ impl Node {
             return;
         }
         page.asked = page.wants;
-        if page.owned && page.purpose.is_none() {
+        if page.owned && page.purpose.is_none() && page.access == Access::None {
+            self.fill(number, actions);
+        } else if page.owned && page.purpose.is_none() {
             self.invalidate(number, Purpose::Write, me, actions);
+        } else if page.purpose == Some(Purpose::Publish(None)) {
+            // When others keep what is here now.
         } else if page.wants == Access::Write {
             let to = std::mem::replace(&mut page.hint, me);
             actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
@@ -220,7 +241,7 @@ impl Node {
             message if self.view.epoch.is_first() || self.flushed.contains(&from) => {
                 self.said_now(from, message, actions);
             }
-            message => self.said_before(from, message, actions),
+            message => self.said_before(message, actions),
         }
     }
 
@@ -231,22 +252,25 @@ impl Node {
                 self.reported(from, pages, settled_reverts, is_last, actions);
             }
             Message::Settle { pages, is_last } => self.settle_part(from, pages, is_last, actions),
+            Message::Replica { page, number } => self.replica_now(from, page, number, actions),
             message if self.phase == Phase::Running => self.serve(from, message, actions),
             message => self.inbox.push_back((from, message)),
         }
     }
 
     /// A message of an epoch before: pages count until all flushes are in, whatever else it was is asked anew.
-    fn said_before(&mut self, from: HostId, message: Message, actions: &mut Actions) {
+    fn said_before(&mut self, message: Message, actions: &mut Actions) {
         if self.phase != Phase::Frozen {
             return;
         }
         match message {
             Message::Copy { page } => self.received(page, Access::Read, actions),
-            Message::HandOver { page, number, before } => {
-                self.handed_over(from, page, number, before, actions);
+            Message::HandOver { page, number, keepers, before } => {
+                self.handed_over(page, number, keepers, before, actions);
             }
             Message::Forget { page, number } => self.forget(page, number, actions),
+            // Whoever waits for the answer begins anew.
+            Message::Replica { page, number } => self.replica(page, number, actions),
             _ => {}
         }
     }
@@ -261,7 +285,9 @@ impl Scheduler for Node {
 
     fn carries(message: &Message) -> Carried {
         match message {
-            Message::Copy { page } | Message::HandOver { page, .. } => Carried::Frames(vec![*page]),
+            Message::Copy { page } | Message::HandOver { page, .. } | Message::Replica { page, .. } => {
+                Carried::Frames(vec![*page])
+            }
             _ => Carried::Nothing,
         }
     }
@@ -281,11 +307,12 @@ impl Scheduler for Node {
             Event::Revert => self.revert(actions),
             Event::Written { .. } | Event::Sync { .. } | Event::Lock { .. } | Event::Unlock { .. } => {}
         }
+        self.pages.tidy();
     }
 
     fn access(&self, page: u32) -> Access {
         let untouched = if self.me == self.home { Access::Write } else { Access::None };
-        self.pages.get(&page).map_or(untouched, |page| page.access)
+        self.pages.glance(page).map_or(untouched, |page| page.access)
     }
 
     fn is_waiting(&self) -> bool {
@@ -295,6 +322,8 @@ impl Scheduler for Node {
                 || page.next.is_some()
                 || !page.readers.is_empty()
         };
-        self.phase == Phase::Frozen || !self.pending.is_empty() || self.pages.values().any(waits)
+        self.phase == Phase::Frozen
+            || !self.pending.is_empty()
+            || self.pages.busy().any(|(_, page)| waits(page))
     }
 }

@@ -1,5 +1,6 @@
 //! What a host knows of one page.
 
+use super::table::Glance;
 use crate::event::Access;
 use crate::span::HostId;
 use std::collections::{BTreeSet, VecDeque};
@@ -14,6 +15,8 @@ pub(super) enum Purpose {
     HandOver(HostId),
     /// This host's own copy is being invalidated, by this one.
     Supplier(HostId),
+    /// No invalidation: this host owns the page and waits until others keep its version; it hands it over to that one then.
+    Publish(Option<HostId>),
 }
 
 /// One page at one host.
@@ -45,11 +48,16 @@ pub(super) struct Page {
     pub deferred: VecDeque<(HostId, HostId)>,
     /// The home was told that this host would rather not own it.
     pub is_offered: bool,
-    /// By which hand-over this host got it, if it owns it. Counted only where versions are kept for a loss.
+    /// The version that others keep, if this host owns the page; it may have written since. Counted only where versions are
+    /// kept for a loss.
     pub number: u64,
-    /// Who keeps what it sent at that hand-over, beside the home.
-    pub before: Option<HostId>,
-    /// This host keeps what it sent at that hand-over.
+    /// Who keeps it, or one before.
+    pub keepers: BTreeSet<HostId>,
+    /// Who is to keep the next.
+    pub fresh: BTreeSet<HostId>,
+    /// What this host has of the page is what those keep, and they are as many as there shall be.
+    pub published: bool,
+    /// This host keeps that version.
     pub kept: Option<u64>,
     /// Its newest version is lost, at so many reverts.
     pub lost: Option<u32>,
@@ -73,7 +81,9 @@ impl Page {
             deferred: VecDeque::new(),
             is_offered: false,
             number: 0,
-            before: None,
+            keepers: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            published: false,
             kept: None,
             lost: None,
         }
@@ -89,10 +99,35 @@ impl Page {
         Page { lost: Some(at), ..Page::unknown(hint) }
     }
 
-    /// Whether it has a copy to give now.
-    pub fn can_supply(&self) -> bool {
+    /// What is asked of it most often.
+    pub fn glance(&self) -> Glance {
+        let Page { access, owned, hint, kept, lost, .. } = *self;
+        Glance { access, owned, hint, number: if owned { self.number } else { 0 }, kept, lost }
+    }
+
+    /// Whether nothing is under way: nobody here or elsewhere waits for anything of it.
+    pub fn is_at_rest(&self) -> bool {
+        self.asked == Access::None
+            && self.wants == Access::None
+            && self.holds == 0
+            && self.purpose.is_none()
+            && self.next.is_none()
+            && self.readers.is_empty()
+            && self.expected.is_empty()
+            && self.fresh.is_empty()
+            && self.deferred.is_empty()
+    }
+
+    /// Whether somebody has copies from here.
+    pub fn has_given(&self) -> bool {
+        !self.supplied.is_empty()
+    }
+
+    /// Whether it has a copy to give now. `published`: its owner gives only what was.
+    pub fn can_supply(&self, published: bool) -> bool {
         self.access != Access::None
             && self.purpose.is_none()
             && !(self.access == Access::Write && self.holds > 0)
+            && !(published && self.owned && !self.published)
     }
 }

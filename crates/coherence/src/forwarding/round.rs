@@ -7,7 +7,7 @@ use super::node::{Actions, Node, Phase};
 use super::page::Page;
 use crate::event::{Access, Action};
 use crate::span::{HostId, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages and copies in one message: it stays below 64 KiB.
 const PART: usize = 1024;
@@ -29,6 +29,8 @@ pub(super) struct Round {
     reports: BTreeMap<HostId, Report>,
     /// Parts of the leader's answer.
     settled: Vec<Settled>,
+    /// Pages of which hosts that have settled already sent versions to be kept.
+    pub replicas: BTreeSet<u32>,
 }
 
 impl Node {
@@ -52,8 +54,8 @@ impl Node {
 
     fn report(&mut self, actions: &mut Actions) {
         let is_home = self.me == self.home;
-        let all = self.pages.iter().map(|(number, page)| Standing {
-            page: *number,
+        let all = self.pages.glances().map(|(number, page)| Standing {
+            page: number,
             owned: page.owned.then_some(page.number),
             has_copy: !page.owned && page.access != Access::None,
             kept: page.kept,
@@ -104,7 +106,7 @@ impl Node {
     /// Everybody has said what he has.
     fn lead(&mut self, actions: &mut Actions) {
         let reports = std::mem::take(&mut self.round.reports);
-        let verdicts = decide(&reports, self.home, self.view.epoch.reverts, self.options.on_loss);
+        let verdicts = decide(&reports, self.home, self.view.epoch.reverts, self.options);
         for (host, report) in reports.iter().filter(|(host, _)| **host != self.me) {
             let pages = report.pages.iter().map(|standing| verdicts[&standing.page].told(*host));
             for message in in_parts(pages) {
@@ -135,27 +137,35 @@ impl Node {
 
     /// From now on things are so. All that was asked for is asked for again.
     fn settle(&mut self, settled: Vec<Settled>, actions: &mut Actions) {
-        for (number, page) in self.pages.iter().filter(|(_, page)| page.wants > page.access) {
-            let wanted = self.pending.entry(*number).or_insert(page.wants);
+        for (number, page) in self.pages.busy().filter(|(_, page)| page.wants > page.access) {
+            let wanted = self.pending.entry(number).or_insert(page.wants);
             *wanted = page.wants.max(*wanted);
         }
         self.settled_reverts = self.view.epoch.reverts;
         self.first_hint = self.view.leader().unwrap_or(self.home);
+        self.filling.clear();
+        self.to_fill.clear();
         let mut before = std::mem::take(&mut self.pages);
         for entry in settled {
-            let was = before.remove(&entry.page).unwrap_or_else(|| self.untouched());
+            let was = before.remove(entry.page).unwrap_or_else(|| self.untouched());
             let (number, page) = (entry.page, self.settled(was, entry, actions));
             self.pages.insert(number, page);
+        }
+        for number in std::mem::take(&mut self.round.replicas) {
+            if let Some(was) = before.remove(number) {
+                self.pages.insert(number, Page { kept: was.kept, ..Page::unknown(self.first_hint) });
+            }
         }
         // What was not reported was a hint, and the first hint is better.
         self.run(actions);
     }
 
-    fn settled(&self, was: Page, entry: Settled, actions: &mut Actions) -> Page {
-        let (me, number) = (self.me, entry.page);
+    fn settled(&mut self, was: Page, entry: Settled, actions: &mut Actions) -> Page {
+        let (me, number, needs_keepers) = (self.me, entry.page, self.keepers_needed() > 0);
         let mut page =
             Page { access: was.access, holds: was.holds, kept: was.kept, ..Page::unknown(self.first_hint) };
-        let (mut needs_kept, mut is_restored) = (me == self.home || entry.before == Some(me), false);
+        let goes_on = entry.keepers.contains(&me) || self.round.replicas.contains(&number);
+        let (mut needs_kept, mut is_restored) = (me == self.home || goes_on, false);
         match entry.fate {
             Fate::Lost(at) => page.lost = Some(at),
             Fate::Owned { owner, number, copies, is_restored: from_kept } => {
@@ -163,7 +173,12 @@ impl Node {
                 if owner == me {
                     page.owned = true;
                     page.number = number;
-                    page.before = entry.before;
+                    let has_all = was.owned && was.keepers.is_subset(&entry.keepers);
+                    page.published = was.published && has_all;
+                    if needs_keepers && !has_all {
+                        self.to_fill.insert(entry.page);
+                    }
+                    page.keepers = entry.keepers;
                     page.supplied = copies.into_iter().collect();
                     (needs_kept, is_restored) = (false, from_kept);
                 }
@@ -171,8 +186,15 @@ impl Node {
         }
         if is_restored {
             page.kept = None;
-            page.access = Access::Read;
             actions.push(Action::Restore { page: number });
+        }
+        if page.owned && page.access == Access::None {
+            // What fewer keep than there shall be, nobody finds before more do.
+            if needs_keepers {
+                self.to_fill.insert(number);
+                return page;
+            }
+            page.access = Access::Read;
             let span = Span::one(number);
             actions.push(Action::Install { span, access: Access::Read, with_data: false });
         } else if !needs_kept && page.kept.take().is_some() {
@@ -199,8 +221,8 @@ fn in_parts(pages: impl Iterator<Item = Settled>) -> Vec<Message> {
 impl Settled {
     fn weight(&self) -> usize {
         match &self.fate {
-            Fate::Owned { copies, .. } => 1 + copies.len(),
-            Fate::Lost(_) => 1,
+            Fate::Owned { copies, .. } => 1 + self.keepers.len() + copies.len(),
+            Fate::Lost(_) => 1 + self.keepers.len(),
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::message::Message;
 use super::node::{Actions, Node, Phase};
 use super::page::{Page, Purpose};
-use crate::central::OnLoss;
 use crate::event::{Access, Action, Why};
 use crate::span::{HostId, Span};
+use std::collections::BTreeSet;
 
 impl Node {
     /// A message of a fellow, while requests are served.
@@ -15,8 +15,8 @@ impl Node {
             Message::Write { page, who } => self.write_request(page, who, actions),
             Message::Insist { page } => self.insist(page, actions),
             Message::Copy { page } => self.received(page, Access::Read, actions),
-            Message::HandOver { page, number, before } => {
-                self.handed_over(from, page, number, before, actions)
+            Message::HandOver { page, number, keepers, before } => {
+                self.handed_over(page, number, keepers, before, actions)
             }
             Message::Invalidate { page, owner } => self.invalidated(page, from, owner, actions),
             Message::Invalidated { page } => {
@@ -27,10 +27,12 @@ impl Node {
                 }
             }
             Message::Forget { page, number } => self.forget(page, number, actions),
+            Message::Held { page } => self.held(from, page, actions),
             Message::Take { page } => self.take(page, actions),
             Message::Missing { page } => self.missing(page, actions),
-            // Of members and rounds: heard before this.
-            Message::Join
+            // Of members and rounds, and what comes with bytes unasked: heard before this.
+            Message::Replica { .. }
+            | Message::Join
             | Message::Welcome(_)
             | Message::Hello(_)
             | Message::Known(_)
@@ -42,16 +44,17 @@ impl Node {
 
     /// `page_fault()` of Figure 7, for a read: forwarded only by who has no interest in the page.
     fn read_request(&mut self, number: u32, who: HostId, hops: u32, actions: &mut Actions) {
-        let patience = self.options.patience;
+        let (patience, published) = (self.options.patience, self.options.replicas > 0);
         let page = self.page(number);
         if page.lost.is_some() {
             actions.push(Action::Send { to: who, message: Message::Missing { page: number } });
-        } else if page.can_supply() {
+        } else if page.can_supply(published) {
             self.supply(number, who, actions);
         } else if page.asked == Access::Write
             || page.owned && !matches!(page.purpose, Some(Purpose::HandOver(_)))
         {
             page.readers.push(who);
+            self.pass_on(number, actions);
         } else if hops >= patience {
             actions.push(Action::Send { to: who, message: Message::Insist { page: number } });
         } else {
@@ -109,37 +112,35 @@ impl Node {
         self.installed(number, access, wants, actions);
     }
 
-    /// The page came with its ownership. Who kept the version before the one that its last owner keeps now is told.
+    /// The page came with its ownership. Who kept a version before the one that is kept now is told.
     pub(super) fn handed_over(
         &mut self,
-        from: HostId,
         number: u32,
-        hand_over: u64,
-        before: Option<HostId>,
+        version: u64,
+        keepers: BTreeSet<HostId>,
+        before: BTreeSet<HostId>,
         actions: &mut Actions,
     ) {
-        let (me, home) = (self.me, self.home);
-        let is_kept = self.options.on_loss == OnLoss::Revert && from != home;
         let is_running = self.phase == Phase::Running;
         let page = self.page(number);
-        page.number = hand_over;
-        page.before = is_kept.then_some(from);
+        page.number = version;
+        page.keepers = keepers;
+        page.published = false;
         if page.kept.take().is_some() {
             actions.push(Action::DropKept { page: number });
         }
-        if let Some(to) = before.filter(|keeper| is_running && *keeper != me) {
-            let message = Message::Forget { page: number, number: hand_over.saturating_sub(1) };
-            actions.push(Action::Send { to, message });
+        if is_running && !before.is_empty() {
+            self.tell_to_forget(number, version.saturating_sub(1), before, actions);
         }
         self.received(number, Access::Write, actions);
     }
 
-    /// A page that was sent went on, or its version after that did: what is kept of it need not be. The home's stays, so
-    /// that there is something as long as there is a home.
-    pub(super) fn forget(&mut self, number: u32, hand_over: u64, actions: &mut Actions) {
+    /// A later version is kept: what is kept of it here need not be. The home's stays, so that there is something as long as
+    /// there is a home.
+    pub(super) fn forget(&mut self, number: u32, version: u64, actions: &mut Actions) {
         let is_home = self.me == self.home;
-        let Some(page) = self.pages.get_mut(&number) else { return };
-        if !is_home && page.kept.is_some_and(|kept| kept <= hand_over) {
+        let Some(page) = self.pages.get_mut(number) else { return };
+        if !is_home && page.kept.is_some_and(|kept| kept <= version) {
             page.kept = None;
             actions.push(Action::DropKept { page: number });
         }
@@ -160,16 +161,12 @@ impl Node {
     }
 
     /// What others wait for here, as far as it can be had now: copies first, then the page.
-    fn pass_on(&mut self, number: u32, actions: &mut Actions) {
-        if self.phase != Phase::Running {
+    pub(super) fn pass_on(&mut self, number: u32, actions: &mut Actions) {
+        if self.phase != Phase::Running || self.options.replicas > 0 && self.publishes_first(number, actions)
+        {
             return;
         }
-        let page = self.page(number);
-        if page.can_supply() {
-            for who in std::mem::take(&mut page.readers) {
-                self.supply(number, who, actions);
-            }
-        }
+        self.supply_waiting(number, actions);
         let page = self.page(number);
         if let Some(next) = page.next
             && page.owned
@@ -178,6 +175,16 @@ impl Node {
         {
             page.next = None;
             self.invalidate(number, Purpose::HandOver(next), next, actions);
+        }
+    }
+
+    pub(super) fn supply_waiting(&mut self, number: u32, actions: &mut Actions) {
+        let published = self.options.replicas > 0;
+        let page = self.page(number);
+        if page.can_supply(published) {
+            for who in std::mem::take(&mut page.readers) {
+                self.supply(number, who, actions);
+            }
         }
     }
 
@@ -203,6 +210,7 @@ impl Node {
             }
             Some(Purpose::Write) => {
                 page.access = Access::Write;
+                page.published = false;
                 page.asked = Access::None;
                 page.wants = Access::None;
                 page.holds = page.holds.saturating_add(holds);
@@ -214,34 +222,45 @@ impl Node {
                 self.installed(number, Access::Write, Access::None, actions);
             }
             Some(Purpose::HandOver(next)) => self.hand_over(number, next, actions),
-            None => {}
+            Some(Purpose::Publish(_)) | None => {}
         }
     }
 
     fn hand_over(&mut self, number: u32, next: HostId, actions: &mut Actions) {
         let me = self.me;
-        let has_versions = self.options.on_loss == OnLoss::Revert;
+        let has_versions = self.options.keeps_versions();
         let keeps = has_versions || me == self.home;
         let page = self.page(number);
         page.owned = false;
         page.is_offered = false;
         page.access = Access::None;
-        page.number += u64::from(has_versions);
-        let (hand_over, before) = (page.number, page.before.take());
+        // What is published is kept by enough others, and nothing else is.
+        let is_new = has_versions && !std::mem::take(&mut page.published);
+        page.number = page.number.saturating_add(is_new.into());
+        let fresh = std::mem::take(&mut page.fresh);
+        let mut before = std::mem::take(&mut page.keepers);
+        let mut keepers = if is_new { fresh } else { std::mem::take(&mut before) };
+        keepers.remove(&next);
+        if has_versions {
+            keepers.insert(me);
+        }
+        before.retain(|keeper| !keepers.contains(keeper) && *keeper != next);
+        let version = page.number;
         actions.push(Action::Restrict { page: number, access: Access::None });
         if keeps {
-            page.kept = Some(hand_over);
+            page.kept = Some(version);
             actions.push(Action::KeepSent { page: number });
         }
-        let message = Message::HandOver { page: number, number: hand_over, before };
+        let message = Message::HandOver { page: number, number: version, keepers, before };
         actions.push(Action::Send { to: next, message });
         let hint = page.hint;
-        if hint == me {
-            return; // asked for it again meanwhile: they get their copies then
-        }
-        // Copies that could not be given any more: whoever owns the page after us gives them.
-        for who in std::mem::take(&mut page.readers) {
-            actions.push(Action::Send { to: hint, message: Message::Read { page: number, who, hops: 0 } });
+        // Copies that could not be given any more: whoever owns the page after us gives them. (If it was asked for again
+        // meanwhile, they get their copies then.)
+        let readers = if hint == me { Vec::new() } else { std::mem::take(&mut page.readers) };
+        let forwarded = |who| Message::Read { page: number, who, hops: 0 };
+        actions.extend(readers.into_iter().map(|who| Action::Send { to: hint, message: forwarded(who) }));
+        if self.filling.remove(&number) {
+            self.fill_up(actions);
         }
     }
 
@@ -270,7 +289,7 @@ impl Node {
 
     pub(super) fn hold_over(&mut self, number: u32, actions: &mut Actions) {
         let is_running = self.phase == Phase::Running;
-        let Some(page) = self.pages.get_mut(&number) else { return };
+        let Some(page) = self.pages.get_mut(number) else { return };
         page.holds = page.holds.saturating_sub(1);
         if page.holds > 0 || !is_running {
             return;
@@ -287,12 +306,12 @@ impl Node {
     /// Memory is short, or nobody here uses the page. A copy goes: who supplied it and whom it supplied stay known. What
     /// is owned is offered to the home, which asks for it like anybody else; the home keeps it where it keeps its pages.
     pub(super) fn evict(&mut self, number: u32, actions: &mut Actions) {
-        if self.phase == Phase::Running && self.pages.contains_key(&number) {
+        if self.phase == Phase::Running && self.pages.contains(number) {
             self.retire(number, actions);
         }
     }
 
-    fn retire(&mut self, number: u32, actions: &mut Actions) {
+    pub(super) fn retire(&mut self, number: u32, actions: &mut Actions) {
         let (home, is_home) = (self.home, self.me == self.home);
         let may_take = !is_home && !self.view.epoch.lost.contains(&home);
         let page = self.page(number);
@@ -311,8 +330,11 @@ impl Node {
     /// No process here uses the object any more.
     pub(super) fn leave(&mut self, actions: &mut Actions) {
         self.has_left = true;
-        let pages: Vec<u32> = self.pages.keys().copied().collect();
-        pages.into_iter().for_each(|page| self.evict(page, actions));
+        let pages: Vec<u32> = self.pages.numbers().collect();
+        for page in pages {
+            self.evict(page, actions);
+            self.pages.tidy(); // not all of them at once
+        }
     }
 
     /// A page that its owner would rather not have. It may be on its way here already.

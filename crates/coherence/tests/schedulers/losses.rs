@@ -6,27 +6,33 @@ use commonhold_coherence::forwarding::{Message, Node, Options};
 use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
 use std::collections::{BTreeSet, VecDeque};
 
-const PAGE: u32 = 3;
-const HOME: usize = 0;
+pub const PAGE: u32 = 3;
+pub const HOME: usize = 0;
 
 /// Hosts, and the versions of one page that they have.
-struct Hosts {
-    nodes: Vec<Node>,
+pub struct Hosts {
+    options: Options,
+    pub nodes: Vec<Node>,
     dead: BTreeSet<usize>,
     under_way: VecDeque<(usize, usize, Message, u32)>,
     frames: Vec<u32>,
-    kept: Vec<Option<u32>>,
-    failed: Vec<(usize, Why)>,
+    pub kept: Vec<Option<u32>>,
+    pub failed: Vec<(usize, Why)>,
     /// Messages of rounds and of members.
     rounds: usize,
+    pub said: Vec<Message>,
 }
 
 impl Hosts {
     /// The home, and hosts that were admitted one after the other.
     fn new(hosts: u32, on_loss: OnLoss) -> Hosts {
-        let options = Options { on_loss, has_hold: false, ..Options::default() };
+        Hosts::with(hosts, Options { on_loss, has_hold: false, ..Options::default() })
+    }
+
+    pub fn with(hosts: u32, options: Options) -> Hosts {
         let nodes = (0..hosts).map(|me| Node::new(HostId(me), HostId(HOME as u32), options)).collect();
         let mut all = Hosts {
+            options,
             nodes,
             dead: BTreeSet::new(),
             under_way: VecDeque::new(),
@@ -34,9 +40,19 @@ impl Hosts {
             kept: vec![None; hosts as usize],
             failed: Vec::new(),
             rounds: 0,
+            said: Vec::new(),
         };
         (1..hosts as usize).for_each(|host| all.happens(host, Event::Join));
         all
+    }
+
+    /// One more host takes part.
+    pub fn comes(&mut self) {
+        let me = self.nodes.len();
+        self.nodes.push(Node::new(HostId(me as u32), HostId(HOME as u32), self.options));
+        self.frames.push(0);
+        self.kept.push(None);
+        self.happens(me, Event::Join);
     }
 
     fn step(&mut self, host: usize, event: Event<Message>, came: u32) {
@@ -46,6 +62,7 @@ impl Hosts {
             match action {
                 Action::Send { to, message } => {
                     let to = to.0 as usize;
+                    self.said.push(message.clone());
                     self.rounds += usize::from(message.pages().len() != 1);
                     if !self.dead.contains(&to) {
                         self.under_way.push_back((host, to, message, self.frames[host]));
@@ -53,6 +70,7 @@ impl Hosts {
                 }
                 Action::Install { with_data: true, .. } => self.frames[host] = came,
                 Action::KeepSent { .. } => self.kept[host] = Some(self.frames[host]),
+                Action::KeepCame { .. } => self.kept[host] = Some(came),
                 Action::DropKept { .. } => self.kept[host] = None,
                 Action::Restore { .. } => self.frames[host] = self.kept[host].take().expect("it is kept"),
                 Action::Fail { why, .. } => self.failed.push((host, why)),
@@ -70,7 +88,7 @@ impl Hosts {
     }
 
     /// An event, and all that follows.
-    fn happens(&mut self, host: usize, event: Event<Message>) {
+    pub fn happens(&mut self, host: usize, event: Event<Message>) {
         self.step(host, event, 0);
         while self.deliver() {}
     }
@@ -79,14 +97,14 @@ impl Hosts {
         self.happens(host, Event::Fault { span: Span::one(PAGE), access });
     }
 
-    fn write(&mut self, host: usize, version: u32) {
+    pub fn write(&mut self, host: usize, version: u32) {
         self.touch(host, Access::Write);
         assert_eq!(self.nodes[host].access(PAGE), Access::Write, "host {host}");
         self.frames[host] = version;
     }
 
     /// A host dies; the others learn it one after the other.
-    fn lose(&mut self, lost: usize) {
+    pub fn lose(&mut self, lost: usize) {
         self.dead.insert(lost);
         self.under_way.retain(|(from, ..)| *from != lost);
         for host in (0..self.nodes.len()).filter(|host| !self.dead.contains(host)).collect::<Vec<_>>() {
@@ -95,7 +113,7 @@ impl Hosts {
         while self.deliver() {}
     }
 
-    fn reads(&mut self, host: usize, version: u32) {
+    pub fn reads(&mut self, host: usize, version: u32) {
         self.touch(host, Access::Read);
         assert_eq!(
             (self.nodes[host].access(PAGE), self.frames[host]),

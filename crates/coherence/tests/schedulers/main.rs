@@ -4,3 +4,4 @@
 mod central;
 mod forwarding;
 mod losses;
+mod replicas;

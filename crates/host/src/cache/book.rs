@@ -1,7 +1,7 @@
 //! The book: which pages of an object are newer than what is stored. It is the truth (DESIGN.md, rule 4); page
 //! tables are only asked. Every change is mirrored in `live/<id>` before it takes effect.
 
-use crate::live::{Live, Mark};
+use crate::live::{Grant, Live, Mark};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
 
@@ -182,9 +182,10 @@ impl Book {
         gone
     }
 
-    /// Another host may have a newer version of these pages from now on.
-    pub fn lend(&mut self, range: PageRange) -> Result<()> {
+    /// A host may have a newer version of these pages from now on.
+    pub fn lend(&mut self, range: PageRange, grant: Grant) -> Result<()> {
         self.live.prepare(Mark::Lent, range.first, range.count)?;
+        self.live.granted(range.first, range.count, grant)?;
         self.live.mark(Mark::Lent, range.first, range.count, true);
         Ok(())
     }

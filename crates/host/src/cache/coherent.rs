@@ -11,9 +11,11 @@
 //!
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
+use super::kept::Lent;
 use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
+use crate::live::Grant;
 use crate::shared::{Driver, Role};
-use commonhold_coherence::Access;
+use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
@@ -31,6 +33,9 @@ pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SI
 
 /// Looks at what is still held, a millisecond apart, when an object is given up.
 const MOST_HOLDS: u32 = 200;
+
+/// How long a home that is away is waited for by what is newest here, when the object is not in use here any more.
+const HOME_AWAY: Duration = Duration::from_secs(30);
 
 /// Whoever waited for a page, and was woken less than that ago, may not have run since.
 const JUST_WOKEN: Duration = Duration::from_micros(100);
@@ -92,22 +97,22 @@ impl Cache {
 
     /// Takes pages out of page tables that stood there under the host before, which alone knew what it had allowed. Gives
     /// those that it had lent to other hosts.
-    pub fn begin_anew(&self, is_home: bool) -> Result<RoaringBitmap> {
+    pub fn begin_anew(&self, is_home: bool) -> Result<Lent> {
         if !is_home {
-            self.forget_all()?;
-            return Ok(RoaringBitmap::new());
+            self.keep_newest()?;
+            return Ok(Lent::default());
         }
         let resident = self.lock().resident.clone();
         for page in &resident {
             let one = PageRange::new(page.into(), 1);
             self.restrict(one, one, Access::None)?;
         }
-        Ok(self.lock().book.lent())
+        Ok(self.lent())
     }
 
-    /// At the home: pages go to a host that may write them.
-    pub fn lend(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.lend(pages)
+    /// At the home: pages go to a host that may write them, by the grant of that stamp.
+    pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
+        self.lock().book.lend(pages, Grant { to: Some(to.0), stamp })
     }
 
     /// At the home: the newest version is here again, or is given up.
@@ -121,6 +126,11 @@ impl Cache {
         driver.leave();
         if self.role() == Some(Role::Own) {
             return; // what was not synced was given up
+        }
+        // What is newest here the home has to ask for, when it is found again.
+        let until = Instant::now() + HOME_AWAY;
+        while driver.home_may_not_hear() && self.has_newest() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
         }
         // What was granted a moment ago stays for its minimum hold.
         for _ in 0..MOST_HOLDS {
@@ -289,7 +299,7 @@ impl Cache {
         }
     }
 
-    fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
+    pub(super) fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
         let writable =
             |view: &&super::View| view.mapping.writes_object() && view.mapping.kind == Kind::Synchronous;
         for view in inner.views.iter().filter(writable) {

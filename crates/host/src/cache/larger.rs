@@ -41,6 +41,7 @@ impl Cache {
         }
         let mut bytes = vec![0; pages.length_bytes() as usize].into_boxed_slice();
         read_frames(&self.frames, pages.first, &mut bytes).doing("reading a frame")?;
+        self.note_on_way(inner, pages, &bytes);
         frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
         let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);
         inner.book.forget(set);

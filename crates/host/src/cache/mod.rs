@@ -28,6 +28,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+pub mod kept;
 mod larger;
 mod recover;
 mod resize;
@@ -35,6 +36,7 @@ mod stamp;
 pub mod stored;
 mod sync;
 mod track;
+pub mod versions;
 pub mod view;
 
 pub use evict::{Evictor, frames_survive_in_pipe};
@@ -104,6 +106,8 @@ pub struct Cache {
     /// Clients that have newer pages are expected back: nothing may be judged clean until they are.
     incomplete: AtomicBool,
     evicting: AtomicBool,
+    /// How much of the budget is of versions that outlive the cache.
+    versions: AtomicU64,
     flushes: flushes::Flushes,
     syncs: AtomicU64,
     /// What was counted of it; of an object that hosts share, by all its caches here.
@@ -257,6 +261,7 @@ impl Cache {
             evict_turn: Mutex::default(),
             incomplete: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
+            versions: AtomicU64::new(0),
             flushes: flushes::Flushes::default(),
             syncs: AtomicU64::new(0),
             seen: machine.seen_of(uuid),
@@ -445,7 +450,7 @@ impl Cache {
 impl Drop for Cache {
     /// Whatever still brought pages in held the cache until now.
     fn drop(&mut self) {
-        self.machine.budget.give(self.budget.used_pages());
+        self.machine.budget.give(self.budget.used_pages() - self.versions.load(Ordering::Relaxed));
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who was asked, and who waits for the answer.
-type Pending = (HostId, Sender<Result<Answer>>);
+type Pending = (HostId, Sender<Result<(Answer, Vec<u8>)>>);
 
 /// Calls that are not answered yet.
 #[derive(Default)]
@@ -27,8 +27,18 @@ impl Cluster {
     /// Asks another host, or this one, and waits for the answer.
     pub fn ask(self: &std::sync::Arc<Self>, host: HostId, call: Call, within: Duration) -> Result<Answer> {
         if host == self.me.host {
-            return self.answer(host, call);
+            return self.answer(host, call).map(|(answer, _)| answer);
         }
+        self.ask_for_bytes(host, call, within).map(|(answer, _)| answer)
+    }
+
+    /// Asks another host for an answer with bytes behind it.
+    pub(super) fn ask_for_bytes(
+        &self,
+        host: HostId,
+        call: Call,
+        within: Duration,
+    ) -> Result<(Answer, Vec<u8>)> {
         let number = self.calls.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = channel();
         lock(&self.calls.pending).insert(number, (host, sender));
@@ -46,12 +56,12 @@ impl Cluster {
     }
 
     /// An answer came. From anybody but who was asked it is none.
-    pub(super) fn answered(&self, from: HostId, number: u64, answer: Result<Answer>) {
+    pub(super) fn answered(&self, from: HostId, number: u64, answer: Result<Answer>, bytes: Vec<u8>) {
         let mut pending = lock(&self.calls.pending);
         if pending.get(&number).is_some_and(|(host, _)| *host == from)
             && let Some((_, sender)) = pending.remove(&number)
         {
-            let _ = sender.send(answer);
+            let _ = sender.send(answer.map(|answer| (answer, bytes)));
         }
     }
 

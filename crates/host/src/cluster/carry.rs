@@ -32,6 +32,10 @@ impl Carrier for Cluster {
         }
         self.report(format_args!("to {}: {error}", self.called(to)));
     }
+
+    fn is_away(&self, host: HostId) -> bool {
+        self.is_unreachable(host)
+    }
 }
 
 impl Cluster {

@@ -69,7 +69,7 @@ impl Cluster {
             driver.is_home() && !forwards(driver) && !self.is_admitted(driver.plan().object, host)
         };
         for driver in self.drivers().iter().filter(left) {
-            driver.lost(host); // never its home: that is this host
+            self.lose(driver, host); // never its home: that is this host
         }
         if is_member {
             self.reach_again(host);
@@ -78,8 +78,7 @@ impl Cluster {
 
     /// Nothing of an object is used here any more, until its home has heard that it is so.
     fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
-        // PLACE: what is newest here is forgotten. Where a sharer gives such pages back to the home it does so before
-        // `GaveUp` is said, in `try_home`; they must be kept here until then.
+        // What is newest here stays until the home, which hears that from `try_home`, has asked for it.
         lock(&self.given_up).insert(driver.plan().object);
         let found_anew = driver.lost(home);
         self.do_not_send(home, driver.plan().object);
@@ -100,15 +99,28 @@ impl Cluster {
     }
 
     /// Tells the home that this host gave up what it had of the object, if it did since they spoke last.
-    pub(super) fn say_given_up(self: &Arc<Self>, home: HostId, object: u128) -> Result<()> {
-        if !lock(&self.given_up).contains(&object) {
+    pub(super) fn say_given_up(self: &Arc<Self>, home: HostId, driver: &Driver) -> Result<()> {
+        let object = driver.plan().object;
+        // What a process before this one had newest is here, but for what the home asks for before it answers.
+        let former = driver.holder().filter(|former| *former != self.me.host);
+        if former.is_none() && !lock(&self.given_up).contains(&object) {
             return Ok(());
         }
+        self.say_object_given_up(home, object, former.unwrap_or(self.me.host))
+    }
+
+    pub(super) fn say_object_given_up(
+        self: &Arc<Self>,
+        home: HostId,
+        object: u128,
+        former: HostId,
+    ) -> Result<()> {
         match self.reach(home) {
             Ok(()) => {
-                let call = Call::GaveUp { home, object, former: self.me.host };
+                let call = Call::GaveUp { home, object, former };
                 self.ask(home, call, PATIENCE).map(drop)?;
             }
+            Err(error) if former != self.me.host => return Err(error),
             Err(error) => {
                 // The two cannot reach each other, but others wait for the home.
                 self.registry()?.pass_given_up(home, object)?;
@@ -130,7 +142,10 @@ impl Cluster {
         former: HostId,
     ) -> Result<Answer> {
         let list = self.list_kept_by();
-        if from != former && list != Some(from) {
+        if from != former && self.follower(former) != Some(from) && list != Some(from) {
+            if self.member(former).is_none() && self.member(from).is_some() && home == self.me.host {
+                return Ok(Answer::Done); // lost, and gone on without: nothing of it is waited for
+            }
             return Err(Error::new(ErrorKind::Protocol, "a host gives up for itself alone"));
         }
         if home != self.me.host {
@@ -141,10 +156,10 @@ impl Cluster {
             return self.ask(home, Call::GaveUp { home, object, former }, PATIENCE);
         }
         self.dismiss(object, former);
-        if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
-            driver.lost(former);
+        match self.driver(object).filter(|driver| driver.is_home()) {
+            Some(driver) => self.settle_given_up(&driver, former)?,
+            None => self.do_not_send(former, object),
         }
-        self.do_not_send(former, object);
         Ok(Answer::Done)
     }
 
@@ -205,7 +220,12 @@ impl Cluster {
         self.forget_rights(host);
         self.not_answered_by(host);
         for driver in self.drivers() {
-            if driver.lost(host) {
+            if self.can_be_asked_for(&driver, host) {
+                self.ask_and_lose(&driver, host);
+            } else if self.lose(&driver, host) {
+                if !forwards(&driver) {
+                    lock(&self.given_up).insert(driver.plan().object);
+                }
                 self.find_home(&driver);
             }
         }
@@ -284,7 +304,10 @@ impl Cluster {
     pub(super) fn begin_homes(self: &Arc<Self>) {
         let mut begun = lock(&self.begun);
         if !std::mem::replace(&mut *begun, true) {
-            self.drivers().iter().filter(|driver| driver.is_home()).for_each(|driver| driver.begin());
+            self.drivers()
+                .iter()
+                .filter(|driver| driver.is_home())
+                .for_each(|driver| self.begin_home(driver));
         }
         self.begins.notify_all();
     }

@@ -140,6 +140,7 @@ impl Cluster {
             heard.early.take()
         };
         self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
+        self.now_follow(&news.members);
         self.now_members(news.members.clone());
         self.tell_of_taken_names();
         self.heard(news);
@@ -169,6 +170,7 @@ impl Cluster {
                 lost.push(member.host);
             }
         }
+        self.now_follow(&news.members);
         for host in &lost {
             self.lost(*host);
         }
@@ -225,6 +227,11 @@ impl Cluster {
     /// Whether this host has a lease.
     pub fn has_joined_a_cluster(&self) -> bool {
         lock(&self.heard).joined.is_some() && !self.lease.is_fenced()
+    }
+
+    /// How long a host that says nothing belongs.
+    pub(super) fn lease_length(&self) -> Duration {
+        lock(&self.patience).map_or(PATIENCE, |patience| patience * 4)
     }
 
     /// Makes sure that there is a connection to a host.

@@ -8,6 +8,7 @@
 //! | `lease` | until when this host may go on |
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
+//! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -15,6 +16,7 @@
 
 mod calls;
 mod carry;
+mod give_back;
 pub mod lease;
 pub mod link;
 mod losses;
@@ -102,6 +104,10 @@ pub struct Cluster {
     gone: RwLock<HashSet<HostId>>,
     /// Objects of which everything here was given up, and whose homes do not know it yet.
     given_up: Mutex<HashSet<u128>>,
+    /// Objects, and hosts that are asked for what they had newest of them.
+    asking: Mutex<HashSet<(u128, HostId)>>,
+    /// Of hosts that are lost, the processes that follow them.
+    followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
@@ -150,6 +156,8 @@ impl Cluster {
             reaching: Mutex::default(),
             gone: RwLock::default(),
             given_up: Mutex::default(),
+            asking: Mutex::default(),
+            followers: RwLock::default(),
             calls: Calls::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
@@ -230,15 +238,18 @@ impl Cluster {
                 driver.message(from, message, payload)
             }
             Message::Answer { number, answer } => {
-                self.answered(from, number, answer);
+                self.answered(from, number, answer, payload);
                 Ok(())
             }
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
                 self.host()?.machine.workers.run(move || {
-                    let answer = this.answer(from, call);
-                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                    let (answer, bytes) = match this.answer(from, call) {
+                        Ok((answer, bytes)) => (Ok(answer), bytes),
+                        Err(error) => (Err(error), Vec::new()),
+                    };
+                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload(&bytes));
                 });
                 Ok(())
             }
@@ -251,8 +262,16 @@ impl Cluster {
         }
     }
 
-    /// What another host, or this one, asks.
-    fn answer(self: &Arc<Self>, from: HostId, call: Call) -> Result<Answer> {
+    /// What another host, or this one, asks; and the bytes that go with the answer.
+    fn answer(self: &Arc<Self>, from: HostId, call: Call) -> Result<(Answer, Vec<u8>)> {
+        if let Call::GiveBack { object, former, pages } = call {
+            self.check_not_lost(from)?;
+            return self.give_back(from, object, former, &pages);
+        }
+        self.answer_alone(from, call).map(|answer| (answer, Vec::new()))
+    }
+
+    fn answer_alone(self: &Arc<Self>, from: HostId, call: Call) -> Result<Answer> {
         if !matches!(call, Call::Join { .. } | Call::Renew(_)) {
             self.check_not_lost(from)?; // those two are told that they are by the list
         }
@@ -273,6 +292,9 @@ impl Cluster {
             }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length } => self.sync_for_other(from, object, offset, length),
+            Call::GiveBack { .. } => {
+                Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
+            }
         }
     }
 

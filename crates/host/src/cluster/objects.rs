@@ -3,8 +3,9 @@
 use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
+use crate::cache::kept::Lent;
 use crate::server::object::Object;
-use crate::shared::{Driver, How, Plan, Sizes};
+use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
@@ -24,8 +25,9 @@ fn unexpected() -> Error {
 }
 
 impl Cluster {
-    /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object.
-    pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>) {
+    /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object. `lent`: what
+    /// the process before had lent.
+    pub fn take_part(self: &Arc<Self>, record: &ObjectRecord, cache: &Arc<Cache>, lent: Lent) {
         let Some((how, hold_us)) = how(&record.options) else { return };
         if record.is_elsewhere
             && let Ok(home) = self.record_of(record.uuid)
@@ -47,10 +49,10 @@ impl Cluster {
             return;
         }
         let begun = lock(&self.begun);
-        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache);
+        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
-            driver.begin();
+            self.begin_home(&driver);
         }
         drop(begun);
         if record.is_elsewhere {
@@ -122,7 +124,7 @@ impl Cluster {
     fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
         lock(&self.given_up).insert(object);
         while self.member(home).is_some() && !self.lease.is_fenced() {
-            if self.say_given_up(home, object).is_ok() {
+            if self.say_object_given_up(home, object, self.me.host).is_ok() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -222,7 +224,7 @@ impl Cluster {
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
         let home = self.registry()?.where_is(object)?;
-        self.say_given_up(home, object)?;
+        self.say_given_up(home, driver)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
             self.ask(home, Call::Use { object, who, access }, PATIENCE)?;
@@ -297,6 +299,7 @@ impl Cluster {
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
+        self.check_asks_nobody(object, from)?;
         self.admit(object, from, access);
         Ok(Answer::Done)
     }
@@ -355,7 +358,7 @@ fn how(options: &CreateOptions) -> Option<(How, u32)> {
                 OnLoss::Revert => central::OnLoss::Revert,
             };
             let how = match scheduler {
-                Scheduler::Forwarding => How::Forwarding(on_loss),
+                Scheduler::Forwarding => How::Forwarding(Kept { on_loss, replicas: options.replicas }),
                 Scheduler::Central { reader_bound } => {
                     How::Central(central::Options { reader_bound, on_loss })
                 }

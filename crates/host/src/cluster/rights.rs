@@ -184,7 +184,8 @@ fn writes(message: &Said) -> bool {
         Said::Central(message) => matches!(message, central::Message::PageOut { .. }),
         // Only owners, and whoever asks to be one, are in the way of a request to write.
         Said::Forwarding(message) => {
-            matches!(message, forwarding::Message::Write { .. } | forwarding::Message::HandOver { .. })
+            use forwarding::Message;
+            matches!(message, Message::Write { .. } | Message::HandOver { .. } | Message::Replica { .. })
         }
         Said::Explicit(explicit::Message::Sync { pages }) => !pages.is_empty(),
         Said::Explicit(_) => false,

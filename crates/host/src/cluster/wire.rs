@@ -16,6 +16,9 @@ pub struct Member {
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Numbers of the processes that were this host before it, and were members until it took their place. The registry
+    /// says it.
+    pub former: Vec<HostId>,
 }
 
 /// A name that everybody may open.
@@ -57,7 +60,7 @@ pub enum Message {
         /// What is asked.
         call: Call,
     },
-    /// The answer.
+    /// The answer; the bytes of pages that it gives back lie behind it.
     Answer {
         /// To the call of that number.
         number: u64,
@@ -120,6 +123,15 @@ pub enum Call {
         /// Which host.
         former: HostId,
     },
+    /// By an object's home: what that process had newest of these pages, which is the one asked or the one before it.
+    GiveBack {
+        /// Which object.
+        object: u128,
+        /// Which process of the host that is asked.
+        former: HostId,
+        /// Which pages, and by which stamps they were granted.
+        pages: Vec<(u32, u64)>,
+    },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave(u128),
     /// Of an object's home: store these pages (bytes, as `sync`).
@@ -146,4 +158,11 @@ pub enum Answer {
     Opened(Box<Shared>),
     /// So many pages.
     Pages(u64),
+    /// Of the pages that were asked for.
+    GivenBack {
+        /// Those whose bytes lie behind the message.
+        pages: Vec<u32>,
+        /// Those whose grant never came: nobody wrote them.
+        untouched: Vec<u32>,
+    },
 }

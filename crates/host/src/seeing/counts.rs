@@ -299,7 +299,16 @@ mod tests {
         seen.said(ME, OTHER, &write(THIRD));
         let (counts, _, pages) = seen.told(1);
         assert_eq!((counts.forwards, pages[0].owner), (1, Some(3)));
-        seen.said(ME, THIRD, &forwarding::Message::HandOver { page: 3, number: 1, before: None });
+        seen.said(
+            ME,
+            THIRD,
+            &forwarding::Message::HandOver {
+                page: 3,
+                number: 1,
+                keepers: Default::default(),
+                before: Default::default(),
+            },
+        );
         assert_eq!(seen.told(1).0.bytes_sent, 4096);
     }
 

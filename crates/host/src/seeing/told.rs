@@ -83,6 +83,8 @@ impl Told for forwarding::Message {
             forwarding::Message::Invalidated { .. } => "invalidated",
             forwarding::Message::Forget { .. } => "forget",
             forwarding::Message::Take { .. } => "take",
+            forwarding::Message::Replica { .. } => "replica",
+            forwarding::Message::Held { .. } => "held",
             forwarding::Message::Missing { .. } => "missing",
             forwarding::Message::Join => "join",
             forwarding::Message::Welcome(_) => "welcome",

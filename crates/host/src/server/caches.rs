@@ -4,6 +4,7 @@ use super::kept::object_key;
 use super::object::Object;
 use super::{Host, lock};
 use crate::cache::book::Book;
+use crate::cache::kept::Lent;
 use crate::cache::stored;
 use crate::cache::{Cache, Traits};
 use crate::live::Live;
@@ -62,7 +63,7 @@ impl Host {
             .put(&object_key(object.id, "frames"), fencing(&record), Some(frames))
             .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         // First: whoever finds the cache may rely on its being scheduled.
-        self.take_part(&record, &cache);
+        self.take_part(&record, &cache, Lent::default());
         object.set_cache(cache.clone());
         Ok(cache)
     }

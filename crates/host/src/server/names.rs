@@ -239,6 +239,9 @@ impl Host {
         {
             info.warning = cache.pinned_warning().unwrap_or_default();
         }
+        if info.warning.is_empty() {
+            info.warning = self.lacks_hosts(object.record().uuid).unwrap_or_default();
+        }
         info
     }
 

@@ -4,14 +4,14 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
-use crate::cluster::{Cluster, options_here, wire::Member, wire::Shared};
+use crate::cache::kept::Lent;
+use crate::cluster::{Cluster, PATIENCE, options_here, wire::Member, wire::Shared};
 use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
 use commonhold_registry::ObjectRecord;
-use roaring::RoaringBitmap;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Host {
     fn with_cluster(&self) -> Option<&Arc<Cluster>> {
@@ -58,10 +58,15 @@ impl Host {
         self.all_objects().iter().filter_map(named).collect()
     }
 
+    /// What is to be said of an object that has fewer hosts than its replicas need.
+    pub(super) fn lacks_hosts(&self, uuid: u128) -> Option<String> {
+        self.with_cluster()?.driver(uuid)?.lacks_hosts()
+    }
+
     /// A cache of a shared object begins to speak with the object's scheduler.
-    pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>) {
+    pub(super) fn take_part(&self, record: &ObjectRecord, cache: &Arc<Cache>, lent: Lent) {
         if let Some(cluster) = self.with_cluster().filter(|_| record.options.is_shared()) {
-            cluster.take_part(record, cache);
+            cluster.take_part(record, cache, lent);
         }
     }
 
@@ -88,14 +93,11 @@ impl Host {
         let record = object.record().clone();
         let lent = match record.options.coherence {
             // What was written here and not synced stays; the home says what else there is.
-            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| RoaringBitmap::new()),
-            Coherence::Explicit => Ok(RoaringBitmap::new()),
+            Coherence::Explicit if record.is_elsewhere => cache.keep_written().map(|_| Lent::default()),
+            Coherence::Explicit => Ok(Lent::default()),
             _ => cache.begin_anew(!record.is_elsewhere),
         }?;
-        self.take_part(&record, cache);
-        if let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(record.uuid)) {
-            driver.were_lent(&lent);
-        }
+        self.take_part(&record, cache, lent);
         Ok(())
     }
 
@@ -186,7 +188,17 @@ impl Host {
     pub(super) fn revert_lost(self: &Arc<Self>, object: &Arc<Object>) -> Result<u64> {
         self.cache_of(object)?;
         let uuid = object.record().uuid;
-        Ok(self.with_cluster().and_then(|cluster| cluster.driver(uuid)).map_or(0, |driver| driver.revert()))
+        let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(uuid)) else { return Ok(0) };
+        // What others had of a home before is asked back first: only then it is known what is lost.
+        let deadline = Instant::now() + PATIENCE;
+        while driver.home().is_none() {
+            if Instant::now() > deadline {
+                let text = "the object's home begins anew, and waits for other hosts: try again later";
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(driver.revert())
     }
 
     /// Refuses what is not there for objects that hosts share.

@@ -11,6 +11,7 @@ use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
 use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
+use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
 use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
@@ -92,7 +93,9 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         boot_id,
         limits.budget_bytes / 4096,
         Evictor::new(pipe.0.clone(), pipe.1.clone()),
-        refuge(&vault, &kept)?,
+        Refuge::new(kept_memory(&vault, &kept, "refuge", crate::refuge::new_memory)?),
+        OnWay::open(kept_memory(&vault, &kept, "on-way", crate::on_way::new_memory)?)
+            .doing("reading pages on their way")?,
     )?;
     let faults = FaultService::start(fault_threads(), &machine)?;
     let host = Arc::new(Host {
@@ -178,18 +181,19 @@ fn first_session() -> u64 {
     process::boottime_ms() << 16 & (u64::MAX >> 2)
 }
 
-/// What is in the refuge outlives this process too.
-fn refuge(vault: &Vault, kept: &[Kept]) -> Result<Refuge> {
-    let found = kept.iter().find(|k| k.key.0 == "refuge").and_then(|k| k.fd.clone());
-    let memory = match found {
-        Some(memory) => memory,
-        None => {
-            let memory = Arc::new(crate::refuge::new_memory().doing("making the refuge")?);
-            vault.put(&Key("refuge".into()), &[], Some(memory.clone()))?;
-            memory
-        }
-    };
-    Ok(Refuge::new(memory))
+/// Memory whose content outlives this process too.
+fn kept_memory(
+    vault: &Vault,
+    kept: &[Kept],
+    name: &str,
+    new: impl FnOnce() -> std::io::Result<OwnedFd>,
+) -> Result<Arc<OwnedFd>> {
+    if let Some(memory) = kept.iter().find(|k| k.key.0 == name).and_then(|k| k.fd.clone()) {
+        return Ok(memory);
+    }
+    let memory = Arc::new(new().doing(format!("making the memory called {name}"))?);
+    vault.put(&Key(name.into()), &[], Some(memory.clone()))?;
+    Ok(memory)
 }
 
 /// The pipe through which frames leave outlives this process.
@@ -216,6 +220,7 @@ impl Host {
             host: HostId(u32::from_le_bytes(number) >> 1),
             name: options.map_or_else(String::new, |options| options.name.clone()),
             address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
+            former: Vec::new(),
         };
         let lease = Lease::new(&self.vault, kept)?;
         let place = options.map_or(Place::Here, |o| o.registry.clone());

@@ -4,10 +4,12 @@
 use super::holds::Held;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
-use super::turn::{Came, Turn};
+use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
 use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
-use crate::cache::coherent::PageBytes;
+use crate::cache::kept::Lent;
+use crate::cache::versions::Version;
+use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Event, HostId, Scheduler, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
@@ -46,6 +48,7 @@ pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) holds: Arc<Holds>,
+    pub(super) machine: Arc<Machine>,
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
@@ -70,9 +73,13 @@ pub(super) struct State {
     /// Bytes of syncs whose turn has not come.
     pub kept: VecDeque<Came>,
     /// Of forwarding: what was handed over, in case its newest version is lost.
-    pub sent: HashMap<u32, PageBytes>,
+    pub sent: HashMap<u32, Version>,
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
+    /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
+    pub lent: Lent,
+    /// At the home: of the last grant.
+    pub stamp: u64,
 }
 
 impl Plan {
@@ -92,12 +99,14 @@ impl Plan {
 }
 
 impl Driver {
-    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin.
+    /// The driver of an object whose cache is `cache`. Its home is to be said; if it is this host, when it may begin, and what
+    /// the process before had lent.
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
+        lent: Lent,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
         let state = State {
@@ -107,6 +116,8 @@ impl Driver {
             kept: VecDeque::new(),
             sent: HashMap::new(),
             syncs: VecDeque::new(),
+            lent,
+            stamp: first_stamp(),
         };
         cache.seen.is_scheduled(plan.sizes.page(), plan.pages);
         let apart = plan.is_home && plan.how == How::Explicit;
@@ -116,6 +127,7 @@ impl Driver {
             plan,
             carrier,
             holds,
+            machine: cache.machine().clone(),
             seen: cache.seen.clone(),
             state: state.into(),
             outbox: Outbox::default(),
@@ -134,6 +146,7 @@ impl Driver {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
         self.begin_anew(&mut state);
+        self.put_back(&mut state, cache);
         drop(state);
         cache.share(self, self.plan.role());
     }
@@ -216,10 +229,16 @@ impl Driver {
         }
     }
 
-    /// Memory is short here: these frames may go, and with each the pages that it is of.
+    /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
+    /// home may not hear of it.
     pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
+        let deaf = self.home_may_not_hear();
         for page in self.plan.sizes.pages_around(frames, self.end()) {
-            self.happened(Event::Evict { page }, Vec::new());
+            let stays = deaf
+                && matches!(&self.state().part, Part::Central(node) if node.access(page) == Access::Write);
+            if !stays {
+                self.happened(Event::Evict { page }, Vec::new());
+            }
         }
     }
 
@@ -242,7 +261,7 @@ impl Driver {
     pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
         self.check(&message)?;
         let frames = self.count_frames(&message.carries().pages());
-        if bytes.len() != frames as usize * PAGE {
+        if bytes.len() != frames as usize * PAGE + if stamped(&message) { STAMP } else { 0 } {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
@@ -250,16 +269,6 @@ impl Driver {
         }
         self.happened(Event::Message { from, message }, bytes);
         Ok(())
-    }
-
-    /// At the home: frames that the host before had lent. Nobody knows to whom.
-    pub fn were_lent(&self, frames: &roaring::RoaringBitmap) {
-        let pages = self.plan.sizes.pages_of(frames);
-        match &mut self.state().part {
-            Part::Central(node) => node.were_lost(pages),
-            Part::Forwarding(node) => node.were_lost(pages),
-            Part::Explicit(_) => {}
-        }
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -284,12 +293,14 @@ impl Driver {
         self.state().home
     }
 
-    /// At the home: nobody has anything of the object that this process has not given. Whoever waited is served.
+    /// At the home: nobody has anything of the object that this process has not given, and what was lent and not given
+    /// back is lost. Whoever waited is served.
     pub fn begin(&self) {
         let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.fenced.load(Ordering::SeqCst) || state.home.is_some() {
             return;
         }
+        self.rest_is_lost(&mut state);
         state.home = Some(self.plan.me);
         drop(state);
         if let Some(cache) = self.cache() {
@@ -305,7 +316,7 @@ impl Driver {
         self.forget_conversation(&mut state);
         match (self.cache(), self.plan.role()) {
             (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
-            (Some(cache), Role::Copies) => cache.forget_all(),
+            (Some(cache), Role::Copies) => cache.keep_newest(),
             (Some(cache), Role::Own) => cache.keep_written().map(drop),
             (None, _) => Ok(()),
         }
@@ -318,6 +329,12 @@ impl Driver {
             return;
         }
         self.forget_conversation(&mut state);
+        if let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies)
+            && let Err(error) = cache.held_by(self.plan.me)
+        {
+            cache.report(&error); // asked again by who looks for the home
+            return;
+        }
         state.home = Some(home);
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
@@ -364,6 +381,7 @@ impl Driver {
         let event = Event::Lost { host };
         if state.home != Some(host) {
             if state.home.is_some() {
+                self.will_be_lost(&state, host);
                 Turn::take(self, &mut state, event, Vec::new());
             }
             return false;
@@ -376,14 +394,10 @@ impl Driver {
             return true;
         }
         self.forget_conversation(&mut state);
-        // Whatever is here may be old by the time the home is back, and what is newest here it cannot be told of.
+        // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
+        self.keep_newest(&state);
         state.part = self.plan.part(host);
-        if let Some(cache) = self.cache()
-            && let Err(error) = cache.forget_all()
-        {
-            cache.report(&error);
-        }
         true
     }
 

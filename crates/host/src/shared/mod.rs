@@ -11,13 +11,16 @@
 //! | `driver` | one object: events to its scheduler |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
+//! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod driver;
+mod give_back;
 mod holds;
+mod keeping;
 mod outbox;
 mod part;
 mod sizes;
@@ -25,8 +28,9 @@ mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
+pub use give_back::Back;
 pub use holds::Holds;
-pub use part::{How, Said};
+pub use part::{How, Kept, Said};
 pub use sizes::Sizes;
 
 use commonhold_coherence::HostId;
@@ -50,4 +54,9 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
+    fn is_away(&self, _host: HostId) -> bool {
+        false
+    }
 }

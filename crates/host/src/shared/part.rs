@@ -9,10 +9,19 @@ use serde::{Deserialize, Serialize};
 pub enum How {
     /// By its home.
     Central(central::Options),
-    /// By all hosts that have it. What serves pages whose newest version is lost.
-    Forwarding(central::OnLoss),
+    /// By all hosts that have it.
+    Forwarding(Kept),
     /// Not at all: what is written is seen elsewhere after a sync.
     Explicit,
+}
+
+/// What is left of a page by a loss, under forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What serves pages whose newest version is lost.
+    pub on_loss: central::OnLoss,
+    /// How many hosts keep each version beside its owner.
+    pub replicas: u32,
 }
 
 /// What schedulers say to each other.
@@ -32,7 +41,7 @@ pub enum Part {
     /// Of the central scheduler.
     Central(central::Node),
     /// Of forwarding.
-    Forwarding(forwarding::Node),
+    Forwarding(Box<forwarding::Node>),
     /// Of explicit coherence.
     Explicit(explicit::Node),
 }
@@ -42,10 +51,14 @@ impl How {
     pub fn part(self, me: HostId, home: HostId, holds: bool) -> Part {
         match self {
             How::Central(options) => Part::Central(central::Node::new(me, home, options, holds)),
-            How::Forwarding(on_loss) => {
-                let options =
-                    forwarding::Options { has_hold: holds, on_loss, ..forwarding::Options::default() };
-                Part::Forwarding(forwarding::Node::new(me, home, options))
+            How::Forwarding(Kept { on_loss, replicas }) => {
+                let options = forwarding::Options {
+                    has_hold: holds,
+                    on_loss,
+                    replicas,
+                    ..forwarding::Options::default()
+                };
+                Part::Forwarding(forwarding::Node::new(me, home, options).into())
             }
             How::Explicit => Part::Explicit(explicit::Node::new(me, home)),
         }
@@ -67,7 +80,7 @@ impl Part {
     pub fn handle(&mut self, event: Event<Said>, actions: &mut Vec<Action<Said>>) {
         match self {
             Part::Central(node) => drive(node, event, actions, of_central, Said::Central),
-            Part::Forwarding(node) => drive(node, event, actions, of_forwarding, Said::Forwarding),
+            Part::Forwarding(node) => drive(&mut **node, event, actions, of_forwarding, Said::Forwarding),
             Part::Explicit(node) => drive(node, event, actions, of_explicit, Said::Explicit),
         }
     }

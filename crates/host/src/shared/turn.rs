@@ -4,6 +4,7 @@ use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
+use crate::cache::versions::Version;
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit, forwarding};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
@@ -128,13 +129,26 @@ impl<'d> Turn<'d> {
             // At the origin the frame stays as it was sent, until something else comes into it.
             Action::KeepSent { page } => {
                 if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
-                    self.state.sent.insert(page, bytes.clone());
+                    self.keep(page, bytes.clone());
+                }
+            }
+            Action::KeepCame { page } => {
+                let frames = self.frames_of(Span::one(page));
+                let bytes = self.came.next(frames.count as usize);
+                if let Some(saved) = &self.saved {
+                    saved.save_copy(frames, bytes)?; // with another host it stays: nothing is returned
+                } else {
+                    let bytes = bytes.into();
+                    self.keep(page, bytes);
                 }
             }
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => {
-                if let (Some(bytes), Some(cache)) = (self.state.sent.remove(&page), &self.cache) {
-                    cache.restore(self.frames_of(Span::one(page)), &bytes)?;
+                // Where nobody uses the object, it stays what it is until somebody does or it goes on.
+                if let Some(cache) = &self.cache
+                    && let Some(version) = self.state.sent.remove(&page)
+                {
+                    cache.restore(self.frames_of(Span::one(page)), &version)?;
                 }
             }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
@@ -165,6 +179,11 @@ impl<'d> Turn<'d> {
         Ok(())
     }
 
+    fn keep(&mut self, page: u32, bytes: PageBytes) {
+        let version = Version::keep(bytes, &self.driver.machine, self.cache.as_ref());
+        self.state.sent.insert(page, version);
+    }
+
     fn end_sync(&mut self, result: Result<()>) {
         if let Some(waiting) = self.state.syncs.pop_front() {
             let _ = waiting.send(result); // who waited may have given up
@@ -183,14 +202,19 @@ impl<'d> Turn<'d> {
             self.to_do.push_back((Event::Message { from: to, message }, bytes));
             return Ok(());
         }
-        let bytes = self.bytes_of(&message)?;
+        let mut bytes = self.bytes_of(&message)?;
         let lent = match &message {
             Said::Central(central::Message::Grant { span, access: Access::Write, .. }) => Some(*span),
             Said::Forwarding(forwarding::Message::HandOver { page, .. }) => Some(Span::one(*page)),
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            saved.lend(self.frames_of(span))?; // the next host must know that it has not the newest
+            let stamp = if stamped(&message) { self.state.next_stamp() } else { 0 };
+            // The next host must know that it has not the newest.
+            saved.lend(self.driver.frames(span), to, stamp)?;
+            if stamp != 0 {
+                bytes.extend_from_slice(&stamp.to_le_bytes());
+            }
         }
         self.driver.say(self.state, to, message, bytes);
         Ok(())
@@ -213,7 +237,11 @@ impl<'d> Turn<'d> {
             match (self.taken.remove(page), &self.cache) {
                 (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
                 (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
-                (None, None) => {}
+                (None, None) => {
+                    // It came back here by a loss, and nobody has used it since.
+                    let version = self.state.sent.get(page);
+                    all.extend_from_slice(version.map_or(&[], |version| &version[..]));
+                }
             }
         }
         Ok(all)
@@ -222,11 +250,15 @@ impl<'d> Turn<'d> {
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
+        let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
         let frames = self.frames_of(span);
         let bytes = (with_data && !in_place).then(|| self.came.next(frames.count as usize));
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
             cache.returned(frames); // owned here again
+        }
+        if let Some(stamp) = stamp {
+            cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
         }
         let installed = if plan.sizes.host_is_larger() {
             let arrived = bytes.map_or(Ok(()), |bytes| cache.arrive(frames, access, bytes));
@@ -270,7 +302,37 @@ impl<'d> Turn<'d> {
     }
 }
 
+/// Bytes of a stamp.
+pub(super) const STAMP: usize = 8;
+
+/// Whether a message says by which stamp its pages are granted: behind their bytes.
+pub(super) fn stamped(message: &Said) -> bool {
+    matches!(message, Said::Central(central::Message::Grant { access: Access::Write, .. }))
+}
+
+impl State {
+    /// Each grant to write has its own, which no process of the home gives twice.
+    fn next_stamp(&mut self) -> u64 {
+        self.stamp = self.stamp.wrapping_add(1).max(1);
+        self.stamp
+    }
+}
+
+/// Anywhere, far from where other processes begin.
+pub(super) fn first_stamp() -> u64 {
+    let mut bytes = [0; 8];
+    // Without it, stamps of an earlier process could be given again.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random numbers");
+    u64::from_le_bytes(bytes)
+}
+
 impl Came {
+    /// By which stamp the pages were granted.
+    fn stamp(&self) -> Option<u64> {
+        let tail = self.bytes.last_chunk().filter(|_| self.bytes.len() % PAGE == STAMP)?;
+        Some(u64::from_le_bytes(*tail))
+    }
+
     fn next(&mut self, frames: usize) -> &[u8] {
         let begin = self.used;
         self.used = (begin + frames * PAGE).min(self.bytes.len());

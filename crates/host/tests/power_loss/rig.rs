@@ -239,7 +239,10 @@ fn machine(directory: &TempDir) -> Arc<Machine> {
     let evictor = Evictor::new(Arc::new(read), Arc::new(write));
     let refuge =
         commonhold_host::refuge::Refuge::new(Arc::new(commonhold_host::refuge::new_memory().unwrap()));
-    Machine::new(directory.path(), process::boot_id().unwrap(), 1 << 20, evictor, refuge).unwrap()
+    let on_way =
+        commonhold_host::on_way::OnWay::open(Arc::new(commonhold_host::on_way::new_memory().unwrap()))
+            .unwrap();
+    Machine::new(directory.path(), process::boot_id().unwrap(), 1 << 20, evictor, refuge, on_way).unwrap()
 }
 
 /// Maps the object in this process, which is its own client. The mapping is never ended.

@@ -24,6 +24,9 @@ where
             self.expect(!self.is_anywhere(page as usize), "an error where somebody has the page");
             let is_kept = self.living().any(|host| self.kept[host][page as usize] != GONE);
             self.expect(self.on_loss == OnLoss::Error || !is_kept, "an error where a version is kept");
+            let kept =
+                self.living().map(|host| self.kept[host][page as usize]).filter(|kept| *kept != GONE).max();
+            self.expect_replica(page as usize, kept);
         }
         self.wake(host);
     }
@@ -53,9 +56,17 @@ where
         self.expect(is_wanted, "a page was restored that was not lost");
         let is_old = self.dead.len() == 1 && self.on_loss == OnLoss::Revert && version < self.handed[page];
         self.expect(!is_old, "what was restored is more than one hand-over old");
+        self.expect_replica(page, Some(version));
         self.kept[host][page] = GONE;
         self.frames[host][page] = version;
         self.latest[page] = version;
+    }
+
+    /// What somebody else has read is not lost while no more hosts have died than there are replicas.
+    fn expect_replica(&mut self, page: usize, left: Option<u32>) {
+        if self.dead.len() <= self.replicas as usize {
+            self.expect(left >= self.read[page], "a version is lost that somebody else had read");
+        }
     }
 
     pub(super) fn lose(&mut self, host: usize) {

@@ -91,13 +91,13 @@ impl List {
 
     /// A host joins, or comes back after the list's process was another.
     pub fn join(&mut self, joining: Joining, now: u64) -> Result<()> {
-        let Joining { member, claims, before } = joining;
+        let Joining { mut member, claims, before } = joining;
         let host = member.host;
         match before {
             Some(Before { epoch, .. }) if epoch != self.epoch => return Err(unknown(&member.name)),
             Some(Before { seen, .. }) => self.renew(host, seen, now).map_err(|_| unknown(&member.name))?,
             None => {
-                self.make_room(&member, now)?;
+                member.former = self.make_room(&member, now)?;
                 let until = now + self.lease_ns;
                 if self.members.insert(host, Standing { member, until, seen: self.number }).is_none() {
                     self.number += 1;
@@ -108,16 +108,20 @@ impl List {
         Ok(())
     }
 
-    /// A new process of a host takes the place of the one before, of which nothing is left.
-    fn make_room(&mut self, member: &Member, now: u64) -> Result<()> {
-        let other = |other: &&Standing| other.member.name == member.name && other.member.host != member.host;
+    /// A new process of a host takes the place of the one before, of which nothing is left but what it had newest. Gives
+    /// all whose place it took.
+    fn make_room(&mut self, member: &Member, now: u64) -> Result<Vec<HostId>> {
+        if let Some(standing) = self.members.get(&member.host) {
+            return Ok(standing.member.former.clone()); // it asks again: its answer was lost
+        }
+        let other = |other: &&Standing| other.member.name == member.name;
         let Some(Standing { member: other, until, .. }) = self.members.values().find(other) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         if other.address == member.address {
-            let host = other.host;
+            let (host, former) = (other.host, followed(&other.former, other.host));
             self.lose(host);
-            return Ok(());
+            return Ok(former);
         }
         Err(Error::new(
             ErrorKind::Exists,
@@ -235,6 +239,13 @@ impl List {
     }
 }
 
+/// The processes before the next one of a host, the latest of them.
+pub(super) fn followed(former: &[HostId], last: HostId) -> Vec<HostId> {
+    const MOST: usize = 16;
+    let first = former.len().saturating_sub(MOST - 1);
+    former[first..].iter().copied().chain([last]).collect()
+}
+
 fn unknown(name: &str) -> Error {
     Error::new(
         ErrorKind::NotFound,
@@ -249,8 +260,12 @@ mod tests {
     const LEASE: u64 = 100;
 
     fn joining(number: u32, name: &str, port: u16, claims: Vec<Claim>) -> Joining {
-        let member =
-            Member { host: HostId(number), name: name.into(), address: ([127, 0, 0, 1], port).into() };
+        let member = Member {
+            host: HostId(number),
+            name: name.into(),
+            address: ([127, 0, 0, 1], port).into(),
+            former: Vec::new(),
+        };
         Joining { member, claims, before: None }
     }
 
@@ -306,6 +321,12 @@ mod tests {
         assert_eq!(lost(&list), [0u32; 0]);
         list.join(joining(2, "a", 1, vec![claim("/x", 10)]), 5).unwrap();
         assert_eq!(lost(&list), [1]);
+        list.join(joining(4, "a", 1, vec![claim("/x", 10)]), 5).unwrap();
+        list.join(joining(4, "a", 1, vec![claim("/x", 10)]), 6).unwrap();
+        assert_eq!(list.news().members[0].former, [HostId(1), HostId(2)], "whom it follows, both times");
+        list.lose(HostId(4));
+        list.join(joining(2, "a", 1, vec![claim("/x", 10)]), 7).unwrap();
+        assert!(list.news().members[0].former.is_empty(), "the others went on without the one before");
         assert_eq!(list.home_of(10), Some(HostId(2)));
     }
 

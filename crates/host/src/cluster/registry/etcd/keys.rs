@@ -2,8 +2,8 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `hosts/NAME` | number, address and lease of the host that has the name |
-//! | `members/NUMBER` | name, address and lease. Its deletion is the loss of the host |
+//! | `hosts/NAME` | number, address and lease of the host that has the name; its former numbers, and leases that it ends |
+//! | `members/NUMBER` | name, address, lease and former numbers. Its deletion is the loss of the host |
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
 //! | `objects/UUID` | the number of the object's home |
@@ -30,6 +30,12 @@ pub(super) struct SavedHost {
     pub address: SocketAddr,
     /// On which all its keys hang.
     pub lease: i64,
+    /// Leases of processes before it, which it ends: the last of them may have died before it did.
+    #[serde(default)]
+    pub ends: Vec<i64>,
+    /// The processes before it, each of which was a member when the next took its place.
+    #[serde(default)]
+    pub former: Vec<u32>,
 }
 
 /// Value of a member.
@@ -41,6 +47,9 @@ pub(super) struct SavedMember {
     pub address: SocketAddr,
     /// On which all its keys hang.
     pub lease: i64,
+    /// The processes before it, each of which was a member when the next took its place.
+    #[serde(default)]
+    pub former: Vec<u32>,
 }
 
 /// Value of a name.
@@ -139,7 +148,8 @@ mod tests {
     #[test]
     fn keys_mean_what_they_were_made_for() {
         let keys = Keys::new("lab");
-        let member = SavedMember { name: "a".into(), address: ([127, 0, 0, 1], 7).into(), lease: 9 };
+        let member =
+            SavedMember { name: "a".into(), address: ([127, 0, 0, 1], 7).into(), lease: 9, former: vec![4] };
         let value = serde_json::to_vec(&member).unwrap();
         let host = HostId(5);
         let joined = keys.change(keys.member(host).as_bytes(), Some(&value));

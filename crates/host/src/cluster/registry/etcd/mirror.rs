@@ -60,8 +60,9 @@ impl Mirror {
     }
 
     fn join(&mut self, host: HostId, saved: SavedMember, revision: u64) {
-        let SavedMember { name, address, .. } = saved;
-        self.members.insert(host, Member { host, name, address });
+        let SavedMember { name, address, former, .. } = saved;
+        let former = former.into_iter().map(HostId).collect();
+        self.members.insert(host, Member { host, name, address, former });
         self.heard(host, revision);
     }
 
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     fn saved(name: &str) -> SavedMember {
-        SavedMember { name: name.into(), address: ([127, 0, 0, 1], 1).into(), lease: 1 }
+        SavedMember { name: name.into(), address: ([127, 0, 0, 1], 1).into(), lease: 1, former: Vec::new() }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod keys;
 mod mirror;
 mod watch;
 
+use super::list::followed;
 use super::place::{EtcdPlace, TlsFiles};
 use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member};
@@ -81,44 +82,73 @@ impl Etcd {
         let lease =
             self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
         let host_key = self.keys.host(&member.name);
-        let own = SavedHost { number: member.host.0, address: member.address, lease };
-        let saved = SavedMember { name: member.name.clone(), address: member.address, lease };
-        let put =
-            |key: &str, value: Vec<u8>| TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)));
-        let txn = Txn::new()
-            .when([Compare::version(host_key.as_str(), CompareOp::Equal, 0)])
-            .and_then([put(&host_key, text(&own)), put(&self.keys.member(member.host), text(&saved))])
-            .or_else([TxnOp::get(host_key.as_str(), None)]);
-        for _ in 0..2 {
-            let txn = txn.clone();
+        let mut before: Option<(Vec<u8>, SavedHost)> = None;
+        for _ in 0..4 {
+            let txn = self.take_place(member, lease, before.take());
             let done = self.client.ask(within, async |mut etcd| etcd.txn(txn.clone()).await)?;
             if done.succeeded() {
                 *lock(&self.mine) = Mine { lease, ..Mine::default() };
+                self.end_former(&host_key);
                 return Ok(done.header().map_or(0, |header| header.revision() as u64));
             }
             let there = done.op_responses().into_iter().find_map(|response| match response {
                 TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
                 _ => None,
             });
-            let Some(there) = there.and_then(|value| serde_json::from_slice::<SavedHost>(&value).ok()) else {
-                continue;
-            };
-            if there.address != member.address {
+            let Some(there) = there else { continue };
+            let Ok(saved) = serde_json::from_slice::<SavedHost>(&there) else { continue };
+            if saved.address != member.address {
                 self.revoke(lease);
                 return Err(Error::new(
                     ErrorKind::Exists,
                     format!(
                         "there is a host named {} in the cluster, at {}: start this one with another --name (if it is \
                          the same host, moved: the lease of its earlier process may last for another {seconds} s)",
-                        member.name, there.address
+                        member.name, saved.address
                     ),
                 ));
             }
-            // Its earlier process, of which nothing is left: everything of it goes at one revision.
-            self.revoke(there.lease);
+            before = Some((there, saved));
         }
         self.revoke(lease);
         Err(Error::new(ErrorKind::Busy, "the earlier process of this host is still in the registry"))
+    }
+
+    /// Takes a name that nobody has, or the place of this host's earlier process, of which nothing is left but what it had
+    /// newest: its loss, and who follows it, are one change.
+    fn take_place(&self, member: &Member, lease: i64, before: Option<(Vec<u8>, SavedHost)>) -> Txn {
+        let host_key = self.keys.host(&member.name);
+        let others = before.as_ref().filter(|(_, saved)| saved.number != member.host.0);
+        let mut former: Vec<HostId> =
+            before.iter().flat_map(|(_, saved)| &saved.former).copied().map(HostId).collect();
+        if let Some((_, saved)) = others {
+            former = followed(&former, HostId(saved.number));
+        }
+        let former: Vec<u32> = former.into_iter().map(|host| host.0).collect();
+        let ends = before.iter().flat_map(|(_, saved)| saved.ends.iter().rev().take(3).chain([&saved.lease]));
+        let ends = ends.copied().collect();
+        let gone = others.map(|(_, saved)| TxnOp::delete(self.keys.member(HostId(saved.number)), None));
+        let number = member.host.0;
+        let own = SavedHost { number, address: member.address, lease, ends, former: former.clone() };
+        let saved = SavedMember { name: member.name.clone(), address: member.address, lease, former };
+        let put =
+            |key: &str, value: Vec<u8>| TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)));
+        let joins = [put(&host_key, text(&own)), put(&self.keys.member(member.host), text(&saved))];
+        let key = host_key.as_str();
+        let (when, then) = match before {
+            None => (Compare::version(key, CompareOp::Equal, 0), joins.to_vec()),
+            Some((value, _)) => {
+                (Compare::value(key, CompareOp::Equal, value), gone.into_iter().chain(joins).collect())
+            }
+        };
+        Txn::new().when([when]).and_then(then).or_else([TxnOp::get(key, None)])
+    }
+
+    /// What else hangs on leases of earlier processes goes: their names are this one's to take.
+    fn end_former(&self, host_key: &str) {
+        let own = self.get(host_key).ok().flatten();
+        let own = own.and_then(|value| serde_json::from_slice::<SavedHost>(&value).ok());
+        own.into_iter().flat_map(|own| own.ends).for_each(|lease| self.revoke(lease));
     }
 
     fn revoke(&self, lease: i64) {

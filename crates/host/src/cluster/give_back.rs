@@ -1,0 +1,221 @@
+//! Pages that were newest with other hosts when this home's process is a new one, when messages between a host and this home
+//! were lost, or when a host's process is another: they are asked for before they count as lost. `docs/LEASES.md`, "Giving
+//! back", says why what comes so is never too old.
+
+use super::wire::{Answer, Call, Member};
+use super::{Cluster, PATIENCE, lock};
+use crate::shared::{Back, Driver, How};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Frames of one question: of whole pages of the scheduler, which have no more than that.
+const ASKED_PAGES: usize = 512;
+/// Between two attempts to ask.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Cluster {
+    /// Which processes follow those that are lost, the registry says.
+    pub(super) fn now_follow(&self, members: &[Member]) {
+        let following = |member: &Member| {
+            let host = member.host;
+            member.former.clone().into_iter().map(move |former| (former, host))
+        };
+        let followers: HashMap<HostId, HostId> = members.iter().flat_map(following).collect();
+        *self.followers.write().unwrap_or_else(PoisonError::into_inner) = followers;
+    }
+
+    /// The process that took the place of that one, while it was a member.
+    pub(super) fn follower(&self, former: HostId) -> Option<HostId> {
+        self.followers.read().unwrap_or_else(PoisonError::into_inner).get(&former).copied()
+    }
+
+    /// At a host that is not the home: what it, or its process before, had newest. Only the home may ask.
+    pub(super) fn give_back(
+        self: &Arc<Self>,
+        from: HostId,
+        object: u128,
+        former: HostId,
+        pages: &[(u32, u64)],
+    ) -> Result<(Answer, Vec<u8>)> {
+        if pages.len() > ASKED_PAGES {
+            let text =
+                format!("{} pages are asked back, the limit is {ASKED_PAGES}: ask for fewer", pages.len());
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        if self.registry()?.where_is(object)? != from {
+            return Err(Error::new(ErrorKind::Permission, "only an object's home has pages given back"));
+        }
+        let back = match self.driver(object) {
+            Some(driver) => driver.give_back(former, pages)?,
+            None => Back::default(),
+        };
+        Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
+    }
+
+    /// Begins to schedule an object, when whoever had newest pages of it has given them back.
+    pub(super) fn begin_home(self: &Arc<Self>, driver: &Arc<Driver>) {
+        let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
+        let borrowers = driver.borrowers(&members);
+        if borrowers.is_empty() {
+            driver.begin();
+            return;
+        }
+        let (this, driver) = (self.clone(), driver.clone());
+        let asking = move || {
+            // One after the other: each is waited for no longer than a lease after it answered last.
+            borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
+            borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
+            driver.begin();
+        };
+        if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
+            std::process::abort(); // the keeper starts the next, which tries again
+        }
+    }
+
+    /// Whether somebody may have what a host that is lost had newest of an object of this home.
+    pub(super) fn can_be_asked_for(&self, driver: &Driver, host: HostId) -> bool {
+        let is_central = matches!(driver.plan().how, How::Central(_));
+        let follows = driver.is_home() && is_central && self.follower(host).is_some();
+        follows && driver.home().is_some() && !driver.lent_to(host).is_empty()
+    }
+
+    /// The scheduler hears that a host is lost when the process that follows it has given back what it had newest.
+    pub(super) fn ask_and_lose(self: &Arc<Self>, driver: &Arc<Driver>, host: HostId) {
+        let (this, driver) = (self.clone(), driver.clone());
+        let asking = move || {
+            let _ = this.settle_given_up(&driver, host); // who is at it already says it, too
+        };
+        if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
+            std::process::abort();
+        }
+    }
+
+    /// A host is lost to an object's scheduler. Whether it was the home.
+    pub(super) fn lose(&self, driver: &Arc<Driver>, host: HostId) -> bool {
+        if driver.is_home() && driver.home().is_some() {
+            self.report_lost(driver, host);
+        }
+        driver.lost(host)
+    }
+
+    fn report_lost(&self, driver: &Driver, host: HostId) {
+        let lost = driver.lent_to(host).len();
+        if lost > 0 {
+            let (object, who) = (driver.plan().object, self.called(host));
+            self.report(format_args!(
+                "object {object:032x}: the newest versions of {lost} pages are lost with {who}"
+            ));
+        }
+    }
+
+    /// At the home: asks a host, or who follows it, for what it had newest; then it is lost to the object's scheduler.
+    pub(super) fn settle_given_up(self: &Arc<Self>, driver: &Arc<Driver>, former: HostId) -> Result<()> {
+        let object = driver.plan().object;
+        if driver.home().is_none() || !lock(&self.asking).insert((object, former)) {
+            return Err(self.asks(former));
+        }
+        self.ask_back(driver, former);
+        self.lose(driver, former);
+        self.do_not_send(former, object);
+        lock(&self.asking).remove(&(object, former));
+        Ok(())
+    }
+
+    /// Refuses who is being asked for what it had newest, and who asks for pages before this home has begun with them.
+    pub(super) fn check_asks_nobody(&self, object: u128, from: HostId) -> Result<()> {
+        let begun = self.driver(object).is_some_and(|driver| driver.home().is_some());
+        if !begun || lock(&self.asking).contains(&(object, from)) {
+            return Err(self.asks(from));
+        }
+        Ok(())
+    }
+
+    fn asks(&self, former: HostId) -> Error {
+        let who = self.called(former);
+        Error::new(ErrorKind::Busy, format!("pages that {who} had newest are asked back: try again later"))
+    }
+
+    /// Who can be asked for what that process had newest.
+    fn who_has_left(&self, former: HostId) -> Option<HostId> {
+        self.member(former).map(|member| member.host).or_else(|| self.follower(former))
+    }
+
+    /// Asks for all that a process had newest of an object, until it is here, or nobody is left who can be asked, or who can
+    /// has not answered for as long as a lease.
+    fn ask_back(self: &Arc<Self>, driver: &Arc<Driver>, former: HostId) {
+        // Only the last page of an object is shorter than the others.
+        let page = driver.plan().sizes.page() as usize;
+        let (mut asked, mut given) = (RoaringBitmap::new(), 0);
+        'all: loop {
+            // What it had asked for before may be granted to it still, once: that never came, it says then.
+            let mut wanted = driver.lent_to(former);
+            wanted.retain(|frame| asked.insert(*frame));
+            if wanted.is_empty() {
+                break;
+            }
+            for pages in wanted.chunks(ASKED_PAGES / page * page) {
+                let Some(here) = self.ask_until_answered(driver, former, pages) else { break 'all };
+                given += here;
+            }
+        }
+        if !asked.is_empty() {
+            let (id, count) = (driver.plan().object, asked.len());
+            let who = self.who_has_left(former).map_or_else(|| former.to_string(), |host| self.called(host));
+            self.report(format_args!("object {id:032x}: {who} gave {given} of {count} pages back"));
+        }
+    }
+
+    /// How many of these pages came; none if nobody is to be asked any more.
+    fn ask_until_answered(
+        self: &Arc<Self>,
+        driver: &Arc<Driver>,
+        former: HostId,
+        pages: &[u32],
+    ) -> Option<usize> {
+        let deadline = Instant::now() + self.lease_length();
+        while let Some(host) = self.who_has_left(former).filter(|_| !self.lease.is_fenced()) {
+            match self.ask_once(driver, host, former, pages) {
+                Ok(given) => return Some(given),
+                Err(error) if Instant::now() > deadline => {
+                    let who = self.called(host);
+                    self.report(format_args!("pages that {who} had newest are not given back: {error}"));
+                    break;
+                }
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+        None
+    }
+
+    fn ask_once(
+        self: &Arc<Self>,
+        driver: &Arc<Driver>,
+        host: HostId,
+        former: HostId,
+        pages: &[u32],
+    ) -> Result<usize> {
+        self.reach(host)?;
+        self.check_may_change(host)?;
+        let call = Call::GiveBack { object: driver.plan().object, former, pages: driver.stamps_of(pages) };
+        let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
+        let Answer::GivenBack { pages: given, untouched } = answer else {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the other host answers something else than was asked",
+            ));
+        };
+        if given.iter().chain(&untouched).any(|page| !pages.contains(page)) {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the other host gives pages back that were not asked for",
+            ));
+        }
+        let back = Back { pages: given, bytes, untouched };
+        driver.given_back(former, &back)?;
+        Ok(back.pages.len() + back.untouched.len())
+    }
+}

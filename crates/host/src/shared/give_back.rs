@@ -1,0 +1,193 @@
+//! Giving back: who had pages newest when their home became another process, when messages between it and the home were
+//! lost, or when its own process did, is asked for them before they count as lost (`docs/LEASES.md`, "Giving back").
+
+use super::driver::{Driver, PAGE, State};
+use super::part::{Part, Said};
+use super::turn::Turn;
+use crate::cache::book;
+use crate::cache::kept::Lent;
+use commonhold_coherence::{Access, Event, HostId, Span, central};
+use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a host has of the pages that it is asked for.
+#[derive(Debug, Default)]
+pub struct Back {
+    /// Those that it has.
+    pub pages: Vec<u32>,
+    /// Their bytes, one page after the other.
+    pub bytes: Vec<u8>,
+    /// Those that were granted to it and never came: nobody wrote them.
+    pub untouched: Vec<u32>,
+}
+
+impl Driver {
+    /// At a host that is not the home: what is here of pages that the process of that number had newest: this one, or the
+    /// one before it.
+    pub fn give_back(&self, former: HostId, pages: &[(u32, u64)]) -> Result<Back> {
+        let state = self.state();
+        if state.home.is_some() && former == self.plan.me {
+            let text = "this host has not heard yet that the object's home begins anew: ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(former));
+        let Some(cache) = kept.filter(|_| state.home.is_none()) else { return Ok(Back::default()) };
+        cache.newest_of(pages)
+    }
+
+    /// In whose name this host gives back what is newest here.
+    pub fn holder(&self) -> Option<HostId> {
+        self.cache().filter(|_| !self.plan.is_home)?.holder()
+    }
+
+    /// Whether the home may not get what is sent to it now: what is newest here stays until it is reached again.
+    pub fn home_may_not_hear(&self) -> bool {
+        !self.plan.is_home && self.home().is_none_or(|home| self.carrier.is_away(home))
+    }
+
+    /// The home is to be found again: what is newest here stays for it.
+    pub(super) fn keep_newest(&self, state: &State) {
+        let Some(cache) = self.cache() else { return };
+        let kept = match &state.part {
+            // Who owns a page has its newest version, written here or not.
+            Part::Forwarding(node) => {
+                let page = self.plan.sizes.page() as u32;
+                cache.keep_only(|frame| node.owns(frame / page))
+            }
+            _ => cache.keep_newest(),
+        };
+        if let Err(error) = kept {
+            cache.report(&error);
+        }
+    }
+
+    /// At a home that has not begun: whoever may have pages of the process before, of these members and others.
+    pub fn borrowers(&self, members: &[HostId]) -> Vec<HostId> {
+        let state = self.state();
+        match (&state.part, state.lent.to.is_empty()) {
+            // Pages went on from whom they were lent to.
+            (Part::Forwarding(_), false) => {
+                members.iter().copied().filter(|host| *host != self.plan.me).collect()
+            }
+            _ => state.lent.to.keys().copied().collect(),
+        }
+    }
+
+    /// At the home: frames of pages whose newest version that host has, as far as the home knows; of each page all of them.
+    pub fn lent_to(&self, host: HostId) -> Vec<u32> {
+        let state = self.state();
+        let frames = match (&state.part, state.home) {
+            (Part::Central(node), Some(_)) => self.owned_by(node, host),
+            // Pages went on from whom they were lent to.
+            (Part::Forwarding(_), None) => {
+                state.lent.to.values().fold(RoaringBitmap::new(), |all, frames| all | frames)
+            }
+            (_, None) => state.lent.to.get(&host).cloned().unwrap_or_default(),
+            _ => RoaringBitmap::new(),
+        };
+        frames.iter().collect()
+    }
+
+    fn owned_by(&self, node: &central::Node, host: HostId) -> RoaringBitmap {
+        let pages = node.home().map_or_else(Vec::new, |home| home.table().owned_by(host));
+        let mut frames = RoaringBitmap::new();
+        pages.into_iter().for_each(|page| book::insert(&mut frames, self.frames(Span::one(page))));
+        frames
+    }
+
+    /// At the home: by which stamps these pages were lent.
+    pub fn stamps_of(&self, pages: &[u32]) -> Vec<(u32, u64)> {
+        self.saved().map_or_else(Vec::new, |saved| saved.stamps_of(pages))
+    }
+
+    /// At the home: a host, or the next process of it, gives back pages that it had newest. Of what is nobody's, or
+    /// another's, by now, nothing is taken.
+    pub fn given_back(self: &Arc<Self>, former: HostId, back: &Back) -> Result<()> {
+        let Back { pages, bytes, untouched } = back;
+        if bytes.len() != pages.len() * PAGE {
+            let text = format!("{former} gave {} bytes back for {} pages", bytes.len(), pages.len());
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let given: BTreeMap<u32, &[u8]> = pages.iter().copied().zip(bytes.chunks(PAGE)).collect();
+        let all: RoaringBitmap = pages.iter().chain(untouched).copied().collect();
+        let mut state = self.state();
+        for page in self.plan.sizes.pages_of(&all) {
+            let frames = self.frames(Span::one(page));
+            let numbers = || frames.first as u32..frames.end() as u32;
+            let bytes: Vec<u8> =
+                numbers().filter_map(|frame| given.get(&frame)).copied().flatten().copied().collect();
+            // Of what was never written the saved copies are the newest. A page is that as a whole, or given as a whole.
+            let is_whole = bytes.len() as u64 == frames.length_bytes()
+                || bytes.is_empty() && numbers().all(|frame| all.contains(frame));
+            if is_whole {
+                self.take_back(&mut state, former, page, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(
+        self: &Arc<Self>,
+        state: &mut State,
+        former: HostId,
+        page: u32,
+        bytes: Vec<u8>,
+    ) -> Result<()> {
+        let (frames, Some(saved)) = (self.frames(Span::one(page)), self.saved()) else { return Ok(()) };
+        if state.home.is_some() {
+            let is_owner = matches!(&state.part, Part::Central(node)
+                if node.home().is_some_and(|home| home.table().owner(page) == Some(former)));
+            // As if it had been paged out unasked, by the scheduler's rules.
+            let message = central::Message::PageOut { page, answers: false, keeps: Access::None };
+            Turn::take(self, state, Event::Message { from: former, message: Said::Central(message) }, bytes);
+            if is_owner {
+                saved.returned(frames);
+            }
+            return Ok(());
+        }
+        let forwarded = matches!(state.part, Part::Forwarding(_));
+        let is_lent =
+            |lent: &RoaringBitmap| (frames.first..frames.end()).all(|frame| lent.contains(frame as u32));
+        let mut lent = state.lent.to.iter_mut().filter(|(host, _)| forwarded || **host == former);
+        if let Some((_, lent)) = lent.find(|(_, lent)| is_lent(lent)) {
+            if !bytes.is_empty() {
+                saved.save_copy(frames, &bytes)?;
+            }
+            saved.returned(frames);
+            book::remove(lent, frames);
+        }
+        Ok(())
+    }
+
+    /// At the home, which begins: of what was lent and not given back the newest version is lost.
+    pub(super) fn rest_is_lost(&self, state: &mut State) {
+        let Lent { to, to_nobody } = std::mem::take(&mut state.lent);
+        let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
+        if let Some(saved) = self.saved() {
+            for run in book::runs(&lost) {
+                if let Err(error) = saved.nobody_has(run) {
+                    saved.report(&error);
+                }
+            }
+        }
+        let pages = self.plan.sizes.pages_of(&lost);
+        match &mut state.part {
+            Part::Central(node) => node.were_lost(pages),
+            Part::Forwarding(node) => node.were_lost(pages),
+            Part::Explicit(_) => {}
+        }
+    }
+
+    /// At the home: what that host had newest is lost from now on, and stays so, whoever comes with it later.
+    pub(super) fn will_be_lost(&self, state: &State, host: HostId) {
+        if let (Part::Central(node), Some(saved)) = (&state.part, self.saved()) {
+            for run in book::runs(&self.owned_by(node, host)) {
+                if let Err(error) = saved.nobody_has(run) {
+                    saved.report(&error);
+                }
+            }
+        }
+    }
+}
