@@ -49,7 +49,7 @@ Measures Commonhold beside its peers.
   --quick        fewer rounds: to see that it works, not to publish
   --out DIR      write a page for each row there (run all without --quick: docs/results)
   --seed N       what all random choices follow from
-  --trials N     trials of the crash row (1000; 40 with --quick)
+  --trials N     trials of the crash rows (1000 and, of clusters, 500; 40 and 25 with --quick)
 
 Folders and hosts of its own live below target/bench-state, or $COMMONHOLD_BENCH_DIR: a real disk, not a tmpfs.
 ";

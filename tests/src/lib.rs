@@ -3,6 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `host` | starts a host in a directory of its own, kills parts of it, and leaves nothing behind |
+//! | `cluster` | several hosts that share objects, and a client of each |
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
 //! | `crash` | a job that goes on while things are killed |
@@ -12,6 +13,7 @@
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
+//! | `stranger` | a host made by hand, which says whatever a test wants said |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
 //!
@@ -19,6 +21,7 @@
 //! deadline is only there to fail.
 
 pub mod agent;
+pub mod cluster;
 pub mod crash;
 pub mod cut;
 pub mod field;
@@ -29,6 +32,7 @@ pub mod page;
 pub mod raw;
 pub mod scratch;
 pub mod sharing;
+pub mod stranger;
 pub mod wait;
 pub mod worker;
 

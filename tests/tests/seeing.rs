@@ -1,50 +1,12 @@
-//! What is counted, traced and shown of objects, on real hosts: the numbers are those that `docs/PROTOCOL.md` says.
+//! What is counted and traced of objects, on real hosts: the numbers are those that `docs/PROTOCOL.md` says.
 
 use commonhold::{CreateOptions, MapOptions, MessageKind, ObjectCounts, Seen};
-use commonhold_cli::top::{Choice, View, draw};
+use commonhold_tests::cluster::{counts, free_address, pair, sharing_pair, sharing_pair_of};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 use serde_json::Value;
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-
-/// A port of this machine that nobody has.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
-/// Two hosts of one cluster; the first is the home of what `sharers` makes.
-fn pair(more: &[&str]) -> [TestHost; 2] {
-    let (list, own) = (free_address(), free_address());
-    let place = ["--plain", "--listen", &list, "--name", "home"];
-    let first = TestHost::with(&[place.as_slice(), more].concat());
-    let place = ["--plain", "--listen", &own, "--join", &list, "--name", "other"];
-    [first, TestHost::with(&place)]
-}
-
-/// A worker on each, with one shared object of so many pages mapped as `m`.
-fn sharers(hosts: &[TestHost; 2], pages: u64) -> [Worker; 2] {
-    sharers_of(hosts, &format!("size={} strict", pages * 4096))
-}
-
-fn sharers_of(hosts: &[TestHost; 2], options: &str) -> [Worker; 2] {
-    let (a, b) = (hosts[0].worker(), hosts[1].worker());
-    a.ok(&format!("create o /shared {options}"));
-    b.eventually("open o /shared rw");
-    [a, b].map(|worker| {
-        worker.ok("map m o rw shared 0 0");
-        worker
-    })
-}
-
-/// The numbers of an object at a host.
-fn counts(host: &TestHost, name: &str) -> ObjectCounts {
-    host.connect().counts(name, 1024).unwrap().objects.remove(0)
-}
 
 /// `name: sent received` of the messages between hosts, in alphabetical order.
 fn remote(object: &ObjectCounts) -> Vec<String> {
@@ -77,7 +39,7 @@ const ROUNDS: u64 = 10;
 #[test]
 fn writers_that_take_turns_cost_two_requests_and_two_pages_a_round() {
     let hosts = pair(&[]);
-    let [a, b] = sharers(&hosts, 1);
+    let [a, b] = sharing_pair(&hosts, 1);
     a.ok("put m 0 1");
     for round in 0..ROUNDS {
         b.ok(&format!("put m 0 {round}"));
@@ -113,7 +75,7 @@ fn writers_that_take_turns_cost_two_requests_and_two_pages_a_round() {
 #[test]
 fn a_reader_of_what_another_writes_is_invalidated_and_says_so() {
     let hosts = pair(&[]);
-    let [a, b] = sharers(&hosts, 1);
+    let [a, b] = sharing_pair(&hosts, 1);
     a.ok("put m 0 1");
     for round in 0..ROUNDS {
         b.ok("get m 0");
@@ -171,7 +133,7 @@ fn under_forwarding_a_write_fault_costs_two_messages_and_one_more_where_the_hint
 #[test]
 fn under_explicit_coherence_syncs_and_conflicts_are_counted() {
     let hosts = pair(&[]);
-    let [a, b] = sharers_of(&hosts, "size=8192 explicit");
+    let [a, b] = sharing_pair_of(&hosts, "size=8192 explicit");
     b.all("put m 0 1\nsync o 0 8192");
     let [home, other] = settled(&hosts, "/shared");
     assert_eq!(remote(&other), ["fetch 1>0", "pages 0>1", "sync 1>0", "synced 0>1"]);
@@ -239,7 +201,7 @@ fn begin(host: &TestHost, words: &[&str]) -> Child {
 #[test]
 fn a_trace_shows_each_message_of_a_hand_over() {
     let hosts = pair(&[]);
-    let [a, b] = sharers(&hosts, 1);
+    let [a, b] = sharing_pair(&hosts, 1);
     a.ok("put m 0 1");
     let mut trace = begin(&hosts[0], &["trace", "/shared", "--json", "-n", "10"]);
     let mut said = BufReader::new(trace.stderr.take().unwrap());
@@ -276,273 +238,6 @@ fn a_trace_shows_each_message_of_a_hand_over() {
     assert_eq!(numbers, (0..10).collect::<Vec<u64>>());
     assert!(lines.iter().all(|line| line["pages"] == 1 && line["first_page"] == 0));
     assert!(lines.is_sorted_by_key(|line| line["at_ns"].as_u64()));
-}
-
-/// What an address answers to a question.
-fn ask(address: &str, question: &[u8]) -> (String, String) {
-    let mut stream = wait::until("somebody listens", || TcpStream::connect(address).ok());
-    stream.write_all(question).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {answer:?}"));
-    (head.to_owned(), body.to_owned())
-}
-
-type Labels = Vec<(String, String)>;
-
-/// `{a="x",b="y"}` to pairs; the rest of the line behind it. Strict: anything else is a panic.
-fn labels(text: &str) -> (Labels, &str) {
-    let Some(mut rest) = text.strip_prefix('{') else { return (vec![], text) };
-    let mut found = Vec::new();
-    loop {
-        let (key, after) = rest.split_once("=\"").expect("a label");
-        assert!(key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !key.is_empty(), "{key}");
-        let (mut value, mut characters) = (String::new(), after.char_indices());
-        let end = loop {
-            match characters.next().expect("the end of a label") {
-                (at, '"') => break at + 1,
-                (_, '\\') => value.push(match characters.next().expect("what is escaped").1 {
-                    'n' => '\n',
-                    c @ ('\\' | '"') => c,
-                    other => panic!("\\{other}"),
-                }),
-                (_, c) => value.push(c),
-            }
-        };
-        found.push((key.to_owned(), value));
-        rest = &after[end..];
-        if let Some(behind) = rest.strip_prefix('}') {
-            return (found, behind);
-        }
-        rest = rest.strip_prefix(',').expect("another label");
-    }
-}
-
-/// Reads OpenMetrics as strictly as its parsers do: families announced once before their lines and not mixed, counters by
-/// their suffix, no line twice, `# EOF` at the end.
-fn parse(text: &str) -> HashMap<(String, Labels), f64> {
-    let body = text.strip_suffix("# EOF\n").expect("# EOF");
-    let (mut all, mut types, mut current) = (HashMap::new(), HashMap::new(), String::new());
-    for line in body.lines() {
-        if let Some(comment) = line.strip_prefix("# ") {
-            let mut words = comment.splitn(3, ' ');
-            let (what, name, rest) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-            match what {
-                "HELP" => name.clone_into(&mut current),
-                "TYPE" => assert!(types.insert(name.to_owned(), rest.to_owned()).is_none(), "{name} twice"),
-                other => panic!("{other}"),
-            }
-            assert_eq!(current, name, "families are not mixed");
-            continue;
-        }
-        let end = line.find(['{', ' ']).expect("a line with a number");
-        let (labels, number) = labels(&line[end..]);
-        let name = &line[..end];
-        match types[&current].as_str() {
-            "counter" => assert_eq!(name, format!("{current}_total")),
-            "gauge" => assert_eq!(name, current),
-            other => panic!("{other}"),
-        }
-        let number: f64 = number.strip_prefix(' ').expect("a space").parse().expect("a number");
-        assert!(number >= 0.0 && all.insert((name.to_owned(), labels), number).is_none(), "{line}");
-    }
-    all
-}
-
-const QUESTION: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-#[test]
-fn prometheus_is_told_the_same_numbers() {
-    let address = free_address();
-    let hosts = pair(&["--metrics", &address]);
-    let [a, b] = sharers(&hosts, 1);
-    for round in 0..3 {
-        a.ok(&format!("put m 0 {round}"));
-        b.ok(&format!("put m 0 {round}"));
-    }
-    let strange = "/we\"ird\\na{m=\"e";
-    let options = CreateOptions { size_bytes: 4096, controlled: true, ..CreateOptions::default() };
-    let connection = hosts[0].connect();
-    let object = connection.create(strange, &options, None).unwrap();
-    let mapping = object.map(&MapOptions::default()).unwrap();
-    drop(mapping);
-    let (head, body) = ask(&address, QUESTION);
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
-    let metrics = parse(&body);
-    let home = counts(&hosts[0], "/shared");
-    let of = |name: &str, labels: &[(&str, &str)]| {
-        let all = [("object", "/shared")].iter().chain(labels);
-        let labels = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let key = (format!("commonhold_object_{name}_total"), labels);
-        metrics.get(&key).copied().unwrap_or_else(|| panic!("no {key:?}")) as u64
-    };
-    assert_eq!(of("faults", &[("sort", "write")]), home.counts.write_faults);
-    assert_eq!(of("hand_overs", &[]), home.counts.hand_overs);
-    assert_eq!(of("bytes", &[("way", "sent")]), 3 * 4096);
-    let grants = [("message", "grant"), ("kind", "page"), ("way", "sent")];
-    assert_eq!(of("messages", &grants), 3);
-    let (sent, received, local) = home.of_kind(MessageKind::Request);
-    for (way, number) in [("sent", sent), ("received", received), ("local", local)] {
-        assert_eq!(of("messages_by_kind", &[("kind", "request"), ("way", way)]), number);
-    }
-    let strangers = metrics.keys().filter(|(_, labels)| labels.iter().any(|(_, value)| value == strange));
-    assert!(strangers.count() > 0, "{body}");
-    assert_eq!(metrics[&("commonhold_host_objects".to_owned(), vec![])], 2.0);
-
-    assert!(ask(&address, b"GET / HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 404 "));
-    assert!(ask(&address, b"POST /metrics HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 405 "));
-    assert!(ask(&address, b"\x16\x03\x01 nonsense\r\n\r\n").0.starts_with("HTTP/1.1 400 "));
-    let before = hosts[0].status().host_pid;
-    hosts[0].kill_host();
-    hosts[0].wait_for_other_host(before);
-    let next = parse(&ask(&address, QUESTION).1);
-    assert_eq!(
-        next[&("commonhold_host_generation".to_owned(), vec![])],
-        2.0,
-        "the next host answers there too"
-    );
-}
-
-#[test]
-fn numbers_are_told_beyond_loopback_only_where_that_was_said() {
-    let host = TestHost::start();
-    let state = host.scratch().join("another");
-    let refused = host.command(&["host", "start", "--metrics", "0.0.0.0:0", "--state"], |command| {
-        command.arg(&state);
-    });
-    let why = refused.expect_err("nobody said so");
-    assert!(why.contains("--metrics-beyond-loopback") && why.lines().count() == 1, "{why}");
-}
-
-#[test]
-fn stats_and_top_tell_programs_and_people_the_same() {
-    let hosts = pair(&[]);
-    let [a, b] = sharers(&hosts, 64);
-    (0..8).for_each(|page| drop(a.ok(&format!("put m {} 1", page * 4096))));
-    (4..8).for_each(|page| drop(b.ok(&format!("put m {} 1", page * 4096))));
-    let text = hosts[0].command(&["stats", "/shared", "--json", "--pages", "64"], |_| ()).unwrap();
-    let document: Value = serde_json::from_str(&text).unwrap();
-    let object = &document[0];
-    assert_eq!(
-        (object["name"].as_str(), object["kinds"]["page"]["sent"].as_u64()),
-        (Some("/shared"), Some(4))
-    );
-    let owners: Vec<_> =
-        object["pages"].as_array().unwrap().iter().filter(|p| p["owner"] == "other").collect();
-    assert_eq!(owners.len(), 4);
-    let text = hosts[0].command(&["stats", "/shared"], |_| ()).unwrap();
-    assert!(text.contains("shared, home is this host") && text.contains("grant"), "{text}");
-    let text = hosts[0].command(&["stats"], |_| ()).unwrap();
-    assert!(text.lines().any(|line| line.starts_with("/shared")), "{text}");
-    let text = hosts[0].command(&["top", "--batch", "-n", "2", "--interval", "50ms"], |_| ()).unwrap();
-    assert_eq!(text.lines().filter(|line| line.starts_with("/shared")).count(), 2, "{text}");
-    let text = hosts[0].command(&["top", "--batch", "--json", "--interval", "50ms"], |_| ()).unwrap();
-    let document: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (document[0]["name"].as_str(), document[0]["faults_per_s"].as_f64()),
-        (Some("/shared"), Some(0.0))
-    );
-    let refused = hosts[0].command(&["top"], |_| ()).expect_err("no terminal");
-    assert!(refused.contains("--batch"), "{refused}");
-}
-
-/// The picture as text, and the cells of the heat map with their colours.
-fn picture(view: &View) -> (String, Terminal<TestBackend>) {
-    let mut terminal = Terminal::new(TestBackend::new(140, 30)).unwrap();
-    terminal.draw(|frame| draw::draw(frame, &view.picture())).unwrap();
-    (format!("{}", terminal.backend()), terminal)
-}
-
-#[test]
-fn top_draws_objects_and_who_owns_their_hot_pages() {
-    let hosts = pair(&[]);
-    let [a, b] = sharers(&hosts, 64);
-    a.ok(&format!("create p /quiet size={MIB} controlled"));
-    a.all("map q p rw shared 0 0\nput q 0 1");
-    let connection = hosts[0].connect();
-    let mut view = View::new(&connection).unwrap();
-    a.ok("put m 0 1");
-    (60..64).for_each(|page| drop(b.ok(&format!("put m {} 1", page * 4096))));
-    view.look(&connection);
-    let (text, terminal) = picture(&view);
-    assert!(text.contains("commonhold top: home"), "{text}");
-    let line =
-        |what: &str| text.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("{text}"));
-    assert!(line("/shared") < line("/quiet"), "the busy one first\n{text}");
-    assert!(text.contains("█ home") && text.contains("█ other"), "{text}");
-    // The first page of the map is the first host's, the last four are the other's: they have another colour.
-    let buffer = terminal.backend().buffer();
-    let row = line("pages by owner") as u16 + 1;
-    let cell = |page: u16| &buffer[(41 + page, row)];
-    assert_ne!(cell(0).fg, cell(63).fg, "{text}");
-    assert_eq!((60..64).map(|page| cell(page).fg).collect::<Vec<_>>(), [cell(63).fg; 4]);
-    assert!(cell(0).symbol() != " " && cell(30).symbol() == " " && cell(63).symbol() != " ", "{text}");
-    // Sorted by name and turned round, /shared stands before /quiet again; selected, the quiet one has one page.
-    view.choose(Choice::Down);
-    let (text, _) = picture(&view);
-    assert!(!text.contains("█ other"), "{text}");
-    (0..9).for_each(|_| view.choose(Choice::Sort));
-    let (text, _) = picture(&view);
-    assert!(text.contains("NAMEv"), "{text}");
-    view.choose(Choice::Pause);
-    assert!(picture(&view).0.contains("[stopped]"));
-}
-
-/// `top` on a terminal of its own, which has begun to draw; and what it draws.
-fn top_on_a_terminal(host: &TestHost) -> (Child, std::fs::File, std::fs::File) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&screen).and_then(|()| unlockpt(&screen)).unwrap();
-    let name = ptsname(&screen, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
-    let mut command = Command::new(host.program());
-    command.args(["top", "--interval", "100ms"]).env("COMMONHOLD_HOST", host.state()).env("TERM", "xterm");
-    let fd = || Stdio::from(terminal.try_clone().unwrap());
-    let child = command.stdin(fd()).stdout(fd()).stderr(fd()).spawn().unwrap();
-    let mut screen = std::fs::File::from(screen);
-    let drawn = until_seen(&mut screen, "q quit");
-    assert!(drawn.contains("\x1b[?1049h") && !is_cooked(&terminal), "it takes the terminal: {drawn:?}");
-    (child, screen, terminal)
-}
-
-/// What comes until those words do.
-fn until_seen(screen: &mut std::fs::File, words: &str) -> String {
-    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&seen).contains(words) {
-        let count = screen.read(&mut part).unwrap();
-        assert!(count > 0, "the terminal ended");
-        seen.extend_from_slice(&part[..count]);
-    }
-    String::from_utf8_lossy(&seen).into_owned()
-}
-
-/// Whether who types there sees what he types.
-fn is_cooked(terminal: &std::fs::File) -> bool {
-    let modes = rustix::termios::tcgetattr(terminal).unwrap().local_modes;
-    modes.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
-}
-
-#[test]
-fn top_gives_the_terminal_back_when_it_is_told_to_and_when_it_is_ended() {
-    use std::os::unix::process::ExitStatusExt;
-    let host = TestHost::start();
-    let (mut child, mut screen, terminal) = top_on_a_terminal(&host);
-    screen.write_all(b"q").unwrap();
-    until_seen(&mut screen, "\x1b[?1049l");
-    assert!(child.wait().unwrap().success() && is_cooked(&terminal));
-
-    for signal in [libc::SIGTERM, libc::SIGHUP] {
-        let (mut child, mut screen, terminal) = top_on_a_terminal(&host);
-        let pid = rustix::process::Pid::from_child(&child);
-        let signal_to_send = rustix::process::Signal::from_named_raw(signal).unwrap();
-        rustix::process::kill_process(pid, signal_to_send).unwrap();
-        until_seen(&mut screen, "\x1b[?1049l");
-        assert_eq!(child.wait().unwrap().signal(), Some(signal));
-        assert!(is_cooked(&terminal));
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! started the row.
 
 pub mod floor;
+pub mod hotspot;
 mod namespaces;
 mod network;
 mod sharer;

@@ -15,7 +15,7 @@ pub struct Network {
     /// Empty: all are on the loopback device.
     places: Vec<Namespace>,
     /// The bridge between more than two.
-    _switch: Option<Namespace>,
+    switch: Option<Namespace>,
     why_loopback: Option<String>,
     /// Of each place; empty: they share what there is.
     processors: Vec<Vec<usize>>,
@@ -25,12 +25,10 @@ impl Network {
     /// A network of that many places.
     pub fn create(places: usize) -> Network {
         match namespaces(places) {
-            Ok((places, switch)) => {
-                Network { places, _switch: switch, why_loopback: None, processors: Vec::new() }
-            }
+            Ok((places, switch)) => Network { places, switch, why_loopback: None, processors: Vec::new() },
             Err(error) => {
                 let why_loopback = Some(error.to_string());
-                Network { places: Vec::new(), _switch: None, why_loopback, processors: Vec::new() }
+                Network { places: Vec::new(), switch: None, why_loopback, processors: Vec::new() }
             }
         }
     }
@@ -91,10 +89,18 @@ impl Network {
         namespace.ip(&["link", "set", "eth0", if up { "up" } else { "down" }])
     }
 
+    /// Holds everything back that is said between more than two places, or ends that: TCP says it again soon. Whether that
+    /// can be done here.
+    pub fn hold_back(&self, held: bool) -> Result<bool> {
+        let Some(switch) = &self.switch else { return Ok(false) };
+        switch.ip(&["link", "set", "bridge", if held { "down" } else { "up" }])?;
+        Ok(true)
+    }
+
     /// What it is, in words.
     pub fn words(&self) -> String {
         let apart = if self.processors.is_empty() { "" } else { ", each on processors of its own" };
-        let network = match (&self.why_loopback, &self._switch) {
+        let network = match (&self.why_loopback, &self.switch) {
             (Some(why), _) => format!("ports of the loopback device, because: {why}"),
             (None, None) => "a network namespace each, joined by a veth pair".into(),
             (None, Some(_)) => "a network namespace each, joined by veth pairs and a bridge".to_owned(),

@@ -33,6 +33,38 @@ impl Sharer {
         self.done(&format!("create {name} {size_bytes} {hold}"))
     }
 
+    /// Creates a strict object of that scheduler and maps it. No hold: the scheduler's own.
+    pub fn create_scheduled(
+        &mut self,
+        name: &str,
+        size_bytes: usize,
+        hold: Option<Duration>,
+        forwarding: bool,
+    ) -> Result<()> {
+        let hold = hold.map_or("-".into(), |hold| hold.as_micros().to_string());
+        let scheduler = if forwarding { "forwarding" } else { "central" };
+        self.done(&format!("create-scheduled {name} {size_bytes} {hold} {scheduler}"))
+    }
+
+    /// Writes the first word.
+    pub fn write_first(&mut self) -> Result<()> {
+        self.begin_write_first()?;
+        self.wrote_first()
+    }
+
+    /// Begins to write the first word.
+    pub fn begin_write_first(&mut self) -> Result<()> {
+        self.0.tell("touch write 0 0")
+    }
+
+    /// Waits until it is written.
+    pub fn wrote_first(&mut self) -> Result<()> {
+        match numbers(&self.0.line()?)?[..] {
+            [_] => Ok(()),
+            _ => failed("a sharer wrote something else than the first word"),
+        }
+    }
+
     /// Creates a strict object in pages of so many bytes, and maps it.
     pub fn create_in_pages(&mut self, name: &str, size_bytes: usize, page_bytes: u64) -> Result<()> {
         self.done(&format!("create-in-pages {name} {size_bytes} {page_bytes}"))

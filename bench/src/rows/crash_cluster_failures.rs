@@ -2,7 +2,7 @@
 //! is lost, and nobody waits for ever.
 
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::measure::{median, most, percentile};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::storm::life::{BOUND, Life};
@@ -11,10 +11,14 @@ use crate::storm::tally::Tally;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Trials that one cluster goes through.
 const TRIALS_IN_A_LIFE: u64 = 25;
+/// Clusters that are struck at the same time.
+const AT_ONCE: usize = 3;
 /// With so many failures the rest would only cost time.
 const ENOUGH: u64 = 30;
 
@@ -45,13 +49,23 @@ impl Row for CrashClusterFailures {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let wanted = context.trials.unwrap_or(context.pick(500, 25));
-        let mut score = Score::default();
-        let mut life = 0;
-        while score.trials < wanted && score.tally.total() < ENOUGH {
-            let count = TRIALS_IN_A_LIFE.min(wanted - score.trials);
-            run_life(context, life, count, &mut score)?;
-            life += 1;
-        }
+        let score = Mutex::new(Score::default());
+        let (next, life) = (AtomicU64::new(0), AtomicU64::new(0));
+        // Each trial mostly waits: for leases, for the keeper, for whoever was struck.
+        std::thread::scope(|scope| {
+            let lives: Vec<_> = (0..AT_ONCE)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while next.load(Ordering::SeqCst) < wanted && lock(&score).tally.total() < ENOUGH {
+                            run_life(context, life.fetch_add(1, Ordering::SeqCst), &next, wanted, &score)?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            lives.into_iter().try_for_each(|life| life.join().unwrap_or_else(|_| failed("a life panicked")))
+        })?;
+        let score = score.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Measured::single(score.tally.total() as f64, score.trials as usize, score.detail(context, wanted)))
     }
 }
@@ -76,6 +90,7 @@ impl Score {
             "seed": context.seed,
             "strikes": self.strikes,
             "hosts": HOSTS,
+            "clusters_at_once": AT_ONCE,
             "lease_s": LEASE,
             "bound_s": BOUND.as_secs(),
             "network": self.network,
@@ -95,34 +110,46 @@ impl Score {
     }
 }
 
-/// A cluster, from its start until its trials are done or one of them fails.
-fn run_life(context: &Context, number: u64, count: u64, score: &mut Score) -> Result<()> {
+fn lock(score: &Mutex<Score>) -> MutexGuard<'_, Score> {
+    score.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cluster, from its start until its trials are done or one of them fails. It takes the next trials that nobody has
+/// taken: what each does follows from the seed and its number.
+fn run_life(
+    context: &Context,
+    number: u64,
+    next: &AtomicU64,
+    wanted: u64,
+    score: &Mutex<Score>,
+) -> Result<()> {
     let directory = context.directory.join(format!("life-{number}"));
     std::fs::create_dir(&directory)?;
     let mut life = Life::begin(&directory)?;
     let (wires, network) = life.network();
-    score.network = network;
-    for _ in 0..count {
-        let plan = Plan::new(context.seed, score.trials, wires);
+    lock(score).network = network;
+    for _ in 0..TRIALS_IN_A_LIFE {
+        let trial = next.fetch_add(1, Ordering::SeqCst);
+        if trial >= wanted {
+            break;
+        }
+        let plan = Plan::new(context.seed, trial, wires);
         let outcome = life.trial(plan)?;
+        let mut score = lock(score);
         *score.strikes.entry(format!("{:?}", plan.strike)).or_default() += 1;
         score.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
         score.tally += outcome.tally;
         score.trials += 1;
         if outcome.tally.total() > 0 {
-            let failure = format!(
-                "seed {}, trial {} ({plan:?}): {}",
-                context.seed,
-                score.trials - 1,
-                outcome.tally.to_json()
-            );
+            let failure =
+                format!("seed {}, trial {trial} ({plan:?}): {}", context.seed, outcome.tally.to_json());
             eprintln!("commonhold-bench: {failure}");
             score.failures.push(failure);
             keep(context, &directory, number)?;
             break; // the rest is begun anew
         }
     }
-    score.operations += life.operations();
+    lock(score).operations += life.operations();
     drop(life);
     let _ = std::fs::remove_dir_all(&directory);
     Ok(())

@@ -1,15 +1,20 @@
-//! `hotspot.*`: all hosts write one word. Simulated hosts here; [`messages`] is where those of real hosts join.
+//! `hotspot.*`: all hosts write one word. Two to eight real hosts, and up to 64 simulated ones; a row's value is the worse
+//! of the two.
 
+use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, failed};
 use crate::measure::{least, most};
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_simulator::measure::{HasPage, Strict, free_running, hotspot};
 use commonhold_simulator::news::Traffic;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
-/// How many hosts take part.
+/// How many simulated hosts take part.
 const PARTIES: [usize; 10] = [2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
+/// How many real hosts take part.
+const REAL: std::ops::RangeInclusive<usize> = 2..=MOST;
 
 fn a_fault(traffic: Traffic) -> f64 {
     traffic.messages as f64 / traffic.faults as f64
@@ -19,6 +24,69 @@ fn a_fault(traffic: Traffic) -> f64 {
 /// party's fault is a remote one. Under forwarding, which puts a server on each host, the party that has the page is served
 /// there, and its fault counts: so the paper gets 2N - 1 or 2N for N faults.
 fn messages(strict: Strict, context: &Context) -> Result<Measured> {
+    let (mut each, simulated) = simulated_messages(strict, context)?;
+    let (real_each, real) = real_messages(strict, context)?;
+    let detail = json!({
+        "simulated_worst": rounded(most(&each)),
+        "real_worst": rounded(most(&real_each)),
+        "order_of_faults": "by number, as in the paper's example; `any_order` is drawn anew each cycle",
+        "simulated": simulated,
+        "real": real,
+    });
+    each.extend(real_each);
+    Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+}
+
+/// The same cycles on real hosts, with a barrier between them: messages and faults as the hosts count them.
+fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)> {
+    let (cycles, few) = (context.pick(6, 2) as u64, 2);
+    // Under the central scheduler nothing depends on who asks when.
+    let hold = if strict == Strict::Central { HOLD } else { LONG_HOLD };
+    let mut field = Field::start(context)?;
+    let network = field.network();
+    let (mut each, mut lines) = (Vec::new(), Vec::new());
+    for hosts in REAL {
+        let mut game = field.game(strict, hosts, Some(hold))?;
+        match strict {
+            Strict::Central => game.cycle()?,
+            Strict::Forwarding => game.first_cycle()?,
+        }
+        // Central: it makes no difference.
+        let at_once = strict == Strict::Forwarding && game.ask_at_once(true)?;
+        let before = game.traffic()?;
+        (0..cycles).try_for_each(|_| game.cycle())?;
+        let after = game.traffic()?;
+        let (messages, faults) = (after.messages - before.messages, hosts as u64 * cycles);
+        let remote = match strict {
+            Strict::Central => faults,
+            Strict::Forwarding => faults - cycles,
+        };
+        if after.waits - before.waits < remote {
+            let waits = after.waits - before.waits;
+            return failed(format!("{waits} accesses waited for another host, and {remote} should have"));
+        }
+        // One after the other, each heard at once: a later request is led to where an earlier one is.
+        game.ask_at_once(false)?;
+        let before = game.traffic()?;
+        (0..few).try_for_each(|_| game.cycle())?;
+        let in_turn = game.traffic()?.messages - before.messages;
+        let value = messages as f64 / faults as f64;
+        each.push(value);
+        lines.push(json!({
+            "hosts": hosts,
+            "messages_a_fault": rounded(value),
+            "all_ask_before_any_is_heard": at_once,
+            "asking_one_after_the_other": rounded(in_turn as f64 / (hosts as u64 * few) as f64),
+        }));
+    }
+    Ok((
+        each,
+        json!({"network": network, "cycles": cycles, "hold_ms": hold.as_millis() as u64, "each": lines}),
+    ))
+}
+
+/// The cycles on simulated hosts.
+fn simulated_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)> {
     let cycles = context.pick(200, 20);
     let (mut each, mut lines) = (Vec::new(), Vec::new());
     for hosts in PARTIES {
@@ -48,14 +116,7 @@ fn messages(strict: Strict, context: &Context) -> Result<Measured> {
             "N a cycle: who has the page is served on its own host, as in the paper's example"
         }
     };
-    let detail = json!({
-        "hosts": "simulated; not yet measured on real hosts",
-        "cycles": cycles,
-        "faults_counted": counted,
-        "order_of_faults": "by number, as in the paper's example; `any_order` is drawn anew each cycle",
-        "each": lines,
-    });
-    Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+    Ok((each, json!({"cycles": cycles, "faults_counted": counted, "each": lines})))
 }
 
 /// The row.
@@ -75,8 +136,8 @@ impl Row for CentralMessages {
     }
 
     fn about(&self) -> &'static str {
-        "remote requests and pages a fault, N-party write cycles on one word, centralized, N = 2 to 64: the worst (simulated \
-         hosts; paper 5.0)"
+        "remote requests and pages a fault, N-party write cycles on one word, centralized, N = 2 to 8 real hosts, and to \
+         64 simulated ones: the worst (paper 5.0)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -101,8 +162,8 @@ impl Row for ForwardingMessages {
     }
 
     fn about(&self) -> &'static str {
-        "remote requests and pages a fault, N-party write cycles on one word, forwarding, N = 2 to 64: the worst (simulated \
-         hosts; paper 2.0)"
+        "remote requests and pages a fault, N-party write cycles on one word, forwarding, N = 2 to 8 real hosts, and to \
+         64 simulated ones: the worst (paper 2.0)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -127,8 +188,8 @@ impl Row for Fairness {
     }
 
     fn about(&self) -> &'static str {
-        "free-running writers of one word: most acquisitions of the page by any host over fewest, the worst of N and scheduler \
-         (simulated hosts; paper within 2 to 3 %)"
+        "free-running writers of one word: most acquisitions of the page by any host over fewest, the worst of N and scheduler, \
+         on real and on simulated hosts (paper within 2 to 3 %)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -146,9 +207,49 @@ impl Row for Fairness {
                 lines.push(json!({"scheduler": scheduler, "hosts": hosts, "ratio": rounded(ratio)}));
             }
         }
-        let detail = json!({"hosts": "simulated", "each": lines});
-        Ok(Measured { value: worst, runs: 2 * PARTIES.len(), min: least, max: worst, detail })
+        let (real, network, real_lines) = real_fairness(context)?;
+        let detail = json!({
+            "simulated_worst": rounded(worst),
+            "real_worst": rounded(most(&real)),
+            "network": network,
+            "simulated": lines,
+            "real": real_lines,
+        });
+        let runs = 2 * PARTIES.len() + real.len();
+        let (least, worst) = (least.min(crate::measure::least(&real)), worst.max(most(&real)));
+        Ok(Measured { value: worst, runs, min: least, max: worst, detail })
     }
+}
+
+/// Real hosts that add to one word as fast as they can: most ÷ fewest times that one of them got the page.
+fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
+    let mut field = Field::start(context)?;
+    let network = field.network();
+    let time = Duration::from_millis(context.pick(3000, 500));
+    let (mut each, mut lines) = (Vec::new(), Vec::new());
+    for strict in [Strict::Central, Strict::Forwarding] {
+        for hosts in REAL {
+            let mut game = field.game(strict, hosts, None)?;
+            let before = game.traffic()?;
+            let got = game.free(time)?;
+            let messages = game.traffic()?.messages - before.messages;
+            let (acquired, came): (Vec<u64>, Vec<u64>) = got.into_iter().unzip();
+            let (most, fewest) = (acquired.iter().max().copied(), acquired.iter().min().copied());
+            let (most, fewest) = (most.unwrap_or(0) as f64, fewest.unwrap_or(0) as f64);
+            let ratio = most / fewest.max(1.0);
+            let all: u64 = acquired.iter().sum();
+            each.push(ratio);
+            lines.push(json!({
+                "scheduler": format!("{strict:?}").to_lowercase(),
+                "hosts": hosts,
+                "ratio": rounded(ratio),
+                "acquired": acquired,
+                "came_to_the_process": came,
+                "messages_an_acquisition": rounded(messages as f64 / all.max(1) as f64),
+            }));
+        }
+    }
+    Ok((each, network, lines))
 }
 
 /// The row.
@@ -168,17 +269,34 @@ impl Row for FirstCycle {
     }
 
     fn about(&self) -> &'static str {
-        "remote messages of the first N-party fault from the initial state, forwarding, less the paper's 3N - 4, N = 2 to 64: \
-         the worst (simulated hosts)"
+        "remote messages of the first N-party fault from the initial state, forwarding, less the paper's 3N - 4, N = 2 to 8 \
+         real hosts, and to 64 simulated ones: the worst"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let _ = context; // nothing is drawn
         let excess = |hosts: usize| {
             hotspot(Strict::Forwarding, hosts, 0, None, HasPage::Local).first as f64 - (3 * hosts - 4) as f64
         };
-        let each: Vec<f64> = (2..=64).map(excess).collect();
-        let detail = json!({"hosts": "simulated", "parties": "2 to 64", "excess_over_3n_less_4": each});
+        let mut each: Vec<f64> = (2..=64).map(excess).collect();
+        let mut field = Field::start(context)?;
+        let network = field.network();
+        let mut real = Vec::new();
+        for hosts in REAL {
+            let mut worst = f64::MIN;
+            for _ in 0..context.pick(5, 1) {
+                let mut game = field.game(Strict::Forwarding, hosts, Some(HOLD))?;
+                let before = game.traffic()?;
+                game.first_cycle()?;
+                let messages = game.traffic()?.messages - before.messages;
+                worst = worst.max(messages as f64 - (3 * hosts - 4) as f64);
+            }
+            real.push(worst);
+        }
+        let detail = json!({
+            "network": network,
+            "excess_over_3n_less_4": {"simulated_2_to_64": each, "real_2_to_8": real},
+        });
+        each.extend(real);
         Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
     }
 }

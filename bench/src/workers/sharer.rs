@@ -7,7 +7,7 @@ use crate::view::{PAGE, View};
 use crate::worker;
 use commonhold::{
     Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PageSize,
-    PagerKind, Sharing, SyncMode,
+    PagerKind, Scheduler, Sharing, SyncMode,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -42,6 +42,15 @@ impl Sharer {
         match words {
             ["create", name, size, hold] => {
                 let options = CreateOptions { size_bytes: size.parse()?, ..strict(hold)? };
+                self.create(name, &options, None).and_then(|()| done())
+            }
+            ["create-scheduled", name, size, hold, scheduler] => {
+                let mut options = CreateOptions { size_bytes: size.parse()?, ..strict(hold)? };
+                if let (Coherence::Strict { scheduler, .. }, "forwarding") =
+                    (&mut options.coherence, *scheduler)
+                {
+                    *scheduler = Scheduler::Forwarding;
+                }
                 self.create(name, &options, None).and_then(|()| done())
             }
             ["create-in-pages", name, size, page] => {

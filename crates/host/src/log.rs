@@ -1,7 +1,43 @@
 //! Lines of the host's log: time, who, what.
 
 use std::fmt::Display;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a line is not said again that was just said.
+const SAME_AGAIN: Duration = Duration::from_secs(5);
+
+/// The host's log. What fails again and again, such as writing to a full disk, fills neither log nor disk.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// What was said last, and when.
+    last: Option<(String, Instant)>,
+    /// How often it would have been said again.
+    again: u64,
+}
+
+impl Log {
+    /// Says a line, unless it is what was said last.
+    pub fn say(&mut self, what: impl Display) {
+        let what = what.to_string();
+        if self.last.as_ref().is_some_and(|(last, at)| *last == what && at.elapsed() < SAME_AGAIN) {
+            self.again += 1;
+            return;
+        }
+        if self.again > 0 {
+            write(format_args!("the last line {} times more", std::mem::take(&mut self.again)));
+        }
+        write(&what);
+        self.last = Some((what, Instant::now()));
+    }
+}
+
+/// Writes a line on standard error, which the keeper leads to `log`. A log that cannot be written, on a full disk for
+/// example, ends nobody.
+pub fn write(what: impl Display) {
+    let text = line(what) + "\n";
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
 
 /// A line with the time (UTC, RFC 3339) and this process in front.
 pub fn line(what: impl Display) -> String {

@@ -45,7 +45,7 @@ pub struct Machine {
     pub boot_id: String,
     caches: Mutex<Vec<Weak<Cache>>>,
     seen: Mutex<HashMap<u128, Weak<Seen>>>,
-    log: Mutex<()>,
+    log: Mutex<crate::log::Log>,
     alarm: Alarm,
 }
 
@@ -99,7 +99,7 @@ impl Machine {
             boot_id,
             caches: Mutex::default(),
             seen: Mutex::default(),
-            log: Mutex::new(()),
+            log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
         }))
     }
@@ -199,7 +199,6 @@ impl Machine {
 
     /// One line in the host's log (standard error, which the keeper leads to `log`).
     pub fn log(&self, line: impl std::fmt::Display) {
-        let _one_at_a_time = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        eprintln!("{}", crate::log::line(line));
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).say(line);
     }
 }

@@ -290,7 +290,9 @@ impl Table {
             if other.name != hello.name || other.host == hello.host {
                 continue;
             }
-            if other.incarnation < hello.incarnation {
+            // Of one that lives the connection ends before its successor comes, or soon after if its machine died. A
+            // namesake takes nobody's place.
+            if slot.live().is_none() && other.incarnation < hello.incarnation {
                 old.sessions.push(session.clone());
                 old.links.extend(slot.link.clone());
             } else if slot.live().is_some() {

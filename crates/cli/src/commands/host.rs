@@ -33,15 +33,17 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
     if let Some(metrics) = metrics_options(&arguments.metrics) {
         metrics.check()?; // said here, not in the log
     }
+    let state_directory = place.to_start(arguments.state)?;
+    let cluster = host_process::checked_place(arguments.place, &state_directory)?;
     let options = StartOptions {
-        state_directory: place.to_start(arguments.state)?,
+        state_directory,
         limits: Limits {
             budget: arguments.budget,
             quota: arguments.quota,
             max_objects: arguments.max_objects,
             max_clients: arguments.max_clients,
         },
-        place: arguments.place,
+        place: cluster,
         metrics: arguments.metrics,
         any: quiet,
     };

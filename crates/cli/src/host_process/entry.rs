@@ -1,10 +1,11 @@
 //! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
 
 use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
-use commonhold::Result;
+use commonhold::{Error, Result};
 use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
+use commonhold_peers::Identity;
 use rustix::fs::Mode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,6 +62,28 @@ fn registry_place(place: &Place) -> RegistryPlace {
 /// Where Prometheus may ask, if it may.
 pub fn metrics_options(metrics: &Metrics) -> Option<MetricsOptions> {
     Some(MetricsOptions { address: metrics.metrics?, even_beyond_loopback: metrics.metrics_beyond_loopback })
+}
+
+/// A place in a cluster with whole paths, because a host runs elsewhere. Refuses a certificate that the host could not
+/// use: here, and not in a log that nobody reads.
+pub fn checked_place(mut place: Place, state: &Path) -> Result<Place> {
+    let files =
+        [&mut place.identity, &mut place.registry_ca, &mut place.registry_cert, &mut place.registry_key];
+    for path in files.into_iter().flatten() {
+        *path = std::path::absolute(&*path).doing(format!("finding {}", path.display()))?;
+    }
+    if place.listen.is_some() && !place.plain {
+        let identity = Identity::load(&place.identity.clone().unwrap_or_else(|| state.join("identity")))?;
+        let name = place.name.clone().unwrap_or_else(machine_name);
+        if identity.name() != name {
+            return Err(Error::invalid(format!(
+                "the certificate is for host {:?}, and this host is {name:?}: give it its own by --identity, or the \
+                 certificate's name by --name",
+                identity.name()
+            )));
+        }
+    }
+    Ok(place)
 }
 
 /// What this machine is called.

@@ -4,6 +4,6 @@ mod entry;
 mod start;
 mod watch;
 
-pub use entry::{keeper, metrics_options, serve};
+pub use entry::{checked_place, keeper, metrics_options, serve};
 pub use start::{StartOptions, start};
 pub use watch::watch;

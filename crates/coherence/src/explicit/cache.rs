@@ -134,7 +134,7 @@ impl Cache {
     fn message(&mut self, message: Message, actions: &mut Vec<Action<Message>>) {
         match message {
             Message::Pages { span } => {
-                self.asked -= 1;
+                self.asked = self.asked.saturating_sub(1);
                 for page in span.pages() {
                     let page = self.page(page);
                     *page = Page { present: true, locked: page.locked, ..Page::default() };

@@ -355,7 +355,8 @@ impl Inner {
         let address = mapping.address_of(page);
         let mut outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
         if outcome == Some(Errno::EXIST) && !(self.resident.contains(page as u32) && self.may(page, false)) {
-            // Not a page, but the marker that protection left of one.
+            // Not a page, but the marker that protection left of one: at the home of a shared object also where there is a
+            // frame, which no page table has while another host may write the page.
             let _ = mapping.uffd.drop_markers(address, PAGE_SIZE_BYTES);
             outcome = mapping.uffd.poison(address, PAGE_SIZE_BYTES).stopped_by;
         }

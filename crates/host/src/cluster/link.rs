@@ -98,7 +98,7 @@ impl Transport for Link {
 impl Handler for Link {
     fn connected(&self, peer: &Hello, rights: PeerRights) {
         if let Some(cluster) = self.cluster.upgrade() {
-            cluster.connected(peer.host, rights == PeerRights::ReadWrite);
+            cluster.connected(peer.host, &peer.name, rights == PeerRights::ReadWrite);
         }
     }
 

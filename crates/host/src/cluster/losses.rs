@@ -47,6 +47,7 @@ impl Cluster {
     pub fn session_over(self: &Arc<Self>, host: HostId, why: &Error) {
         lock(&self.unreachable).insert(host);
         lock(&self.spoiled).insert(host);
+        self.forget_name(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);

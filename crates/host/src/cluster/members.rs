@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// The claims of this host's shared objects.
-    fn claims(&self) -> Vec<Claim> {
+    pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
         let records = host.shared_records();
         let claim = |(name, object)| Claim { name, object };
@@ -142,6 +142,7 @@ impl Cluster {
         self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
         self.now_follow(&news.members);
         self.now_members(news.members.clone());
+        self.tell_of_taken_names();
         self.heard(news);
         if let Some(early) = early {
             self.heard(early);
@@ -207,6 +208,7 @@ impl Cluster {
     pub(super) fn now_members(&self, members: Vec<Member>) {
         let members = members.into_iter().map(|member| (member.host, member)).collect();
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+        self.check_names();
     }
 
     /// Everybody who belongs, this host too.

@@ -95,6 +95,8 @@ pub struct Cluster {
     leaving: Mutex<HashSet<u128>>,
     /// Hosts that may change nothing.
     readers: RwLock<HashSet<HostId>>,
+    /// What connected hosts are called: over TLS, as their certificates say.
+    names: RwLock<HashMap<HostId, String>>,
     /// For what other hosts have opened this host's objects.
     admitted: RwLock<HashMap<(u128, HostId), Access>>,
     /// Hosts whose connection broke, and that are not lost.
@@ -155,6 +157,7 @@ impl Cluster {
             shared: RwLock::default(),
             leaving: Mutex::default(),
             readers: RwLock::default(),
+            names: RwLock::default(),
             admitted: RwLock::default(),
             unreachable: Mutex::default(),
             spoiled: Mutex::default(),

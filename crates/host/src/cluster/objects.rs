@@ -158,6 +158,28 @@ impl Cluster {
         self.registry()?.claim(Claim { name: name.clone(), object })
     }
 
+    /// Names of this host's shared objects may have become others' while it was away: the log says which.
+    pub(super) fn tell_of_taken_names(self: &Arc<Self>) {
+        let this = self.clone();
+        let look = move || {
+            for claim in this.claims() {
+                if let Ok(Ok(home)) = this.registry().map(|registry| registry.look_up(&claim.name))
+                    && home != this.me.host
+                {
+                    this.report(format_args!(
+                        "{} is the name of an object of another host, {}, by now: this host's own is had here alone until \
+                         one of the two is renamed",
+                        claim.name,
+                        this.called(home)
+                    ));
+                }
+            }
+        };
+        if let Ok(host) = self.host() {
+            host.machine.workers.run(look);
+        }
+    }
+
     /// Opens an object of another host: what must be known of it here.
     pub fn open_elsewhere(
         self: &Arc<Self>,
@@ -247,6 +269,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Answer> {
+        self.check_belongs(from, PATIENCE / 2)?;
         if access.writes() {
             self.check_may_change(from)?;
         }
@@ -276,6 +299,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Answer> {
+        self.check_belongs(from, PATIENCE / 2)?;
         if access.writes() {
             self.check_may_change(from)?;
         }

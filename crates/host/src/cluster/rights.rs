@@ -7,17 +7,67 @@ use crate::shared::{Driver, Said};
 use commonhold_coherence::{HostId, Kind, central, explicit, forwarding};
 use commonhold_object::{Access, Error, ErrorKind, Result};
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 impl Cluster {
-    /// A host is connected.
-    pub fn connected(&self, host: HostId, may_write: bool) {
+    /// A host of that name is connected.
+    pub fn connected(&self, host: HostId, name: &str, may_write: bool) {
         super::lock(&self.unreachable).remove(&host);
+        self.names.write().unwrap_or_else(PoisonError::into_inner).insert(host, name.to_owned());
+        self.check_names();
         let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
         if may_write {
             readers.remove(&host)
         } else {
             readers.insert(host)
         };
+    }
+
+    /// Cuts off whoever came under the number of a host that the registry knows by another name: what it says would be
+    /// taken for that host's.
+    pub(super) fn check_names(&self) {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let other = |host: &HostId, name: &String| {
+            self.member(*host).filter(|member| member.name != *name).map(|member| (*host, member.name))
+        };
+        let pretenders: Vec<_> = names.iter().filter_map(|(host, name)| other(host, name)).collect();
+        drop(names);
+        for (host, name) in pretenders {
+            self.report(format_args!("who came as {host} is not {name}, whose number that is: cut off"));
+            if let Ok(transport) = self.transport() {
+                transport.disconnect(host, &format!("{host} is the number of {name}, and you are another"));
+            }
+        }
+    }
+
+    /// Refuses a host that joins in another's name, whose place it would take.
+    pub(super) fn check_own_name(&self, from: HostId, name: &str) -> Result<()> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        if from == self.me.host || names.get(&from).is_some_and(|own| own == name) {
+            return Ok(());
+        }
+        let words =
+            format!("{from} joins as {name:?}, which is not its name: a host joins in its own name alone");
+        Err(Error::new(ErrorKind::Permission, words))
+    }
+
+    /// Refuses a host that has no lease (any more): nobody would hear of its loss. It may have joined just now.
+    pub(super) fn check_belongs(&self, host: HostId, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        while host != self.me.host && self.member(host).is_none() {
+            if Instant::now() > deadline {
+                let words =
+                    format!("{host} does not belong to the cluster, as far as {} knows", self.me.name);
+                return Err(Error::new(ErrorKind::Permission, words + ": let it join, and try again"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Nothing comes from that host any more under this name.
+    pub(super) fn forget_name(&self, host: HostId) {
+        self.names.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
     }
 
     /// Refuses a host that was admitted for reading alone.
@@ -84,6 +134,9 @@ impl Cluster {
             let not_home = || Error::new(ErrorKind::Permission, "only an object's home schedules it");
             return if is_home { Ok(()) } else { Err(not_home()) };
         }
+        if is_of_a_home(message) {
+            return Err(Error::new(ErrorKind::Permission, "only an object's home schedules it"));
+        }
         if message.kind() == Kind::Acknowledgement {
             // Also of a host whose last process closed the object while it was asked. The scheduler takes it from those
             // alone that it waits for.
@@ -99,6 +152,26 @@ impl Cluster {
     pub(super) fn forget_rights(&self, host: HostId) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+    }
+}
+
+/// Whether only an object's home says this, to those who use it.
+fn is_of_a_home(message: &Said) -> bool {
+    use central::Message as Central;
+    use explicit::Message as Explicit;
+    match message {
+        Said::Central(message) => matches!(
+            message,
+            Central::Grant { .. }
+                | Central::Recall { .. }
+                | Central::Invalidate { .. }
+                | Central::Refuse { .. }
+        ),
+        Said::Explicit(message) => matches!(
+            message,
+            Explicit::Pages { .. } | Explicit::Changed { .. } | Explicit::Synced | Explicit::NotSynced
+        ),
+        Said::Forwarding(_) => false,
     }
 }
 

@@ -146,10 +146,7 @@ fn end_on_panic() {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed").to_owned();
         let what = panic.to_string().replace('\n', " ");
-        eprintln!(
-            "{}",
-            crate::log::line(format_args!("fault in this program, thread {name}: {what}; ending"))
-        );
+        crate::log::write(format_args!("fault in this program, thread {name}: {what}; ending"));
         std::process::abort();
     }));
 }

@@ -460,6 +460,9 @@ impl Driver {
             return protocol("a message of another scheduler than the object's".to_owned());
         }
         let (count, end) = message.extent();
+        if count == 0 && message.is_of_a_span() {
+            return protocol("a message about no page at all".to_owned());
+        }
         let size = self.plan.sizes.pages(self.room());
         // Of forwarding, what is about many pages carries none of them.
         let forwarded = matches!(message, Said::Forwarding(_));

@@ -159,6 +159,12 @@ impl Said {
         }
     }
 
+    /// Whether it is about a span of pages, which has at least one.
+    pub fn is_of_a_span(&self) -> bool {
+        use explicit::Message::{Fetch, Pages};
+        matches!(self, Said::Central(_) | Said::Explicit(Fetch { .. } | Pages { .. }))
+    }
+
     /// How many pages it is about, and the end of the last.
     pub fn extent(&self) -> (u64, u64) {
         let of_pages =

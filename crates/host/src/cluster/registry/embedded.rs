@@ -170,6 +170,9 @@ impl Registry for Embedded {
                 Err(Error::new(ErrorKind::Protocol, "a host joins for itself alone"))
             }
             Call::Join { member, claims, before } => {
+                cluster.check_own_name(from, &member.name)?;
+                // Who may change nothing is the home of nothing.
+                let claims = if cluster.check_may_change(from).is_ok() { claims } else { Vec::new() };
                 let joining = Joining { member, claims, before };
                 joined(kept.change(|list| list.join(joining, now))?.1)
             }
@@ -187,8 +190,8 @@ impl Registry for Embedded {
                 kept.list().claim(from, claim).map(|()| Answer::Done)
             }
             Call::Names(claims) => {
-                kept.list().replace(from, claims);
-                Ok(Answer::Done)
+                cluster.check_may_change(from)?;
+                kept.list().replace_own(from, claims).map(|()| Answer::Done)
             }
             Call::Lookup(name) => kept.list().lookup(&name).map(Answer::Home).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))

@@ -210,6 +210,15 @@ impl List {
         }
     }
 
+    /// A member says which its names are.
+    pub fn replace_own(&mut self, host: HostId, claims: Vec<Claim>) -> Result<()> {
+        if !self.members.contains_key(&host) {
+            return Err(out_of_reach()); // it would have them for ever
+        }
+        self.replace(host, claims);
+        Ok(())
+    }
+
     /// These are all the names of a host now. Where two have one, who was first keeps it; the other's object is its own
     /// alone until one is renamed.
     pub fn replace(&mut self, host: HostId, claims: Vec<Claim>) {

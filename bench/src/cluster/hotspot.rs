@@ -1,0 +1,190 @@
+//! The hotspot on real hosts: parties that all write one word, in cycles with a barrier between them, or freely.
+
+use super::{Cluster, Sharer};
+use crate::context::Context;
+use crate::failure::{Result, failed};
+use crate::view::PAGE;
+use commonhold::{Host, MessageKind};
+use commonhold_simulator::measure::Strict;
+use std::time::{Duration, Instant};
+
+/// Most parties on one machine.
+pub const MOST: usize = 8;
+/// How long a page stays where it went, in cycles.
+pub const HOLD: Duration = Duration::from_millis(30);
+/// The same where all are to ask before anybody is done, as in the paper's example: what was held back is said again by
+/// then.
+pub const LONG_HOLD: Duration = Duration::from_millis(400);
+/// Between the requests of two parties, so that they come in the order of their numbers.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// How long the network holds everything back after the last has asked, so that it has, on a busy machine too.
+const HELD_BACK: Duration = Duration::from_millis(25);
+/// How long a count may take until what one host sent the other has received.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Hosts, and which of them take part.
+pub struct Field {
+    cluster: Cluster,
+    clients: Vec<Host>,
+    made: usize,
+}
+
+/// What happened between two instants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// Requests and pages between hosts.
+    pub messages: u64,
+    /// Accesses of the parties that waited for another host, or for the hold.
+    pub waits: u64,
+}
+
+/// One object that parties write.
+pub struct Game<'f> {
+    field: &'f Field,
+    strict: Strict,
+    name: String,
+    /// The home's process, which does nothing, under the central scheduler.
+    _idle: Option<Sharer>,
+    parties: Vec<Sharer>,
+    /// Who has the page.
+    owner: usize,
+    /// All ask before any of them is heard.
+    at_once: bool,
+}
+
+impl Field {
+    /// Starts the hosts: one more than there are parties.
+    pub fn start(context: &Context) -> Result<Field> {
+        let cluster = Cluster::start(context, MOST + 1)?;
+        let clients = cluster.hosts().iter().map(|host| host.connect()).collect::<Result<_>>()?;
+        Ok(Field { cluster, clients, made: 0 })
+    }
+
+    /// What the hosts reach each other by, in words.
+    pub fn network(&self) -> String {
+        self.cluster.network().words()
+    }
+
+    /// A new object with so many parties. Central: its home is a host that takes no part. Forwarding: it is the first.
+    pub fn game(&mut self, strict: Strict, parties: usize, hold: Option<Duration>) -> Result<Game<'_>> {
+        self.made += 1;
+        let name = format!("/bench/hotspot-{}", self.made);
+        let mut home = self.cluster.sharer(0)?;
+        home.create_scheduled(&name, PAGE, hold, strict == Strict::Forwarding)?;
+        let mut sharers = Vec::new();
+        let others = if strict == Strict::Central { 1..parties + 1 } else { 1..parties };
+        for number in others {
+            let mut sharer = self.cluster.sharer(number)?;
+            sharer.open(&name)?;
+            sharers.push(sharer);
+        }
+        let idle = if strict == Strict::Central {
+            Some(home)
+        } else {
+            sharers.insert(0, home);
+            None
+        };
+        Ok(Game { field: self, strict, name, _idle: idle, parties: sharers, owner: 0, at_once: false })
+    }
+
+    fn counted(&self, name: &str) -> Result<(u64, u64, u64)> {
+        let mut all = (0, 0, 0);
+        for client in &self.clients {
+            let Ok(seen) = client.counts(name, 0) else { continue }; // it takes no part
+            for object in seen.objects.iter().filter(|object| object.shared) {
+                for kind in [MessageKind::Request, MessageKind::Page] {
+                    let (sent, received, _) = object.of_kind(kind);
+                    all = (all.0 + sent, all.1 + received, all.2);
+                }
+                all.2 += object.counts.waits;
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Game<'_> {
+    /// What was said so far, when all of it has arrived.
+    pub fn traffic(&self) -> Result<Traffic> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let (messages, received, waits) = self.field.counted(&self.name)?;
+            if messages == received {
+                return Ok(Traffic { messages, waits });
+            }
+            if Instant::now() > deadline {
+                return failed(format!("{messages} messages were sent and {received} received"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// From now on nothing that a party says in a cycle is heard before all have asked, as when messages take longer than
+    /// the parties differ. Whether that can be done here.
+    pub fn ask_at_once(&mut self, at_once: bool) -> Result<bool> {
+        self.at_once = at_once && self.field.cluster.network().hold_back(false)?;
+        Ok(self.at_once)
+    }
+
+    /// The first access of all parties, from the initial state. Under forwarding the origin is served on its own host.
+    pub fn first_cycle(&mut self) -> Result<()> {
+        self.parties[0].write_first()?;
+        self.all_but_owner()
+    }
+
+    /// Every party writes once; the last owner first, which is served on its own host (forwarding), or last, when it has
+    /// the page no more (central).
+    pub fn cycle(&mut self) -> Result<()> {
+        let last = self.owner;
+        if self.strict == Strict::Forwarding {
+            self.parties[last].write_first()?;
+            return self.all_but_owner();
+        }
+        self.all_but_owner()?;
+        self.parties[last].write_first()?;
+        self.owner = last;
+        Ok(())
+    }
+
+    /// All the others ask, in the order of their numbers, before anybody is done; then all are waited for.
+    fn all_but_owner(&mut self) -> Result<()> {
+        let others: Vec<usize> = (0..self.parties.len()).filter(|party| *party != self.owner).collect();
+        let network = self.field.cluster.network();
+        if self.at_once {
+            network.hold_back(true)?;
+        }
+        for party in &others {
+            self.parties[*party].begin_write_first()?;
+            std::thread::sleep(BETWEEN);
+        }
+        if self.at_once {
+            std::thread::sleep(HELD_BACK);
+            network.hold_back(false)?;
+        }
+        others.iter().try_for_each(|party| self.parties[*party].wrote_first())?;
+        self.owner = others.last().copied().unwrap_or(self.owner);
+        Ok(())
+    }
+
+    /// All add to the word as fast as they can for so long: how often each host got the page, and how often its process
+    /// found that somebody else had added meanwhile.
+    pub fn free(&mut self, time: Duration) -> Result<Vec<(u64, u64)>> {
+        let before = self.acquired()?;
+        self.parties.iter_mut().try_for_each(|party| party.begin_adding(time))?;
+        let came: Vec<u64> =
+            self.parties.iter_mut().map(|party| Ok(party.added()?.came)).collect::<Result<_>>()?;
+        let after = self.acquired()?;
+        Ok(before.iter().zip(after).zip(came).map(|((before, after), came)| (after - before, came)).collect())
+    }
+
+    /// How often each party's host got the right to write.
+    fn acquired(&self) -> Result<Vec<u64>> {
+        let first = usize::from(self.strict == Strict::Central);
+        let hosts = self.field.clients[first..first + self.parties.len()].iter();
+        let counted = |client: &Host| {
+            let seen = client.counts(&self.name, 0)?;
+            Ok(seen.objects.iter().map(|object| object.counts.hand_overs).sum())
+        };
+        hosts.map(counted).collect()
+    }
+}

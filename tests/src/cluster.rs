@@ -1,0 +1,114 @@
+//! Clusters on this machine: hosts that share objects by way of loopback, and a client of each.
+
+use crate::host::program;
+use crate::{Scratch, TestHost, Worker};
+use commonhold::ObjectCounts;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+/// A port of this machine that nobody has.
+pub fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").to_string()
+}
+
+/// Hosts of one cluster, the first of which keeps its list.
+pub fn cluster(count: usize) -> Vec<TestHost> {
+    cluster_with(count, &[])
+}
+
+/// The same, with more words for each.
+pub fn cluster_with(count: usize, more: &[&str]) -> Vec<TestHost> {
+    let list = free_address();
+    (0..count)
+        .map(|number| {
+            let (own, name) = (free_address(), format!("host{number}"));
+            let place: &[&str] = match number {
+                0 => &["--plain", "--listen", &list, "--name", &name],
+                _ => &["--plain", "--listen", &own, "--join", &list, "--name", &name],
+            };
+            TestHost::with(&[place, more].concat())
+        })
+        .collect()
+}
+
+/// Hosts of one cluster that are lost two seconds after they died.
+pub fn brief_cluster(count: usize) -> Vec<TestHost> {
+    let list = free_address();
+    let first = ["--plain", "--listen", &list, "--name", "host0", "--lease", "2"];
+    let others = (1..count).map(|number| {
+        let (own, name) = (free_address(), format!("host{number}"));
+        TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", &name])
+    });
+    std::iter::once(TestHost::with(&first)).chain(others).collect()
+}
+
+/// Hosts that prove who they are by certificates; the last may read alone.
+pub fn secure_cluster(authority: &Scratch, count: usize) -> Vec<TestHost> {
+    let list = free_address();
+    ca(&authority.join("ca"), &["init"]);
+    (0..count)
+        .map(|number| {
+            let (own, name) = (free_address(), format!("host{number}"));
+            let identity = authority.join(&name).display().to_string();
+            let reader = if number + 1 == count { vec!["--read-only"] } else { vec![] };
+            ca(&authority.join("ca"), &[vec!["issue", &name, "--into", &identity], reader].concat());
+            let listen = if number == 0 { &list } else { &own };
+            let mut words = vec!["--listen", listen, "--name", &name, "--identity", &identity];
+            if number > 0 {
+                words.extend(["--join", &list]);
+            }
+            TestHost::with(&words)
+        })
+        .collect()
+}
+
+/// `commonhold ca` with these words, which must work, for the authority in that directory.
+pub fn ca(directory: &Path, words: &[&str]) {
+    let mut command = Command::new(program("commonhold-tests-host"));
+    let output = command.arg("ca").args(words).arg("--dir").arg(directory).output().expect("it runs");
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Two hosts of one cluster; the first is the home of what `sharing_pair` makes, and is started with more words.
+pub fn pair(more: &[&str]) -> [TestHost; 2] {
+    let (list, own) = (free_address(), free_address());
+    let place = ["--plain", "--listen", &list, "--name", "home"];
+    let first = TestHost::with(&[place.as_slice(), more].concat());
+    let place = ["--plain", "--listen", &own, "--join", &list, "--name", "other"];
+    [first, TestHost::with(&place)]
+}
+
+/// A worker on each, with one strict object of so many pages mapped as `m`.
+pub fn sharing_pair(hosts: &[TestHost; 2], pages: u64) -> [Worker; 2] {
+    sharing_pair_of(hosts, &format!("size={} strict", pages * 4096))
+}
+
+/// A worker on each, with one object mapped as `m`.
+pub fn sharing_pair_of(hosts: &[TestHost; 2], options: &str) -> [Worker; 2] {
+    let workers = sharers_of(hosts, "/shared", options);
+    workers.try_into().unwrap_or_else(|_| unreachable!("two hosts, two workers"))
+}
+
+/// Workers on all hosts, each with `/shared` mapped as `m`; the first made it.
+pub fn sharers(hosts: &[TestHost], size_bytes: u64, more: &str) -> Vec<Worker> {
+    sharers_of(hosts, "/shared", &format!("size={size_bytes} {more}"))
+}
+
+/// The same with an object of that name.
+pub fn sharers_of(hosts: &[TestHost], name: &str, options: &str) -> Vec<Worker> {
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    for (number, worker) in workers.iter().enumerate() {
+        match number {
+            0 => drop(worker.ok(&format!("create o {name} {options}"))),
+            _ => drop(worker.eventually(&format!("open o {name} rw"))),
+        }
+        worker.ok("map m o rw shared 0 0");
+    }
+    workers
+}
+
+/// The numbers of an object at a host.
+pub fn counts(host: &TestHost, name: &str) -> ObjectCounts {
+    host.connect().counts(name, 1024).expect("numbers").objects.remove(0)
+}
