@@ -110,7 +110,9 @@ mod tests {
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures scale.hosts_1000 scale.bytes_per_page \
-                        scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 sprite.table6_remote";
+                        scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
+                        sprite.table6_remote rebase.clang_time rebase.clang_private rebase.chromium_time \
+                        rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences";
         assert_eq!(ids.join(" "), promised);
     }
 }
