@@ -190,6 +190,19 @@ impl Live {
         self.file.write_all_at(&slots, GRANTS_OFFSET + SLOT_BYTES * first).doing("noting who has pages")
     }
 
+    /// Takes the space now that noting grants of so many pages will need: a disk that is full later stops no hand-over. Of
+    /// very large objects only the beginning has it; they are sparse as a rule.
+    pub fn reserve_grants(&self, pages: u64) -> Result<()> {
+        const MOST_PAGES: u64 = 1 << 20;
+        let bytes = SLOT_BYTES * pages.min(MOST_PAGES);
+        let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&*self.file, keep, GRANTS_OFFSET, bytes) {
+            // A file system that cannot: then the space is found, or not, when it is needed.
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            outcome => outcome.map_err(std::io::Error::from).doing("taking space for notes of who has pages"),
+        }
+    }
+
     /// The last grant of a page.
     pub fn grant(&self, page: u64) -> Grant {
         let mut slot = [0; SLOT_BYTES as usize];

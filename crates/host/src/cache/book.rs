@@ -197,6 +197,11 @@ impl Book {
         gone
     }
 
+    /// Takes the space that notes of grants need.
+    pub fn reserve_grants(&self, pages: u64) -> Result<()> {
+        self.live.reserve_grants(pages)
+    }
+
     /// A host may have a newer version of these pages from now on.
     pub fn lend(&mut self, range: PageRange, grant: Grant) -> Result<()> {
         self.live.prepare(Mark::Lent, range.first, range.count)?;

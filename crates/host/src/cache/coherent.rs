@@ -149,6 +149,13 @@ impl Cache {
     pub fn share(&self, driver: &Arc<Driver>, role: Role) {
         let _ = self.driver.set((Arc::downgrade(driver), role));
         self.host_page.store(driver.plan().sizes.host(), Ordering::Relaxed);
+        let reserved = {
+            let inner = self.lock();
+            inner.book.reserve_grants(inner.size_pages())
+        };
+        if let Err(error) = reserved {
+            self.report(&error);
+        }
         self.ask_again();
     }
 
