@@ -50,6 +50,14 @@ impl Store {
         Ok(Store { root, owner })
     }
 
+    /// Nobody else changes the store until the result is dropped.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.root.join("lock");
+        let file = File::options().create(true).append(true).open(&path).map_err(Error::file(&path))?;
+        file.lock().map_err(Error::file(&path))?;
+        Ok(file)
+    }
+
     /// Puts the audit library there, if it is not.
     pub fn install(&self) -> Result<()> {
         if LIBRARY_BYTES.is_empty() {

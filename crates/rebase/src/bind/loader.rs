@@ -76,6 +76,18 @@ impl Loader {
         }
     }
 
+    /// The files that the loader would load for a program; nothing is relocated.
+    pub fn list(&self, program: &Path) -> Result<Vec<PathBuf>> {
+        let output =
+            Command::new(&self.path).arg("--list").arg(program).env_clear().stdin(Stdio::null()).output();
+        let output = output.map_err(Error::file(&self.path))?;
+        let mut loaded = Loaded { objects: vec![program.to_owned()], ..Loaded::default() };
+        for line in output.stdout.split(|byte| *byte == b'\n') {
+            loaded.add_object(line).map_err(|why| Error::program(program, why))?;
+        }
+        Ok(loaded.objects)
+    }
+
     /// Asks the loader what it does for a program.
     pub fn ask(&self, program: &Path, scratch: &Path) -> Result<Loaded> {
         let wrong = |why: String| Error::program(program, why);

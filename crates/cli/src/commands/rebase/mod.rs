@@ -117,6 +117,7 @@ fn report(report: &Report, json: bool) -> Done {
 fn set(arguments: &Set) -> Done {
     let rest = &arguments.programs.rest;
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     for program in &arguments.programs.programs {
         all.insert(find(program)?, arguments.executable);
@@ -132,6 +133,7 @@ fn set(arguments: &Set) -> Done {
 
 fn unset(arguments: &Programs) -> Done {
     let store = open(&arguments.rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     for program in &arguments.programs {
         let path = find(program).unwrap_or_else(|_| program.clone());
@@ -155,12 +157,14 @@ fn list(rest: &Rest) -> Done {
 
 fn update(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let made = make(&store, &store.programs().map_err(wrong)?)?;
     report(&made, rest.form.json)
 }
 
 /// A program that is set, and with copies that hold; set now if need be.
 fn prepare(store: &Store, program: &Path, executable: bool) -> Result<(), Failure> {
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     let current = matches!(state::of(store, program).map_err(wrong)?, State::Current { .. });
     if current && all.get(program).is_some_and(|moved| *moved || !executable) {
@@ -201,6 +205,7 @@ fn quoted(text: &OsStr) -> String {
 
 fn renew(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     state::renew(&store).map_err(wrong)?;
     let made = make(&store, &store.programs().map_err(wrong)?)?;
     report(&made, rest.form.json)
@@ -224,7 +229,9 @@ fn verify(rest: &Rest) -> Done {
 }
 
 fn clean(rest: &Rest) -> Done {
-    let removed = state::clean(&open(&rest.place)?).map_err(wrong)?;
+    let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
+    let removed = state::clean(&store).map_err(wrong)?;
     answer(rest.form.json, &views::Cleaned { removed }, |_| {
         format!("removed {}", count(removed as u64, "file"))
     })
