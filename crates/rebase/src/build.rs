@@ -52,6 +52,10 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     let mut opened = Vec::new();
     for (done, (path, moved)) in programs.iter().enumerate() {
         let program = Program::open(path, &mut files, scratch.path());
+        let program = program.and_then(|program| {
+            loader.loads_with(&program.path, &store.variables())?;
+            Ok(program)
+        });
         match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) })
         {
             Ok(program) => opened.push(program),

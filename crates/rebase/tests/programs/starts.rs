@@ -265,3 +265,19 @@ fn a_file_that_gets_another_link_is_still_the_same_library() {
     let output = rig.command(&program).arg(&one).arg(rig.path("alias.so")).output().unwrap();
     assert_eq!(text(output), "1\n");
 }
+
+#[test]
+fn programs_with_much_thread_local_storage_start_set_or_not() {
+    let mut rig = Rig::new();
+    rig.library(
+        "storage",
+        "__thread char storage[8192] __attribute__((tls_model(\"initial-exec\"))); int call(void) { return !storage[1]; }",
+        &[],
+    );
+    let main = format!("{WHERE}\nint call(void); int main(void) {{ where(call); return !call(); }}");
+    let program = rig.program("program", &main, &["-lstorage"]);
+    assert_eq!(rig.run(&program), "original\n");
+    rig.set(&[&program]);
+    assert_eq!(rig.run(&program), "copy\n");
+    assert!(rig.compare(&program).differences.is_empty());
+}

@@ -183,7 +183,7 @@ fn start(arguments: &Run) -> Done {
     let (program, words) = arguments.command.split_first().expect("the command line requires one");
     let path = find(Path::new(program))?;
     prepare(&store, &path, arguments.executable)?;
-    let why = Command::new(&path).arg0(program).args(words).env("LD_AUDIT", store.library()).exec();
+    let why = Command::new(&path).arg0(program).args(words).envs(store.variables()).exec();
     Err(Error::io(format!("cannot start {}", path.display()), &why).into())
 }
 
@@ -192,7 +192,11 @@ fn environment(rest: &Rest) -> Done {
     store.install().map_err(wrong)?;
     let library = store.library();
     answer(rest.form.json, &views::Environment::new(&library), |_| {
-        format!("export LD_AUDIT={}", quoted(library.as_os_str()))
+        let (tunables, room) = (store::TUNABLES, store::ROOM);
+        format!(
+            "export LD_AUDIT={}\nexport {tunables}=\"${{{tunables}:+${tunables}:}}{room}\"",
+            quoted(library.as_os_str())
+        )
     })
 }
 
