@@ -139,7 +139,7 @@ impl Rebased {
         command.args(&program.arguments).env_remove("LD_AUDIT");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if with_copies {
-            command.env("LD_AUDIT", self.store.library());
+            command.envs(self.store.variables());
         }
         command
     }

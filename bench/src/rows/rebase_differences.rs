@@ -64,7 +64,7 @@ impl Row for Differences {
                 for _ in 0..rounds {
                     launches += 1;
                     let mut command = command(program);
-                    command.env("LD_AUDIT", rebased.store.library());
+                    command.envs(rebased.store.variables());
                     if let Some(difference) = compare(&stock, &answer(variables(trouble, command))?) {
                         differences
                             .push(json!({ "program": program.path, "trouble": trouble, "what": difference }));

@@ -9,6 +9,7 @@ use crate::record::{Entry, encode};
 use crate::store::{Set, Store};
 use crate::{Error, Result, copy};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
+use commonhold_record::IS_THE_COPY;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +52,10 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     let mut opened = Vec::new();
     for (done, (path, moved)) in programs.iter().enumerate() {
         let program = Program::open(path, &mut files, scratch.path());
+        let program = program.and_then(|program| {
+            loader.loads_with(&program.path, &store.variables())?;
+            Ok(program)
+        });
         match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) })
         {
             Ok(program) => opened.push(program),
@@ -97,7 +102,7 @@ fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
             name: range_name(elf),
             arch: Arch::X86_64,
             region: Region::Homogeneous,
-            bytes: copy::address_bytes(elf),
+            bytes: copy::address_bytes(elf, binding.role),
             alignment: copy::alignment(elf),
             group: None,
             slide: slide(ranges)?,
@@ -196,7 +201,7 @@ fn write_records(
     if let Some((copy, _)) = copied[0] {
         let paths = program.paths_of(copy, files, scratch)?;
         let mut copied = copied.clone();
-        copied[0] = None;
+        copied[0] = Some((&program.path, IS_THE_COPY));
         let own = Identity::of(copy)?;
         let record = record(files, program, &paths, Some(own), &copied);
         store.write_record(copy, &record)?;

@@ -13,7 +13,7 @@ use crate::copy::Role;
 use crate::{Error, Result};
 use commonhold_images::ranges::{Owner, Ranges};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,10 @@ use std::path::{Path, PathBuf};
 /// The file name of the audit library.
 pub const LIBRARY: &str = "libcommonhold_start.so";
 const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
+/// What glibc is told by it.
+pub const TUNABLES: &str = "GLIBC_TUNABLES";
+/// Room for libraries whose thread-local storage must have its place at the start.
+pub const ROOM: &str = "glibc.rtld.optional_static_tls=20480";
 const SUM: &str = ".sum";
 
 /// Programs that are set, and whether each has a copy itself.
@@ -50,6 +54,14 @@ impl Store {
         Ok(Store { root, owner })
     }
 
+    /// Nobody else changes the store until the result is dropped.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.root.join("lock");
+        let file = File::options().create(true).append(true).open(&path).map_err(Error::file(&path))?;
+        file.lock().map_err(Error::file(&path))?;
+        Ok(file)
+    }
+
     /// Puts the audit library there, if it is not.
     pub fn install(&self) -> Result<()> {
         if LIBRARY_BYTES.is_empty() {
@@ -69,6 +81,19 @@ impl Store {
     /// What `LD_AUDIT` is to be.
     pub fn library(&self) -> PathBuf {
         self.root.join(LIBRARY)
+    }
+
+    /// The variables with which programs have their copies. With an audit library the loader lays out the thread-local
+    /// storage of a process before it knows all that needs some: it has to be told to leave room.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut tunables = std::env::var_os(TUNABLES).unwrap_or_default();
+        if !tunables.as_encoded_bytes().windows(ROOM.len()).any(|part| part == ROOM.as_bytes()) {
+            if !tunables.is_empty() {
+                tunables.push(":");
+            }
+            tunables.push(ROOM);
+        }
+        vec![("LD_AUDIT", self.library().into()), (TUNABLES, tunables)]
     }
 
     /// Its registry of addresses.

@@ -16,6 +16,8 @@ pub const MAGIC: [u8; 8] = *b"CHREBAS1";
 pub const HEADER_BYTES: usize = 24;
 /// Each file.
 pub const FILE_BYTES: usize = 64;
+/// In the record of a program's copy, as [`File::dynamic`] of the first file: its `copy` is the original.
+pub const IS_THE_COPY: u64 = u64::MAX;
 /// More than any program has.
 pub const MOST_BYTES: usize = 4 << 20;
 

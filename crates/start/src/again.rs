@@ -1,6 +1,7 @@
 //! The way back: the program is started again, and this library stays out of it.
 
 use crate::system::{self, File};
+use commonhold_record::IS_THE_COPY;
 use core::ffi::c_char;
 
 /// With the number of the process that is to go on without: a process keeps it over `execve`, and its children have others.
@@ -29,8 +30,11 @@ pub fn start() -> ! {
     let mut variable = [0; VARIABLE.len() + DIGITS + 1];
     write(&mut variable, system::process());
     let variables = strings(b"/proc/self/environ\0", &variable);
-    if let (Some(path), Some(arguments), Some(variables)) = (system::program(&mut path), arguments, variables)
-    {
+    // Of a copy: the original.
+    let original = crate::record().and_then(|record| record.files().next());
+    let original = original.filter(|file| file.dynamic == IS_THE_COPY).map(|file| file.copy);
+    let path = original.or_else(|| system::program(&mut path));
+    if let (Some(path), Some(arguments), Some(variables)) = (path, arguments, variables) {
         system::execute(path, arguments, variables);
     }
     system::say(b"commonhold: a copy of a library cannot be used, and the program cannot be started without: unset LD_AUDIT\n");

@@ -8,8 +8,8 @@
 //!    goes on calling it by the original's name.
 //! 3. [`la_objopen`]: something was mapped, and nothing was relocated yet. A copy that is not at its address, or a library
 //!    that the record does not know, ends it: the program is started again without this library (`again`).
-//! 4. [`la_preinit`]: the program is about to run. Libraries that are opened from now on are originals, but for those that
-//!    are here already as copies.
+//! 4. [`la_activity`]: all is there, and nothing has run. Libraries that are opened from now on are originals, but for those
+//!    that are here already as copies.
 //!
 //! It has no libc, allocates nothing, and does not write to anything but its own few words.
 #![no_std]
@@ -20,7 +20,7 @@ mod process;
 mod system;
 mod words;
 
-use commonhold_record::Record;
+use commonhold_record::{File, IS_THE_COPY, Record};
 use core::ffi::{CStr, c_char, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -31,6 +31,8 @@ const INTERFACE: c_uint = 2;
 static RECORD: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static RECORD_BYTES: AtomicUsize = AtomicUsize::new(0);
 static RUNS: AtomicBool = AtomicBool::new(false);
+/// How many of its files came.
+static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The public beginning of glibc's `struct link_map` (`<link.h>`).
 #[repr(C)]
@@ -42,7 +44,7 @@ pub struct LinkMap {
     previous: *mut LinkMap,
 }
 
-fn record() -> Option<Record<'static>> {
+pub(crate) fn record() -> Option<Record<'static>> {
     let first = RECORD.load(Ordering::Relaxed);
     if first.is_null() {
         return None;
@@ -60,10 +62,9 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
     match decide::record() {
         Some(bytes) => {
             // A program that has a copy itself is that copy from here on.
-            if let Some(copy) =
-                Record::new(bytes).and_then(|record| record.files().next()).map(|file| file.copy)
-            {
-                again::as_copy(copy);
+            let program = Record::new(bytes).and_then(|record| record.files().next());
+            if let Some(program) = program.filter(|program| program.dynamic != IS_THE_COPY) {
+                again::as_copy(program.copy);
             }
             RECORD_BYTES.store(bytes.len(), Ordering::Relaxed);
             RECORD.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
@@ -73,42 +74,54 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
     }
 }
 
+/// What a cookie says of an object: it belongs to the program's own name space, or to one that the program made.
+const ORDINARY: usize = 0;
+const ELSEWHERE: usize = 1;
+
 /// The loader is about to try a path, or has a name to search for.
 ///
 /// # Safety
-/// As the loader calls it: `name` is a string.
+/// As the loader calls it: `name` is a string, and `cookie` that of the object for which it searches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objsearch(
     name: *const c_char,
-    _cookie: *mut usize,
+    cookie: *mut usize,
     _why: c_uint,
 ) -> *const c_char {
-    // SAFETY: a string of the loader's.
-    let path = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
-    if path[0] != b'/' && !path.contains(&b'/') {
+    // SAFETY: a string of the loader's, and a word of its own.
+    let (path, space) = unsafe { (CStr::from_ptr(name).to_bytes_with_nul(), *cookie) };
+    if !path.contains(&b'/') {
         return name; // a name: the paths come later
     }
     let Some(record) = record() else { return name };
-    let mut copied = record.files().filter(|file| !file.copy.is_empty());
-    let found = if RUNS.load(Ordering::Relaxed) {
-        // By another path it is the same library, and must not come a second time.
-        let Some(state) = system::state_of(path) else { return name };
-        copied.find(|file| file.state == state)
-    } else {
-        copied.find(|file| file.path == path)
-    };
-    found.map_or(name, |file| file.copy.as_ptr().cast())
+    let copied = || record.files().filter(|file| !file.copy.is_empty() && file.dynamic != IS_THE_COPY);
+    if !RUNS.load(Ordering::Relaxed) {
+        let Some(file) = copied().find(|file| file.path == path) else { return name };
+        if !system::may_read(file.copy) {
+            again::start(); // beside other copies the original would be wrong
+        }
+        return file.copy.as_ptr().cast();
+    }
+    // By its own path it is here already, where the program has it: the loader looks for it for another name space. By
+    // another path it is the same library, and must not come a second time.
+    if space == ELSEWHERE || copied().any(|file| file.path == path) {
+        return name;
+    }
+    let Some(state) = system::state_of(path) else { return name };
+    let same = |file: &File<'_>| (file.state.device, file.state.inode) == (state.device, state.inode);
+    copied().find(same).map_or(name, |file| file.copy.as_ptr().cast())
 }
 
 /// The loader has mapped something. Nothing of it is relocated.
 ///
 /// # Safety
-/// As the loader calls it: `map` is one of its link maps.
+/// As the loader calls it: `map` is one of its link maps, and `cookie` a word of its own.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, space: isize, _cookie: *mut usize) -> c_uint {
-    const ORDINARY: isize = 0;
+pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, space: isize, cookie: *mut usize) -> c_uint {
+    // SAFETY: the word is ours to write.
+    unsafe { *cookie = if space == 0 { ORDINARY } else { ELSEWHERE } };
     let Some(record) = record() else { return 0 };
-    if RUNS.load(Ordering::Relaxed) || space != ORDINARY {
+    if RUNS.load(Ordering::Relaxed) || space != 0 {
         return 0;
     }
     // SAFETY: a link map of the loader's, whose name is a string.
@@ -121,13 +134,22 @@ pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, space: isize, _cookie: *m
     if !file.copy.is_empty() && dynamic as u64 != file.dynamic {
         again::start();
     }
+    SEEN.fetch_add(1, Ordering::Relaxed);
     0
 }
 
-/// All is relocated; the program is about to run.
+/// The loader's lists are as they should be: for the first time when all is there that the program was linked to, and
+/// nothing of it has run.
 #[unsafe(no_mangle)]
-pub extern "C" fn la_preinit(_cookie: *mut usize) {
-    RUNS.store(true, Ordering::Relaxed);
+pub extern "C" fn la_activity(_cookie: *mut usize, what: c_uint) {
+    const CONSISTENT: c_uint = 0;
+    if what != CONSISTENT || RUNS.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // What is bound to a library that did not come must not run.
+    if record().is_some_and(|record| SEEN.load(Ordering::Relaxed) + 1 != record.len()) {
+        again::start();
+    }
 }
 
 #[panic_handler]

@@ -15,6 +15,7 @@ const GETEUID: usize = 107;
 const EXIT_GROUP: usize = 231;
 const OPENAT: usize = 257;
 const NEWFSTATAT: usize = 262;
+const FACCESSAT: usize = 269;
 const HERE: usize = -100_isize as usize;
 const EMPTY_PATH: usize = 0x1000;
 const CLOSE_ON_EXEC: usize = 0o2_000_000;
@@ -56,6 +57,14 @@ fn status(directory: usize, path: &[u8], flags: usize) -> Option<Status> {
 /// The state of the file at a path, which ends with a zero.
 pub fn state_of(path: &[u8]) -> Option<State> {
     status(HERE, path, 0).map(|status| status.state)
+}
+
+/// Whether the file at a path may be read.
+pub fn may_read(path: &[u8]) -> bool {
+    const READABLE: usize = 4;
+    // SAFETY: a path that ends with a zero.
+    path.last() == Some(&0)
+        && unsafe { call(FACCESSAT, [HERE, path.as_ptr() as usize, READABLE, 0, 0, 0]) } == 0
 }
 
 /// A file that is open.

@@ -76,6 +76,34 @@ impl Loader {
         }
     }
 
+    /// The files that the loader would load for a program; nothing is relocated.
+    pub fn list(&self, program: &Path) -> Result<Vec<PathBuf>> {
+        let output =
+            Command::new(&self.path).arg("--list").arg(program).env_clear().stdin(Stdio::null()).output();
+        let output = output.map_err(Error::file(&self.path))?;
+        let mut loaded = Loaded { objects: vec![program.to_owned()], ..Loaded::default() };
+        for line in output.stdout.split(|byte| *byte == b'\n') {
+            loaded.add_object(line).map_err(|why| Error::program(program, why))?;
+        }
+        Ok(loaded.objects)
+    }
+
+    /// Says whether a program is loaded when there is an audit library, with these variables.
+    pub fn loads_with(&self, program: &Path, variables: &[(&str, std::ffi::OsString)]) -> Result<()> {
+        let mut command = Command::new(&self.path);
+        command.arg("--list").arg(program).env_clear().stdin(Stdio::null());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let output = command.output().map_err(Error::file(&self.path))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(Error::program(
+            program,
+            format!("its loader does not load it with an audit library: {}", said.trim()),
+        ))
+    }
+
     /// Asks the loader what it does for a program.
     pub fn ask(&self, program: &Path, scratch: &Path) -> Result<Loaded> {
         let wrong = |why: String| Error::program(program, why);

@@ -6,7 +6,7 @@ mod lookup;
 pub use loader::{Answer, Loaded, Loader};
 pub use lookup::{Found, Reference, find};
 
-use crate::elf::{Elf, Kind, Relocation};
+use crate::elf::{Elf, Kind, Relocation, UNDEFINED};
 use crate::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,8 +29,7 @@ pub fn answer(objects: &[Arc<Elf>], scope: &[usize], from: usize, relocation: &R
     let symbol = &elf.symbols.all[relocation.symbol as usize];
     const PROTECTED: u8 = 3;
     let own = symbol.local || (1..PROTECTED).contains(&symbol.visibility);
-    // A protected symbol that is defined here is found here, whoever else defines it.
-    if own || symbol.visibility == PROTECTED && symbol.section != 0 {
+    if own {
         return Some(Found { object: from, symbol: relocation.symbol });
     }
     let reference = Reference {
@@ -39,7 +38,19 @@ pub fn answer(objects: &[Arc<Elf>], scope: &[usize], from: usize, relocation: &R
         jump: relocation.kind == Kind::Jump,
         skip: (relocation.kind == Kind::Copy).then_some(from),
     };
-    find(objects, scope, &reference)
+    let found = find(objects, scope, &reference);
+    // A protected symbol that is defined here is found here, whoever else defines it; but for the entry that a program has for
+    // a function whose address it takes.
+    let is_entry = |found: &Found| {
+        let symbol = &objects[found.object].symbols.all[found.symbol as usize];
+        symbol.section == UNDEFINED
+    };
+    match found {
+        Some(found) if symbol.visibility == PROTECTED && symbol.section != UNDEFINED && !is_entry(&found) => {
+            Some(Found { object: from, symbol: relocation.symbol })
+        }
+        found => found,
+    }
 }
 
 /// What all relocations of one object find.
@@ -57,7 +68,7 @@ pub fn compare(objects: &[Arc<Elf>], all: &[Answers], loaded: &Loaded, loader: u
             let Some(found) = found else { continue };
             let name = objects[from].name(relocation.symbol);
             let symbol = &objects[from].symbols.all[relocation.symbol as usize];
-            if found.object == from && (symbol.local || symbol.visibility != 0) {
+            if found.object == from && (symbol.local || (1..3).contains(&symbol.visibility)) {
                 continue; // found without a search
             }
             let version = objects[from].symbols.version_of(symbol).map(|version| version.name.clone());

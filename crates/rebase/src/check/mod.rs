@@ -7,7 +7,7 @@ mod words;
 pub use words::Difference;
 
 use crate::plan::{Files, Program};
-use crate::store::Store;
+use crate::store::{Store, TUNABLES};
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::fs::File;
@@ -66,9 +66,10 @@ pub fn compare(store: &Store, program: &Path, name: &OsString, arguments: &[OsSt
         let mut command = Command::new(program);
         command.args(arguments).env_remove("LD_AUDIT").env("LD_BIND_NOW", "1");
         std::os::unix::process::CommandExt::arg0(&mut command, name);
-        if rebased {
-            command.env("LD_AUDIT", store.library());
-        }
+        // Both with the same room for thread-local storage, so that all of it has the same places.
+        let variables = store.variables();
+        let given = variables.iter().filter(|(name, _)| rebased || *name == TUNABLES);
+        command.envs(given.map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(create(&output)?).stderr(create(&errors)?);
         let mut found = None;
         let ended = trace::run(command, |process| found = Some(words::read(process, store, &files, &opened)))

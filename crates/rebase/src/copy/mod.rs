@@ -14,10 +14,15 @@ pub fn alignment(elf: &Elf) -> u64 {
 }
 
 /// How many bytes of addresses a copy needs. The loader asks the kernel for an address, and does not insist; of a file mapping
-/// of the size of a huge page or more the kernel grants it only if a huge page more is free behind it (since Linux 6.7).
-pub fn address_bytes(elf: &Elf) -> u64 {
+/// of the size of a huge page or more the kernel grants it only if a huge page more is free behind it (since Linux 6.7). The
+/// loader itself asks for an alignment more where that is larger than a page. Behind a program begins its heap.
+pub fn address_bytes(elf: &Elf, role: Role) -> u64 {
+    const HEAP_BYTES: u64 = 64 << 30;
     let bytes = elf.extent().1;
-    if bytes < HUGE_PAGE_BYTES { bytes } else { bytes + HUGE_PAGE_BYTES }
+    let alignment = elf.loads().map(|load| load.alignment).max().unwrap_or(0);
+    let aligned = if alignment > PAGE_BYTES { alignment } else { 0 };
+    let huge = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
+    bytes + aligned + huge + if role == Role::Program { HEAP_BYTES } else { 0 }
 }
 
 const PAGE_BYTES: u64 = 4096;

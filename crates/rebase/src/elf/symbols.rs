@@ -176,7 +176,10 @@ fn count(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic) -> Option<usize>
         last = last.max(word(table, at_buckets + bucket * 4)? as usize);
     }
     if last < first {
-        return Some(first);
+        // Nothing can be found here; what is asked for stands in front of the strings, as every linker puts it.
+        let (symbols, strings) = (dynamic.value(dynamic::SYMTAB)?, dynamic.value(dynamic::STRTAB)?);
+        let between = strings.checked_sub(symbols).map(|bytes| bytes as usize / SYMBOL_BYTES);
+        return Some(between.unwrap_or(first).max(first));
     }
     // A chain ends with an odd hash.
     while word(table, at_chains + (last - first) * 4)? & 1 == 0 {

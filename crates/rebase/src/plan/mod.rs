@@ -76,7 +76,8 @@ impl Plan {
         let mut own = share(&files, &programs, &mut shared, &fits);
         for (index, program) in programs.iter().enumerate().filter(|(_, program)| program.moved) {
             let file = program.files[0];
-            let fits = |other: &Id| *other == file || fits(other);
+            // Itself alone: it may be started where its libraries have no copies.
+            let fits = |other: &Id| *other == file;
             let bound = eligible(&files, &(file, program.definitions(0)), &fits);
             own.insert((index, file), Binding { file, role: Role::Program, bound });
         }

@@ -3,7 +3,7 @@
 use super::{Definition, Files, Id, Identity, definition, objects};
 use crate::bind::{self, Answers, Loader};
 use crate::copy::{self, Role};
-use crate::elf::Elf;
+use crate::elf::{Elf, dynamic};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -43,8 +43,17 @@ impl Program {
         let id = files.open(&path)?;
         refuse_privileged(&path)?;
         let loader = loader_of(files.elf(id))?;
+        for object in loader.list(&path)? {
+            refuse_untrusted(&path, &object)?;
+        }
         let loaded = loader.ask(&path, scratch)?;
         let ids: Vec<Id> = loaded.objects.iter().map(|object| files.open(object)).collect::<Result<_>>()?;
+        // What is needed by a path the loader would call by the copy's.
+        let by_path = |id: &&Id| files.elf(**id).needed().any(|name| name.contains(&b'/'));
+        if let Some(id) = ids.iter().find(by_path) {
+            let why = format!("{} needs a library by its path", files.elf(*id).path.display());
+            return Err(Error::program(&path, why));
+        }
         let loader_id = files.open(&loader.path)?;
         let place = ids.iter().position(|id| *id == loader_id);
         let place = place.ok_or_else(|| Error::program(&path, "its loader does not name itself"))?;
@@ -111,6 +120,25 @@ fn refuse_privileged(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What root sets root's loader relocates, which runs functions of it: nobody else may have written them. And a copy may be
+/// read by everybody.
+fn refuse_untrusted(program: &Path, object: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(object).map_err(Error::file(object))?;
+    let others_write = metadata.mode() & 0o022 != 0 || metadata.uid() != 0;
+    if rustix::process::geteuid().is_root() && others_write {
+        let why =
+            format!("{} is not root's alone to write, and root would run parts of it", object.display());
+        return Err(Error::program(program, why));
+    }
+    if metadata.mode() & 0o004 == 0 {
+        return Err(Error::program(
+            program,
+            format!("{} may not be read by everybody, and a copy could be", object.display()),
+        ));
+    }
+    Ok(())
+}
+
 fn loader_of(elf: &Elf) -> Result<Loader> {
     let Some(interpreter) = elf.interpreter() else {
         return Err(Error::program(
@@ -124,6 +152,9 @@ fn loader_of(elf: &Elf) -> Result<Loader> {
             &elf.path,
             format!("its loader is {other}, and only glibc's ({}) is known", Loader::PATH),
         ));
+    }
+    if elf.dynamic.value(dynamic::AUDIT).or(elf.dynamic.value(dynamic::DEPAUDIT)).is_some() {
+        return Err(Error::program(&elf.path, "it has an audit library itself (DT_AUDIT)"));
     }
     Ok(Loader::of_machine())
 }

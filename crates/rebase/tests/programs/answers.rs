@@ -154,3 +154,32 @@ fn functions_that_are_looked_up_late_stay_so() {
     let output = rig.command(&program).env("LD_LIBRARY_PATH", rig.path("")).output().unwrap();
     assert_eq!(crate::rig::text(output), "1 2\n");
 }
+
+#[test]
+fn protected_symbols_are_a_librarys_own_but_for_the_entry_of_a_fixed_program() {
+    let mut rig = Rig::new();
+    rig.library(
+        "guarded",
+        "__attribute__((visibility(\"protected\"))) int number(void) { return 4; }
+         int (*pointer)(void) = number; int ask(void) { return pointer(); }",
+        &[],
+    );
+    let main = "#include <stdio.h>\nint ask(void); int main(void) { printf(\"%d\\n\", ask()); }";
+    let plain = rig.program("plain", main, &["-lguarded"]);
+    let other = rig.program("other", &format!("int number(void) {{ return 5; }}\n{main}"), &["-lguarded"]);
+    rig.set(&[&plain, &other]);
+    assert_eq!((rig.same(&plain), rig.same(&other)), ("4\n".into(), "4\n".into()));
+}
+
+#[test]
+fn a_program_that_exports_nothing_is_a_program() {
+    let mut rig = Rig::new();
+    let path = rig.program(
+        "program",
+        "#include <stdio.h>\nint main(void) { puts(\"here\"); }",
+        &["-no-pie", "-Wl,--no-export-dynamic"],
+    );
+    let report = rig.set(&[&path]);
+    assert!(report.unset.is_empty(), "{report:?}");
+    assert_eq!(rig.same(&path), "here\n");
+}

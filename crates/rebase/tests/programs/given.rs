@@ -29,6 +29,16 @@ fn programs_that_cannot_be_set() {
     assert!(why_not(&mut rig, &script).contains("no program of this machine"));
     let foreign = rig.program("foreign", MAIN, &["-lone", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
     assert!(why_not(&mut rig, &foreign).contains("only glibc's"));
+    let audited = rig.program("audited", MAIN, &["-lone", "-Wl,--audit=libone.so"]);
+    assert!(why_not(&mut rig, &audited).contains("DT_AUDIT"));
+    let secret = rig.library("secret", "int call(void) { return 1; }", &[]);
+    let with_secret = rig.program("with_secret", MAIN, &["-lsecret"]);
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(why_not(&mut rig, &with_secret).contains("may not be read by everybody"));
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(why_not(&mut rig, &with_secret).contains("is not root's alone to write"));
+    }
     let lacking = rig.program("lacking", MAIN, &["-lone"]);
     std::fs::rename(rig.path("libone.so"), rig.path("gone.so")).unwrap();
     assert!(why_not(&mut rig, &lacking).contains("libone.so is not found"));

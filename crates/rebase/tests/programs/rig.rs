@@ -66,7 +66,7 @@ impl Rig {
 
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env("LD_AUDIT", self.store.library());
+        command.envs(self.store.variables());
         command
     }
 

@@ -176,3 +176,108 @@ fn with_little_address_space_it_starts_all_the_same() {
     let output = rig.command("sh".as_ref()).arg("-c").arg(script).output().unwrap();
     assert_eq!(text(output), "copy\n");
 }
+
+#[test]
+fn another_name_space_has_libraries_of_its_own() {
+    let mut rig = Rig::new();
+    let one = rig.library("one", LIBRARY, &[]);
+    let source = format!(
+        "#define _GNU_SOURCE\n{WHERE}\n#include <dlfcn.h>\nint call(void);
+         int main(int n, char **a) {{
+             call(); call();
+             int (*other)(void) = dlsym(dlmopen(LM_ID_NEWLM, a[1], RTLD_NOW), \"call\");
+             where(call); where(other);
+             printf(\"%d %d\\n\", other(), call());
+         }}"
+    );
+    let program = rig.program("program", &source, &["-lone"]);
+    rig.set(&[&program]);
+    let output = rig.command(&program).arg(&one).output().unwrap();
+    assert_eq!(text(output), "copy\noriginal\n1 3\n");
+}
+
+#[test]
+fn what_a_constructor_opens_is_late_and_happens_once() {
+    let mut rig = Rig::new();
+    let late = rig.library("late", "int late;", &[]);
+    let source = format!(
+        "#include <stdio.h>\n#include <dlfcn.h>\nint call(void) {{ return 1; }}
+         __attribute__((constructor)) static void begin(void) {{ puts(\"begin\"); fflush(stdout); dlopen(\"{}\", RTLD_NOW); }}",
+        late.display()
+    );
+    rig.library("opens", &source, &[]);
+    let program = rig.program(
+        "program",
+        &format!("{WHERE}\nint call(void); int main(void) {{ where(call); }}"),
+        &["-lopens"],
+    );
+    rig.set(&[&program]);
+    assert_eq!(rig.run(&program), "begin\ncopy\n");
+}
+
+#[test]
+fn a_copy_that_is_gone_or_a_library_that_does_not_come_is_no_loss() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let (key, _) =
+        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
+    rig.store.remove(&[key].into()).unwrap();
+    assert_eq!(rig.run(&program), "original\n");
+}
+
+#[test]
+fn a_program_that_is_a_copy_runs_where_its_libraries_have_none() {
+    let mut rig = Rig::new();
+    rig.library("one", LIBRARY, &[]);
+    let source = format!(
+        "{WHERE}\n#include <unistd.h>\nint call(void);
+         int main(int n, char **a) {{
+             where(call); where(main); fflush(stdout);
+             if (n == 2) {{ char *variables[] = {{ 0 }}, *words[] = {{ a[0], 0 }}; execve(a[1], words, variables); }}
+         }}"
+    );
+    let program = rig.program("program", &source, &["-lone", "-pie", "-fPIE"]);
+    rig.set.insert(program.clone(), true);
+    let report = rig.update();
+    assert!(report.unset.is_empty(), "{report:?}");
+    let output = rig.command(&program).arg("/proc/self/exe").output().unwrap();
+    assert_eq!(text(output), "copy\ncopy\noriginal\ncopy\n");
+    // Another library comes first: all of it is as it was.
+    let elsewhere = rig.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::copy(rig.path("libone.so"), elsewhere.join("libone.so")).unwrap();
+    let output = rig.command(&program).env("LD_LIBRARY_PATH", &elsewhere).output().unwrap();
+    assert_eq!(text(output), "original\noriginal\n");
+}
+
+#[test]
+fn a_file_that_gets_another_link_is_still_the_same_library() {
+    let mut rig = Rig::new();
+    let one = rig.library("one", LIBRARY, &[]);
+    let source = "#include <stdio.h>\n#include <dlfcn.h>\n#include <unistd.h>\nint call(void);
+         int main(int n, char **a) {
+             link(a[1], a[2]);
+             printf(\"%d\\n\", dlsym(dlopen(a[2], RTLD_NOW), \"call\") == (void *)call);
+         }";
+    let program = rig.program("program", source, &["-lone"]);
+    rig.set(&[&program]);
+    let output = rig.command(&program).arg(&one).arg(rig.path("alias.so")).output().unwrap();
+    assert_eq!(text(output), "1\n");
+}
+
+#[test]
+fn programs_with_much_thread_local_storage_start_set_or_not() {
+    let mut rig = Rig::new();
+    rig.library(
+        "storage",
+        "__thread char storage[8192] __attribute__((tls_model(\"initial-exec\"))); int call(void) { return !storage[1]; }",
+        &[],
+    );
+    let main = format!("{WHERE}\nint call(void); int main(void) {{ where(call); return !call(); }}");
+    let program = rig.program("program", &main, &["-lstorage"]);
+    assert_eq!(rig.run(&program), "original\n");
+    rig.set(&[&program]);
+    assert_eq!(rig.run(&program), "copy\n");
+    assert!(rig.compare(&program).differences.is_empty());
+}

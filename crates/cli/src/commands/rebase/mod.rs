@@ -117,6 +117,7 @@ fn report(report: &Report, json: bool) -> Done {
 fn set(arguments: &Set) -> Done {
     let rest = &arguments.programs.rest;
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     for program in &arguments.programs.programs {
         all.insert(find(program)?, arguments.executable);
@@ -132,6 +133,7 @@ fn set(arguments: &Set) -> Done {
 
 fn unset(arguments: &Programs) -> Done {
     let store = open(&arguments.rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     for program in &arguments.programs {
         let path = find(program).unwrap_or_else(|_| program.clone());
@@ -155,12 +157,14 @@ fn list(rest: &Rest) -> Done {
 
 fn update(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     let made = make(&store, &store.programs().map_err(wrong)?)?;
     report(&made, rest.form.json)
 }
 
 /// A program that is set, and with copies that hold; set now if need be.
 fn prepare(store: &Store, program: &Path, executable: bool) -> Result<(), Failure> {
+    let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
     let current = matches!(state::of(store, program).map_err(wrong)?, State::Current { .. });
     if current && all.get(program).is_some_and(|moved| *moved || !executable) {
@@ -179,7 +183,7 @@ fn start(arguments: &Run) -> Done {
     let (program, words) = arguments.command.split_first().expect("the command line requires one");
     let path = find(Path::new(program))?;
     prepare(&store, &path, arguments.executable)?;
-    let why = Command::new(&path).arg0(program).args(words).env("LD_AUDIT", store.library()).exec();
+    let why = Command::new(&path).arg0(program).args(words).envs(store.variables()).exec();
     Err(Error::io(format!("cannot start {}", path.display()), &why).into())
 }
 
@@ -188,7 +192,11 @@ fn environment(rest: &Rest) -> Done {
     store.install().map_err(wrong)?;
     let library = store.library();
     answer(rest.form.json, &views::Environment::new(&library), |_| {
-        format!("export LD_AUDIT={}", quoted(library.as_os_str()))
+        let (tunables, room) = (store::TUNABLES, store::ROOM);
+        format!(
+            "export LD_AUDIT={}\nexport {tunables}=\"${{{tunables}:+${tunables}:}}{room}\"",
+            quoted(library.as_os_str())
+        )
     })
 }
 
@@ -201,6 +209,7 @@ fn quoted(text: &OsStr) -> String {
 
 fn renew(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
     state::renew(&store).map_err(wrong)?;
     let made = make(&store, &store.programs().map_err(wrong)?)?;
     report(&made, rest.form.json)
@@ -224,7 +233,9 @@ fn verify(rest: &Rest) -> Done {
 }
 
 fn clean(rest: &Rest) -> Done {
-    let removed = state::clean(&open(&rest.place)?).map_err(wrong)?;
+    let store = open(&rest.place)?;
+    let _alone = store.lock().map_err(wrong)?;
+    let removed = state::clean(&store).map_err(wrong)?;
     answer(rest.form.json, &views::Cleaned { removed }, |_| {
         format!("removed {}", count(removed as u64, "file"))
     })

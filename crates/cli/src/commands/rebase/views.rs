@@ -112,11 +112,13 @@ impl States {
 pub struct Environment {
     #[serde(rename = "LD_AUDIT")]
     library: String,
+    #[serde(rename = "GLIBC_TUNABLES")]
+    tunables: &'static str,
 }
 
 impl Environment {
     pub fn new(library: &Path) -> Environment {
-        Environment { library: text(library) }
+        Environment { library: text(library), tunables: commonhold_rebase::store::ROOM }
     }
 }
 
