@@ -58,9 +58,9 @@ fn central_hosts() -> Vec<central::Node> {
     (0..3).map(|host| central::Node::new(HostId(host), HostId(0), options, false)).collect()
 }
 
-fn forwarding_hosts() -> Vec<forwarding::Node> {
+fn forwarding_hosts(replicas: u32) -> Vec<forwarding::Node> {
     let all = [HostId(0), HostId(1), HostId(2)];
-    let options = forwarding::Options { has_hold: false, ..forwarding::Options::default() };
+    let options = forwarding::Options { has_hold: false, replicas, ..forwarding::Options::default() };
     all.iter().map(|host| forwarding::Node::founder(*host, HostId(0), &all, options)).collect()
 }
 
@@ -72,6 +72,14 @@ fn centrally_scheduled() {
 
 #[test]
 fn forwarded() {
-    locked_pages_stay(forwarding_hosts());
-    nobody_waits_for_who_waits(forwarding_hosts());
+    locked_pages_stay(forwarding_hosts(0));
+    nobody_waits_for_who_waits(forwarding_hosts(0));
+}
+
+#[test]
+fn forwarded_with_replicas() {
+    for replicas in [1, 2] {
+        locked_pages_stay(forwarding_hosts(replicas));
+        nobody_waits_for_who_waits(forwarding_hosts(replicas));
+    }
 }
