@@ -104,7 +104,8 @@ impl Host {
         let result = cluster.tell_size(&driver, first, room_bytes).and_then(|()| finish());
         if result.is_err() {
             // Who was told already hears that nothing changed; who does not answer, when it comes back.
-            let _ = cluster.tell_size(&driver, object.record().clone().options.size_bytes, room_bytes);
+            let now_bytes = object.record().options.size_bytes; // its lock is not kept while others are told
+            let _ = cluster.tell_size(&driver, now_bytes, room_bytes);
             return result;
         }
         driver.forget_lost_from(pages_of(size_bytes));
