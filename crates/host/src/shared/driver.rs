@@ -68,6 +68,8 @@ pub struct Driver {
     pub(super) size: SizeKnown,
     /// At the home: since when this process lets hosts use the object.
     begun_at: OnceLock<Instant>,
+    /// At the home: whoever freezes the object.
+    pub(super) freezing: Mutex<()>,
 }
 
 /// Who schedules, and this host's part of it.
@@ -158,6 +160,7 @@ impl Driver {
             fenced: AtomicBool::new(false),
             size,
             begun_at: OnceLock::new(),
+            freezing: Mutex::default(),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
