@@ -53,6 +53,25 @@ fn nobody_waits_for_who_waits<S: Scheduler>(mut hosts: Vec<S>) {
     assert!(hosts.iter().all(|host| !host.is_waiting()));
 }
 
+/// Who waits for a page is known where the page is locked only then.
+#[test]
+fn who_waits_for_a_locked_page_is_known() {
+    let mut hosts = central_hosts();
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Lock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
+    let mut hosts = forwarding_hosts(0);
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Lock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
+    run(&mut hosts, 1, Event::Unlock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+}
+
 fn central_hosts() -> Vec<central::Node> {
     let options = central::Options::default();
     (0..3).map(|host| central::Node::new(HostId(host), HostId(0), options, false)).collect()
