@@ -39,6 +39,11 @@ impl Cache {
         self.pages.access(page)
     }
 
+    /// Whether the home wants the page gone, and it is not yet.
+    pub fn is_wanted(&self, page: u32) -> bool {
+        self.pages.get(page).wanted.is_some_and(|wanted| wanted != Wanted::Back(Access::Read))
+    }
+
     /// Whether the home has to answer something.
     pub fn is_waiting(&self) -> bool {
         !self.spans.is_empty()

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::home::{Home, Options};
 use super::message::Message;
 use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
-use crate::span::HostId;
+use crate::span::{HostId, Span};
 
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,11 @@ impl Node {
     /// The same for pages from `first` on alone: the object has shrunk, and there is nothing to lose.
     pub fn revert_from(&mut self, first: u32) -> Vec<u32> {
         self.home.as_mut().map_or_else(Vec::new, |home| home.revert_from(first))
+    }
+
+    /// Which of these pages another host waits for that this one is to have no more.
+    pub fn wanted_in(&self, span: Span) -> Vec<u32> {
+        span.pages().filter(|page| self.cache.is_wanted(*page)).collect()
     }
 
     /// The scheduler, at the home.

@@ -136,6 +136,13 @@ impl Node {
         self.pages.glance(page).map_or(self.me == self.home, |page| page.owned)
     }
 
+    /// Which of these pages another host waits for that this one is to have no more.
+    pub fn wanted_in(&self, span: Span) -> Vec<u32> {
+        let within = |number: u32| span.pages().contains(&number);
+        let wanted = self.pages.busy().filter(|(_, page)| page.next.is_some() || !page.deferred.is_empty());
+        wanted.map(|(number, _)| number).filter(|number| within(*number)).collect()
+    }
+
     /// Whether this host owns any page, or may come to: until it does not, its frames are needed. The home owns what
     /// nobody has asked for.
     pub fn owns_anything(&self) -> bool {

@@ -41,6 +41,7 @@ impl Node {
     /// Publishes what others wait for. Whether that is under way now: until it is done nobody gets anything.
     pub(super) fn publishes_first(&mut self, number: u32, actions: &mut Actions) -> bool {
         let is_to_be_filled = self.filling.contains(&number);
+        let locked = self.locked.contains(&number);
         let page = self.page(number);
         if !page.owned
             || page.published
@@ -51,7 +52,7 @@ impl Node {
         }
         if !page.readers.is_empty() || is_to_be_filled {
             self.publish(number, None, actions);
-        } else if let Some(next) = page.next.filter(|_| page.holds == 0) {
+        } else if let Some(next) = page.next.filter(|_| page.holds == 0 && !locked) {
             page.next = None;
             self.publish(number, Some(next), actions);
         } else {

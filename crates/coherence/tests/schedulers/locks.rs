@@ -53,14 +53,33 @@ fn nobody_waits_for_who_waits<S: Scheduler>(mut hosts: Vec<S>) {
     assert!(hosts.iter().all(|host| !host.is_waiting()));
 }
 
+/// Who waits for a page is known where the page is locked only then.
+#[test]
+fn who_waits_for_a_locked_page_is_known() {
+    let mut hosts = central_hosts();
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Lock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
+    let mut hosts = forwarding_hosts(0);
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Lock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
+    run(&mut hosts, 1, Event::Unlock { span: one() });
+    assert!(hosts[1].wanted_in(one()).is_empty());
+}
+
 fn central_hosts() -> Vec<central::Node> {
     let options = central::Options::default();
     (0..3).map(|host| central::Node::new(HostId(host), HostId(0), options, false)).collect()
 }
 
-fn forwarding_hosts() -> Vec<forwarding::Node> {
+fn forwarding_hosts(replicas: u32) -> Vec<forwarding::Node> {
     let all = [HostId(0), HostId(1), HostId(2)];
-    let options = forwarding::Options { has_hold: false, ..forwarding::Options::default() };
+    let options = forwarding::Options { has_hold: false, replicas, ..forwarding::Options::default() };
     all.iter().map(|host| forwarding::Node::founder(*host, HostId(0), &all, options)).collect()
 }
 
@@ -72,6 +91,14 @@ fn centrally_scheduled() {
 
 #[test]
 fn forwarded() {
-    locked_pages_stay(forwarding_hosts());
-    nobody_waits_for_who_waits(forwarding_hosts());
+    locked_pages_stay(forwarding_hosts(0));
+    nobody_waits_for_who_waits(forwarding_hosts(0));
+}
+
+#[test]
+fn forwarded_with_replicas() {
+    for replicas in [1, 2] {
+        locked_pages_stay(forwarding_hosts(replicas));
+        nobody_waits_for_who_waits(forwarding_hosts(replicas));
+    }
 }

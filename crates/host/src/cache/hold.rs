@@ -7,13 +7,19 @@ use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionI
 use commonhold_sys::memory::Pin;
 use commonhold_sys::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long pages of another host may take to come.
 const PAGES_HERE: Duration = Duration::from_secs(30);
 
+/// Numbers of holds.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
 /// One held run.
 pub struct Hold {
+    /// Which call made it: parts that are left of it have the same.
+    made_by: u64,
     /// Whose: it goes when they go.
     pub session: SessionId,
     /// Which pages.
@@ -24,15 +30,41 @@ pub struct Hold {
     counted: Holding,
 }
 
+/// What a call has come to hold.
+#[derive(Clone, Copy)]
+pub struct Made {
+    /// By which [`Cache::drop_made`] knows it.
+    number: u64,
+    /// Whether it is pinned against swap.
+    pub pinned: bool,
+}
+
+/// As long as this is there, a session asks for pages that it does not hold yet.
+pub struct Asking<'c> {
+    cache: &'c Cache,
+    what: (SessionId, PageRange),
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let asking = &mut self.cache.lock().asking;
+        if let Some(at) = asking.iter().position(|what| *what == self.what) {
+            asking.swap_remove(at);
+        }
+    }
+}
+
 impl Cache {
-    /// Holds the pages and brings them in; shared pages, so that they can be written if it `writes`. Gives whether they are pinned against swap too.
+    /// Holds the pages and brings them in; shared pages, so that they can be written if it `writes`. Where that
+    /// fails, what was held before is held still.
     pub fn hold(
         self: &Arc<Self>,
         session: SessionId,
         uid: u32,
         pages: PageRange,
         writes: bool,
-    ) -> Result<bool> {
+    ) -> Result<Made> {
+        let number = HOLDS.fetch_add(1, Ordering::Relaxed);
         {
             let mut inner = self.lock();
             let mine = inner.holds.iter().filter(|h| h.session == session).count() as u64;
@@ -65,16 +97,28 @@ impl Cache {
                     ),
                 )
             })?;
-            inner.holds.push(Hold { session, pages, pin: None, counted });
+            inner.holds.push(Hold { made_by: number, session, pages, pin: None, counted });
         }
-        let pinned = self.bring_and_pin(session, pages, writes).inspect_err(|_| {
-            self.release(session, pages);
-        })?;
-        Ok(pinned)
+        let pinned = self.bring_and_pin(number, pages, writes);
+        let made = Made { number, pinned: *pinned.as_ref().unwrap_or(&false) };
+        pinned.map(|_| made).inspect_err(|_| self.drop_made(session, pages, made))
+    }
+
+    /// Undoes that one hold, and none that was there before.
+    pub fn drop_made(&self, session: SessionId, pages: PageRange, made: Made) {
+        self.lock().holds.retain(|hold| hold.made_by != made.number);
+        self.note_let_go(session, pages);
+    }
+
+    /// The session is about to ask the object's home for these pages: what it lets go meanwhile of what hosts cannot tell
+    /// apart from them is not said to be free.
+    pub fn asks_for(&self, session: SessionId, pages: PageRange) -> Asking<'_> {
+        self.lock().asking.push((session, pages));
+        Asking { cache: self, what: (session, pages) }
     }
 
     /// Pins only what is there: pinning a hole would make a page of zeros.
-    fn bring_and_pin(self: &Arc<Self>, session: SessionId, pages: PageRange, writes: bool) -> Result<bool> {
+    fn bring_and_pin(self: &Arc<Self>, number: u64, pages: PageRange, writes: bool) -> Result<bool> {
         if self.driver().is_some() {
             self.note_holds(pages, true);
             self.fetch(pages, writes, PAGES_HERE)?;
@@ -87,9 +131,8 @@ impl Cache {
             }
             let pin = self.pin(pages);
             let pinned = pin.is_some();
-            if let Some(hold) =
-                inner.holds.iter_mut().rev().find(|h| h.session == session && h.pages == pages)
-            {
+            let whole = |hold: &&mut Hold| hold.made_by == number && hold.pages == pages;
+            if let Some(hold) = inner.holds.iter_mut().find(whole) {
                 hold.pin = pin;
             }
             return Ok(pinned);
@@ -123,13 +166,14 @@ impl Cache {
         self.holds_not(session, pages);
     }
 
-    /// The parts of these pages that the session does not hold, as far as hosts can tell them apart.
+    /// The parts of these pages that the session neither holds nor asks for, as far as hosts can tell them apart.
     pub fn not_held_by(&self, session: SessionId, pages: PageRange) -> Vec<PageRange> {
         let whole = |pages| self.driver().map_or(pages, |driver| driver.whole_pages(pages));
         let mut free = book::set_of(whole(pages));
         let inner = self.lock();
         let mine = inner.holds.iter().filter(|hold| hold.session == session);
-        mine.for_each(|hold| book::remove(&mut free, whole(hold.pages)));
+        let asked = inner.asking.iter().filter(|(who, _)| *who == session).map(|(_, pages)| *pages);
+        mine.map(|hold| hold.pages).chain(asked).for_each(|pages| book::remove(&mut free, whole(pages)));
         book::runs(&free)
     }
 
@@ -201,6 +245,7 @@ impl Cache {
             }
             released = true;
             left.extend(without(hold.pages, pages).into_iter().map(|part| Hold {
+                made_by: hold.made_by,
                 session,
                 pages: part,
                 pin: hold.pin.clone(),
@@ -268,6 +313,7 @@ impl Cache {
         let mut inner = self.lock();
         let pin = if self.all_there(&inner, pages) { self.pin(pages) } else { None };
         let counted = self.machine.holdings.take_anyway(uid, pages.count);
-        inner.holds.push(Hold { session, pages, pin, counted });
+        let made_by = HOLDS.fetch_add(1, Ordering::Relaxed);
+        inner.holds.push(Hold { made_by, session, pages, pin, counted });
     }
 }

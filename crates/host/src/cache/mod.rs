@@ -142,6 +142,8 @@ struct Inner {
     /// them. The next host does not know them: they stay in memory until a sync.
     left_in_order: RoaringBitmap,
     holds: Vec<hold::Hold>,
+    /// What sessions ask their object's home to hold, and do not hold yet.
+    asking: Vec<(SessionId, PageRange)>,
     /// At the home of an object that hosts share: what processes of other hosts hold.
     held_elsewhere: RoaringBitmap,
     /// Faults that wait for pages in flight, or for the end of a freeze.
@@ -255,6 +257,7 @@ impl Cache {
                 views: Views::default(),
                 left_in_order: RoaringBitmap::new(),
                 holds: Vec::new(),
+                asking: Vec::new(),
                 held_elsewhere: RoaringBitmap::new(),
                 waiting: Vec::new(),
                 order: VecDeque::new(),

@@ -25,12 +25,11 @@ impl Cache {
             drop((still, self.wait_settled(inner)));
         };
         let grown = size_bytes > inner.size_bytes;
-        if !grown {
-            self.forget_past_end(&mut inner, gone);
-        }
-        self.pager.resize(size_bytes)?;
+        self.pager.resize(size_bytes)?; // where it fails nothing is forgotten
         if grown {
             inner.book.set_size(size_bytes)?;
+        } else {
+            self.forget_past_end(&mut inner, gone);
         }
         let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
         rustix::fs::ftruncate(&*self.frames, file_bytes)

@@ -15,32 +15,47 @@ const AGAIN: Duration = Duration::from_millis(1);
 
 impl Cache {
     /// Gives up the pages from `end` on. From now on whoever touches one waits, until [`resize`](Self::resize); if this
-    /// fails, not any more.
-    pub fn give_up_from(self: &Arc<Self>, end: u64) -> Result<()> {
+    /// fails, not any more. `home_has_all`: a home that is not spoken with yet has asked for what is newest here.
+    pub fn give_up_from(self: &Arc<Self>, end: u64, home_has_all: bool) -> Result<()> {
         let before = {
             let mut inner = self.lock();
             inner.closing = end;
             inner.size_pages()
         };
         // What is asked for from now on reaches no further.
-        let set_end = |pages| self.driver().iter().for_each(|driver| driver.set_end(pages));
-        set_end(end.min(before));
-        let result = self.send_away_from(end);
-        if result.is_err() {
-            set_end(before);
-            self.lock().closing = u64::MAX;
-            self.ask_again();
-        }
-        result
+        self.driver().iter().for_each(|driver| driver.set_end(end.min(before)));
+        let away = || if end < before { self.send_away_from(end, home_has_all) } else { Ok(()) };
+        away().inspect_err(|_| self.stay_as_large())
     }
 
-    fn send_away_from(self: &Arc<Self>, end: u64) -> Result<()> {
+    /// The object does not shrink: pages that were given up may be touched again.
+    pub fn stay_as_large(self: &Arc<Self>) {
+        let size = {
+            let mut inner = self.lock();
+            inner.closing = u64::MAX;
+            inner.size_pages()
+        };
+        self.driver().iter().for_each(|driver| driver.set_end(size));
+        self.ask_again();
+    }
+
+    /// Whether the object has this size here, and is not about to have another.
+    pub fn has_size(&self, size_bytes: u64) -> bool {
+        let inner = self.lock();
+        inner.size_bytes == size_bytes && inner.closing == u64::MAX
+    }
+
+    fn send_away_from(self: &Arc<Self>, end: u64, home_has_all: bool) -> Result<()> {
         let deadline = Instant::now() + GIVE_UP;
         let past_end = PageRange::new(end, u64::from(u32::MAX).saturating_sub(end));
         loop {
-            // Without a home there is nobody to give anything to, and the next one is told what is here.
-            let Some(driver) = self.driver().filter(|driver| driver.home().is_some()) else { return Ok(()) };
-            let usable = self.usable_within(past_end);
+            let Some(driver) = self.driver() else { return Ok(()) };
+            if driver.home().is_none() {
+                let text = "the object's home is away: what is newest past the new end would be lost; try again later";
+                let away = || Error::new(ErrorKind::Disconnected, text);
+                return home_has_all.then_some(()).ok_or_else(away);
+            }
+            let usable = self.usable_within(past_end, driver.plan().sizes.host_is_larger());
             if usable.is_empty() {
                 return Ok(());
             }
@@ -66,9 +81,13 @@ impl Cache {
         }
     }
 
-    fn usable_within(&self, pages: PageRange) -> RoaringBitmap {
+    /// `parts`: also what came of this host's larger pages whose other parts are elsewhere, so that nobody may use it.
+    fn usable_within(&self, pages: PageRange, parts: bool) -> RoaringBitmap {
         let inner = self.lock();
-        inner.rights.as_ref().map_or_else(RoaringBitmap::new, |rights| book::within(&rights.read, pages))
+        let Some(rights) = &inner.rights else { return RoaringBitmap::new() };
+        let usable = book::within(&rights.read, pages);
+        let parts = parts && self.role() == Some(Role::Copies);
+        if parts { usable | book::within(&inner.resident, pages) } else { usable }
     }
 
     /// Whether any of these pages lies past the object's end.

@@ -56,10 +56,12 @@ impl Cluster {
     /// When the locks of an object are known, if that is to be waited for.
     fn known_at(&self, object: u128) -> Option<Instant> {
         let early = self.locks.early.get().is_some_and(|early| early.contains(&object));
-        Some(self.made + SAY_AGAIN).filter(|at| early && *at > Instant::now())
+        let begun = self.driver(object).and_then(|driver| driver.begun_at()).unwrap_or_else(Instant::now);
+        Some(begun + SAY_AGAIN).filter(|at| early && *at > Instant::now())
     }
 
-    /// A process of this host is to hold pages: waits until no other host does, and then holds them by `hold`.
+    /// A process of this host is to hold pages: waits until no other host does, and then holds them by `hold`. Where that
+    /// fails, the caller says what is not held: the home may have let it in at the last moment.
     pub fn lock_pages<T>(
         self: &Arc<Self>,
         object: u128,
@@ -71,6 +73,14 @@ impl Cluster {
         let pages = self.driver(object).map_or(pages, |driver| driver.whole_pages(pages));
         let mut held = None;
         loop {
+            if Instant::now() >= deadline {
+                // Not asked: the home would let it in for an answer that nobody waits for.
+                let text = format!(
+                    "the object's home was another or away while the pages were locked, for {} s: try again later",
+                    WAIT.as_secs()
+                );
+                return Err(Error::new(ErrorKind::TimedOut, text));
+            }
             let before = self.driver(object).map(|driver| driver.beginnings());
             let let_in = match before {
                 Some((Some(home), _)) => self.ask_to_lock(home, object, session, pages, deadline),
@@ -78,7 +88,9 @@ impl Cluster {
             };
             match let_in {
                 Ok(()) => {}
-                Err(error) if error.kind == ErrorKind::Disconnected && Instant::now() < deadline => {
+                Err(error)
+                    if error.kind == ErrorKind::Disconnected && Instant::now() + 2 * AGAIN < deadline =>
+                {
                     std::thread::sleep(AGAIN);
                     continue;
                 }

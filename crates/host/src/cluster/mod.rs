@@ -332,7 +332,7 @@ impl Cluster {
                 self.sync_for_other(from, object, offset, length, freeze)
             }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
-            Call::Size { object, told } => self.heard_size(from, object, told),
+            Call::Size { object, told } => self.heard_size(from, object, told, false),
             Call::GiveBack { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }

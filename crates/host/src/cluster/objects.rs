@@ -234,7 +234,7 @@ impl Cluster {
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
             if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access }, PATIENCE)? {
-                self.heard_size(home, object, told)?;
+                self.heard_size(home, object, told, true)?; // it began when it had all back
             }
         }
         let locks = self.say_locks_again(home, object)?;
@@ -339,6 +339,8 @@ impl Cluster {
             return cache.sync(pages, false);
         }
         let Some(driver) = self.driver(cache.uuid) else { return cache.sync(pages, true) };
+        // One after the other: between two of them those who wait to write do.
+        let _one_at_a_time = driver.freeze_alone();
         let _frozen = driver.freeze();
         let deadline = Instant::now() + FROZEN;
         // Whoever asked to write before gets the page, and gives it back.

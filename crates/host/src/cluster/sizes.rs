@@ -65,10 +65,22 @@ impl Cluster {
         others.chain(here).filter(|host| self.check_not_lost(*host).is_ok()).collect()
     }
 
-    /// The home says what an object's size is.
-    pub(super) fn heard_size(self: &Arc<Self>, from: HostId, object: u128, told: Told) -> Result<Answer> {
+    /// The home says what an object's size is. `home_has_all`: it is not spoken with yet, and has asked for what is newest
+    /// here.
+    pub(super) fn heard_size(
+        self: &Arc<Self>,
+        from: HostId,
+        object: u128,
+        told: Told,
+        home_has_all: bool,
+    ) -> Result<Answer> {
         self.wait_left(object)?;
-        if let Some(driver) = self.driver(object) {
+        let driver = self.driver(object);
+        if let Some(driver) = &driver {
+            if !home_has_all && driver.home().is_none() {
+                let text = "this host has not found the object's home yet: say it again";
+                return Err(Error::new(ErrorKind::Disconnected, text));
+            }
             if driver.home().is_some_and(|home| home != from) {
                 return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
             }
@@ -76,7 +88,8 @@ impl Cluster {
                 return Ok(Answer::Done); // said before what is known already
             }
         }
-        self.host()?.resize_import(object, told.size_bytes)?;
+        let is_newest = || driver.as_ref().is_none_or(|d| d.is_home() || d.size_told() == Some(told));
+        self.host()?.resize_import(object, told.size_bytes, is_newest, home_has_all)?;
         Ok(Answer::Done)
     }
 

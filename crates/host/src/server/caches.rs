@@ -40,7 +40,8 @@ impl Host {
         if let Some(cache) = object.cache() {
             return Ok(cache);
         }
-        self.check_page_size(&object.record().options)?;
+        let options = object.record().options.clone();
+        self.check_page_size(&options)?;
         let _held = object.hold()?;
         let _one_at_a_time = lock(&object.making);
         if let Some(cache) = object.cache() {
@@ -181,7 +182,8 @@ impl Host {
         if let Err(error) = &result
             && error.kind != ErrorKind::Lost
         {
-            self.keep(&object_key(object.id, "frames"), fencing(&object.record()), Some(frames));
+            let fenced = fencing(&object.record());
+            self.keep(&object_key(object.id, "frames"), fenced, Some(frames));
             object.set_unusable(format!(
                     "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
                      try again"

@@ -103,7 +103,8 @@ impl Host {
         }
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.leave_off(&object.record().clone(), cache.as_ref());
+        let record = object.record().clone();
+        self.leave_off(&record, cache.as_ref());
         if let Some(cache) = cache {
             cache.discard();
         }

@@ -267,11 +267,24 @@ impl Host {
         self.check_kept_of(session.credentials.uid)?;
         let hold = || cache.hold(session.id, session.credentials.uid, range, access.writes());
         let pinned = match self.cluster.get().filter(|_| record.options.is_shared()) {
-            Some(cluster) => cluster.lock_pages(record.uuid, session.id, range, || {
-                // What the home let it have, and it cannot: it is not to be in the way of others.
-                hold().inspect_err(|_| cache.holds_not(session.id, range))
-            })?,
-            None => hold()?,
+            Some(cluster) => {
+                let mut made = None;
+                let asking = cache.asks_for(session.id, range);
+                let result = cluster.lock_pages(record.uuid, session.id, range, || {
+                    let held = hold()?;
+                    made = Some(held);
+                    Ok(held.pinned)
+                });
+                drop(asking);
+                result.inspect_err(|_| {
+                    if let Some(made) = made {
+                        cache.drop_made(session.id, range, made);
+                    }
+                    // What the home let it have, or may have: it is not to be in the way of others.
+                    cache.holds_not(session.id, range);
+                })?
+            }
+            None => hold()?.pinned,
         };
         self.keep_holds(session, &cache);
         // It may have closed the object meanwhile, or ended, which lets holds go.

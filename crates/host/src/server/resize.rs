@@ -104,7 +104,8 @@ impl Host {
         let result = cluster.tell_size(&driver, first, room_bytes).and_then(|()| finish());
         if result.is_err() {
             // Who was told already hears that nothing changed; who does not answer, when it comes back.
-            let _ = cluster.tell_size(&driver, object.record().clone().options.size_bytes, room_bytes);
+            let now_bytes = object.record().options.size_bytes; // its lock is not kept while others are told
+            let _ = cluster.tell_size(&driver, now_bytes, room_bytes);
             return result;
         }
         driver.forget_lost_from(pages_of(size_bytes));
@@ -112,17 +113,26 @@ impl Host {
         cluster.tell_size(&driver, size_bytes, room_bytes)
     }
 
-    /// The home of an object that is used here says what its size is.
-    pub fn resize_import(self: &Arc<Self>, uuid: u128, size_bytes: u64) -> Result<()> {
+    /// The home of an object that is used here says what its size is. `is_newest`: whether it has said no other since.
+    /// `home_has_all`: it has asked for what is newest here.
+    pub fn resize_import(
+        self: &Arc<Self>,
+        uuid: u128,
+        size_bytes: u64,
+        is_newest: impl Fn() -> bool,
+        home_has_all: bool,
+    ) -> Result<()> {
         let Some(object) = self.object_of(uuid, true) else { return Ok(()) };
         let result = object.hold().and_then(|_held| {
             let _one_at_a_time = lock(&object.resizing);
-            if object.record().options.size_bytes == size_bytes {
+            let is_known = object.record().options.size_bytes == size_bytes;
+            let cache = object.cache();
+            if !is_newest() || is_known && cache.as_ref().is_none_or(|cache| cache.has_size(size_bytes)) {
                 return Ok(());
             }
-            if let Some(cache) = object.cache() {
-                cache.give_up_from(pages_of(size_bytes))?;
-                cache.resize(size_bytes)?;
+            if let Some(cache) = cache {
+                cache.give_up_from(pages_of(size_bytes), home_has_all)?;
+                cache.resize(size_bytes).inspect_err(|_| cache.stay_as_large())?;
             }
             let mut registry = lock(&self.registry);
             *object.record() = registry.set_size(object.id, size_bytes, 0)?;

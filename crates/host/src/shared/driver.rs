@@ -21,8 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 /// Pages of 4 KiB of one message: twice what any host asks for.
 pub(super) const MOST_PAGES: u32 = 1024;
@@ -66,6 +66,10 @@ pub struct Driver {
     /// This host must do nothing with the object any more.
     fenced: AtomicBool,
     pub(super) size: SizeKnown,
+    /// At the home: since when this process lets hosts use the object.
+    begun_at: OnceLock<Instant>,
+    /// At the home: whoever freezes the object.
+    pub(super) freezing: Mutex<()>,
 }
 
 /// Who schedules, and this host's part of it.
@@ -155,6 +159,8 @@ impl Driver {
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
             size,
+            begun_at: OnceLock::new(),
+            freezing: Mutex::default(),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -311,6 +317,11 @@ impl Driver {
         self.count_frames(&reverted)
     }
 
+    /// At the home: when [`begin`](Self::begin) was first.
+    pub fn begun_at(&self) -> Option<Instant> {
+        self.begun_at.get().copied()
+    }
+
     /// The home, if it is known.
     pub fn home(&self) -> Option<HostId> {
         self.state().home
@@ -325,6 +336,7 @@ impl Driver {
         }
         self.rest_is_lost(&mut state);
         state.home = Some(self.plan.me);
+        let _ = self.begun_at.set(Instant::now());
         state.beginnings += 1;
         self.hold_again(&mut state);
         drop(state);

@@ -9,7 +9,7 @@ use super::part::{Part, Said};
 use super::turn::Turn;
 use commonhold_coherence::{Access, Event, HostId, central, explicit};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// What the home puts off.
 #[derive(Default)]
@@ -55,6 +55,11 @@ impl PutOff {
 pub struct Frozen(Arc<Driver>);
 
 impl Driver {
+    /// Waits until nobody else freezes the object, and keeps others from it until the guard is dropped.
+    pub fn freeze_alone(&self) -> MutexGuard<'_, ()> {
+        self.freezing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// At the home: from now on nobody begins to write.
     pub fn freeze(self: &Arc<Self>) -> Frozen {
         self.state().put_off.freezes += 1;

@@ -57,6 +57,19 @@ impl Driver {
         for span in if state.home.is_some() { spans } else { Vec::new() } {
             let event = if locked { Event::Lock { span } } else { Event::Unlock { span } };
             Turn::take(self, &mut state, event, Vec::new());
+            if locked {
+                self.note_wanted_before(&mut state, span);
+            }
+        }
+    }
+
+    /// Whoever asked just before waits no longer than who asks later.
+    fn note_wanted_before(self: &Arc<Self>, state: &mut State, span: Span) {
+        let end = Instant::now() + KEPT;
+        let wanted = state.part.wanted_in(span);
+        if !wanted.is_empty() {
+            state.held_here.wanted.extend(wanted.into_iter().map(|page| (end, page)));
+            self.holds.say_at(end, self);
         }
     }
 

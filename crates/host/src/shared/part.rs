@@ -92,6 +92,15 @@ impl Part {
         }
     }
 
+    /// Which of these pages another host waits for that this one is to have no more.
+    pub fn wanted_in(&self, span: Span) -> Vec<u32> {
+        match self {
+            Part::Central(node) => node.wanted_in(span),
+            Part::Forwarding(node) => node.wanted_in(span),
+            Part::Explicit(_) => Vec::new(),
+        }
+    }
+
     /// What processes of this host may do with a page.
     pub fn access(&self, page: u32) -> Access {
         match self {
