@@ -4,12 +4,12 @@
 use crate::bind::Loader;
 use crate::copy::Role;
 use crate::elf::Elf;
-use crate::plan::{Binding, Files, Id, Identity, Plan, Program, Unset, words};
+use crate::plan::{Binding, Files, Id, Plan, Program, Unset, state_of, words};
 use crate::record::{Entry, encode};
 use crate::store::{Set, Store};
 use crate::{Error, Result, copy};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
-use commonhold_record::IS_THE_COPY;
+use commonhold_record::{IS_THE_COPY, State};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -51,11 +51,7 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     let scratch = tempfile::tempdir().map_err(Error::file(Path::new("a directory for temporary files")))?;
     let mut opened = Vec::new();
     for (done, (path, moved)) in programs.iter().enumerate() {
-        let program = Program::open(path, &mut files, scratch.path());
-        let program = program.and_then(|program| {
-            loader.loads_with(&program.path, &store.variables())?;
-            Ok(program)
-        });
+        let program = Program::open(path, &mut files, &store.variables(), scratch.path());
         match program.and_then(|program| if *moved { program.with_its_own_copy(&files) } else { Ok(program) })
         {
             Ok(program) => opened.push(program),
@@ -93,6 +89,7 @@ fn range_name(elf: &Elf) -> String {
 /// The base of every library that has a copy.
 fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
     let mut bases = HashMap::new();
+    let slide = slide(ranges)?;
     for binding in &plan.bindings {
         if bases.contains_key(&binding.file) {
             continue;
@@ -105,7 +102,7 @@ fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
             bytes: copy::address_bytes(elf, binding.role),
             alignment: copy::alignment(elf),
             group: None,
-            slide: slide(ranges)?,
+            slide,
         };
         bases.insert(binding.file, ranges.assign(&wanted)?.first);
     }
@@ -202,25 +199,25 @@ fn write_records(
         let paths = program.paths_of(copy, files, scratch)?;
         let mut copied = copied.clone();
         copied[0] = Some((&program.path, IS_THE_COPY));
-        let own = Identity::of(copy)?;
+        let own = state_of(copy)?;
         let record = record(files, program, &paths, Some(own), &copied);
         store.write_record(copy, &record)?;
     }
     store.write_record(&program.path, &record(files, program, &program.paths, None, &copied))
 }
 
-/// `itself`: the identity of the file that runs, if it is not the original.
+/// `itself`: the state of the file that runs, if it is not the original.
 fn record(
     files: &Files,
     program: &Program,
     paths: &[PathBuf],
-    itself: Option<Identity>,
+    itself: Option<State>,
     copied: &[Option<(&Path, u64)>],
 ) -> Vec<u8> {
     let entry = |place: usize| Entry {
         path: paths[place].as_os_str(),
         copy: copied[place].map(|(path, dynamic)| (path.as_os_str(), dynamic)),
-        identity: itself.filter(|_| place == 0).unwrap_or_else(|| files.identity(program.files[place])),
+        state: itself.filter(|_| place == 0).unwrap_or_else(|| files.state(program.files[place])),
     };
     let others = (1..program.files.len()).filter(|place| *place != program.loader);
     let places = [0, program.loader].into_iter().chain(others);

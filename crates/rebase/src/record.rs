@@ -1,7 +1,6 @@
 //! Writes the record of a program, which `commonhold-record` reads.
 
-use crate::plan::Identity;
-use commonhold_record::{FILE_BYTES, HEADER_BYTES, MAGIC};
+use commonhold_record::{FILE_BYTES, HEADER_BYTES, MAGIC, State};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,7 +11,7 @@ pub struct Entry<'a> {
     /// The path of its copy, and the address of the copy's dynamic section.
     pub copy: Option<(&'a OsStr, u64)>,
     /// Its state.
-    pub identity: Identity,
+    pub state: State,
 }
 
 /// The bytes of a record: the program, its loader, and the other files.
@@ -31,7 +30,7 @@ pub fn encode(entries: &[Entry<'_>]) -> Vec<u8> {
             entry.copy.map_or((first_string as u32, 0), |(copy, dynamic)| (place(copy), dynamic));
         files.extend(place(entry.path).to_le_bytes());
         files.extend(copy.to_le_bytes());
-        let Identity { device, inode, size, modified_ns, changed_ns } = entry.identity;
+        let State { device, inode, size, modified_ns, changed_ns } = entry.state;
         for word in [device, inode, size, modified_ns as u64, changed_ns as u64, dynamic, 0] {
             files.extend(word.to_le_bytes());
         }

@@ -1,6 +1,6 @@
 //! Whether what was made still holds, and what is not needed any more.
 
-use crate::plan::Identity;
+use crate::plan::state_of;
 use crate::store::Store;
 use crate::{Error, Result};
 use commonhold_record::{File, Record};
@@ -31,14 +31,7 @@ fn path(bytes: &[u8]) -> PathBuf {
 }
 
 fn holds(file: &File<'_>) -> bool {
-    let state = |identity: Identity| commonhold_record::State {
-        device: identity.device,
-        inode: identity.inode,
-        size: identity.size,
-        modified_ns: identity.modified_ns,
-        changed_ns: identity.changed_ns,
-    };
-    Identity::of(&path(file.path)).is_ok_and(|identity| state(identity) == file.state)
+    state_of(&path(file.path)).is_ok_and(|state| state == file.state)
 }
 
 /// How a program stands.

@@ -50,7 +50,7 @@ pub(crate) fn record() -> Option<Record<'static>> {
         return None;
     }
     // SAFETY: set once by `la_version`, to a private mapping of so many bytes that is never unmapped.
-    Record::new(unsafe { core::slice::from_raw_parts(first, RECORD_BYTES.load(Ordering::Relaxed)) })
+    Record::accepted(unsafe { core::slice::from_raw_parts(first, RECORD_BYTES.load(Ordering::Relaxed)) })
 }
 
 /// The loader asks whether this library fits it. 0: go on without.

@@ -3,7 +3,7 @@
 
 use crate::{Error, Result};
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,26 +76,22 @@ impl Loader {
         }
     }
 
-    /// The files that the loader would load for a program; nothing is relocated.
-    pub fn list(&self, program: &Path) -> Result<Vec<PathBuf>> {
-        let output =
-            Command::new(&self.path).arg("--list").arg(program).env_clear().stdin(Stdio::null()).output();
-        let output = output.map_err(Error::file(&self.path))?;
-        let mut loaded = Loaded { objects: vec![program.to_owned()], ..Loaded::default() };
-        for line in output.stdout.split(|byte| *byte == b'\n') {
-            loaded.add_object(line).map_err(|why| Error::program(program, why))?;
-        }
-        Ok(loaded.objects)
-    }
-
-    /// Says whether a program is loaded when there is an audit library, with these variables.
-    pub fn loads_with(&self, program: &Path, variables: &[(&str, std::ffi::OsString)]) -> Result<()> {
+    /// The files that the loader would load for a program with these variables, among them an audit library; nothing is
+    /// relocated.
+    pub fn list(&self, program: &Path, variables: &[(&str, OsString)]) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(&self.path);
         command.arg("--list").arg(program).env_clear().stdin(Stdio::null());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         let output = command.output().map_err(Error::file(&self.path))?;
+        let mut loaded = Loaded { objects: vec![program.to_owned()], ..Loaded::default() };
+        for line in output.stdout.split(|byte| *byte == b'\n') {
+            loaded.add_object(line).map_err(|why| Error::program(program, why))?;
+        }
         if output.status.success() {
-            return Ok(());
+            return Ok(loaded.objects);
+        }
+        if !variables.is_empty() {
+            self.list(program, &[])?; // what is missing in any case it says better
         }
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(Error::program(

@@ -58,7 +58,7 @@ impl Comparison {
 pub fn compare(store: &Store, program: &Path, name: &OsString, arguments: &[OsString]) -> Result<Comparison> {
     let scratch = tempfile::tempdir().map_err(Error::file(Path::new("a directory for temporary files")))?;
     let mut files = Files::default();
-    let opened = Program::open(program, &mut files, scratch.path())?;
+    let opened = Program::open(program, &mut files, &store.variables(), scratch.path())?;
     let run = |rebased: bool| -> Result<(Outcome, words::Words)> {
         let output = scratch.path().join("output");
         let errors = scratch.path().join("errors");

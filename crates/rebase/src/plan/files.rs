@@ -2,6 +2,7 @@
 
 use crate::elf::Elf;
 use crate::{Error, Result};
+use commonhold_record::State;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,58 +12,41 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(usize);
 
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// Device.
-    pub device: u64,
-    /// Inode.
-    pub inode: u64,
-    /// Size in bytes.
-    pub size: u64,
-    /// Time of the last change of content, in ns.
-    pub modified_ns: i64,
-    /// Time of the last change of the inode, in ns.
-    pub changed_ns: i64,
-}
-
-impl Identity {
-    /// Of the file at a path.
-    pub fn of(path: &Path) -> Result<Identity> {
-        let metadata = std::fs::metadata(path).map_err(Error::file(path))?;
-        let ns = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
-        Ok(Identity {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
+/// The state of the file at a path.
+pub fn state_of(path: &Path) -> Result<State> {
+    let metadata = std::fs::metadata(path).map_err(Error::file(path))?;
+    let ns = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
+    Ok(State {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+        changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+    })
 }
 
 /// All files.
 #[derive(Default)]
 pub struct Files {
-    all: Vec<(Identity, Arc<Elf>)>,
-    by_identity: HashMap<Identity, Id>,
+    all: Vec<(State, Arc<Elf>)>,
+    by_state: HashMap<State, Id>,
 }
 
 impl Files {
     /// The file at a path, read if it was not.
     pub fn open(&mut self, path: &Path) -> Result<Id> {
-        let identity = Identity::of(path)?;
-        if let Some(id) = self.by_identity.get(&identity) {
+        let state = state_of(path)?;
+        if let Some(id) = self.by_state.get(&state) {
             return Ok(*id);
         }
         let real = path.canonicalize().map_err(Error::file(path))?;
         let elf = Elf::open(&real)?;
-        if Identity::of(path)? != identity {
+        if state_of(path)? != state {
             return Err(Error::unfit(path, "it was replaced while it was read: try again"));
         }
         let id = Id(self.all.len());
-        self.all.push((identity, Arc::new(elf)));
-        self.by_identity.insert(identity, id);
+        self.all.push((state, Arc::new(elf)));
+        self.by_state.insert(state, id);
         Ok(id)
     }
 
@@ -77,7 +61,7 @@ impl Files {
     }
 
     /// Which state of the file was read.
-    pub fn identity(&self, id: Id) -> Identity {
+    pub fn state(&self, id: Id) -> State {
         self.all[id.0].0
     }
 }

@@ -3,7 +3,7 @@
 mod files;
 mod program;
 
-pub use files::{Files, Id, Identity};
+pub use files::{Files, Id, state_of};
 pub use program::{Program, Unset};
 
 use crate::bind::Found;

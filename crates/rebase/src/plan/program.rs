@@ -1,11 +1,12 @@
 //! One program: its objects in the order of the search, and what each of their references finds.
 
-use super::{Definition, Files, Id, Identity, definition, objects};
+use super::{Definition, Files, Id, definition, objects, state_of};
 use crate::bind::{self, Answers, Loader};
 use crate::copy::{self, Role};
 use crate::elf::{Elf, dynamic};
 use crate::{Error, Result};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -37,13 +38,18 @@ pub struct Unset {
 }
 
 impl Program {
-    /// Finds out all about a program, and compares it with what its loader says.
-    pub fn open(path: &Path, files: &mut Files, scratch: &Path) -> Result<Program> {
+    /// Finds out all about a program, and compares it with what its loader says. `variables`: those it will be started with.
+    pub fn open(
+        path: &Path,
+        files: &mut Files,
+        variables: &[(&str, OsString)],
+        scratch: &Path,
+    ) -> Result<Program> {
         let path = path.canonicalize().map_err(Error::file(path))?;
         let id = files.open(&path)?;
         refuse_privileged(&path)?;
         let loader = loader_of(files.elf(id))?;
-        for object in loader.list(&path)? {
+        for object in loader.list(&path, variables)? {
             refuse_untrusted(&path, &object)?;
         }
         let loaded = loader.ask(&path, scratch)?;
@@ -77,10 +83,7 @@ impl Program {
         let loaded = Loader::of_machine().ask(copy, scratch)?;
         let mut same = loaded.objects.iter().zip(&self.files).skip(1);
         let all = loaded.objects.len() == self.files.len();
-        if !all
-            || !same
-                .all(|(path, id)| Identity::of(path).is_ok_and(|identity| identity == files.identity(*id)))
-        {
+        if !all || !same.all(|(path, id)| state_of(path).is_ok_and(|state| state == files.state(*id))) {
             return Err(Error::program(&self.path, "its copy would be given other libraries than itself"));
         }
         Ok(loaded.objects)
