@@ -26,7 +26,7 @@ fn main() {
         "-Clto=fat",
         "-Clink-arg=-nostdlib",
         "-Clink-arg=-nostartfiles",
-        "-Clink-arg=-Wl,-z,norelro,--hash-style=gnu,--build-id",
+        "-Clink-arg=-Wl,-z,norelro,-Bsymbolic,--hash-style=gnu,--build-id",
         "-Cstrip=symbols",
         "--extern",
         &external,

@@ -67,7 +67,7 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     report.made = made.iter().filter(|made| made.is_new).count();
     report.kept = made.len() - report.made;
     for (program, copies) in &plan.programs {
-        match write_records(store, &plan.files, program, copies, &made, scratch.path()) {
+        match write_records(store, &plan.files, program, copies, &made) {
             Ok(()) => report.programs.push((program.path.clone(), copies.iter().flatten().count())),
             Err(why) => report.unset.push(Unset { path: program.path.clone(), why }),
         }
@@ -185,7 +185,6 @@ fn write_records(
     program: &Program,
     copies: &[Option<usize>],
     made: &[Made],
-    scratch: &Path,
 ) -> Result<()> {
     let copied: Vec<Option<(&Path, u64)>> = copies
         .iter()
@@ -196,7 +195,7 @@ fn write_records(
         })
         .collect();
     if let Some((copy, _)) = copied[0] {
-        let paths = program.paths_of(copy, files, scratch)?;
+        let paths = program.paths_of(copy, files)?;
         let mut copied = copied.clone();
         copied[0] = Some((&program.path, IS_THE_COPY));
         let own = state_of(copy)?;

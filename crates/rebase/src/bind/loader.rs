@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// A loader: `/lib64/ld-linux-x86-64.so.2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Loaded {
     pub answers: HashSet<Answer>,
 }
 
+/// Makes the loader say what it loads, and run nothing.
+const TO_LIST: &str = "LD_TRACE_LOADED_OBJECTS";
 /// The oldest glibc that puts a library at its address in every program, and asks an audit library before it relocates.
 const OLDEST: (u32, u32) = (2, 36);
 
@@ -76,39 +78,39 @@ impl Loader {
         }
     }
 
-    /// The files that the loader would load for a program with these variables, among them an audit library; nothing is
-    /// relocated.
-    pub fn list(&self, program: &Path, variables: &[(&str, OsString)]) -> Result<Vec<PathBuf>> {
+    /// The files that the loader would load for a program; nothing is relocated.
+    pub fn list(&self, program: &Path) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(&self.path);
-        command.arg("--list").arg(program).env_clear().stdin(Stdio::null());
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
-        let output = command.output().map_err(Error::file(&self.path))?;
-        let mut loaded = Loaded { objects: vec![program.to_owned()], ..Loaded::default() };
-        for line in output.stdout.split(|byte| *byte == b'\n') {
-            loaded.add_object(line).map_err(|why| Error::program(program, why))?;
-        }
-        if output.status.success() {
-            return Ok(loaded.objects);
-        }
-        if !variables.is_empty() {
-            self.list(program, &[])?; // what is missing in any case it says better
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(Error::program(
-            program,
-            format!("its loader does not load it with an audit library: {}", said.trim()),
-        ))
+        command.arg(program).env_clear().env(TO_LIST, "1").stdin(Stdio::null());
+        Ok(self.said(program, command.output())?.objects)
     }
 
-    /// Asks the loader what it does for a program.
-    pub fn ask(&self, program: &Path, scratch: &Path) -> Result<Loaded> {
+    /// What it said of the files; an error if it does not load the program.
+    fn said(&self, program: &Path, output: std::io::Result<Output>) -> Result<Loaded> {
+        let output = output.map_err(Error::file(&self.path))?;
+        let wrong = |why: String| Error::program(program, why);
+        let mut loaded =
+            Loaded { objects: vec![program.to_owned()], names: vec![Vec::new()], ..Loaded::default() };
+        for line in output.stdout.split(|byte| *byte == b'\n') {
+            loaded.add_object(line).map_err(wrong)?;
+        }
+        if output.status.success() {
+            return Ok(loaded);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(wrong(format!("its loader does not load it: {}", said.trim())))
+    }
+
+    /// Asks the loader what it does for a program that is started with these variables.
+    pub fn ask(&self, program: &Path, variables: &[(&str, OsString)], scratch: &Path) -> Result<Loaded> {
         let wrong = |why: String| Error::program(program, why);
         let told = scratch.join("bindings");
         let child = Command::new(&self.path)
             .arg(program)
             .env_clear()
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             // To list, and (by the next) to relocate too; never to run.
-            .env("LD_TRACE_LOADED_OBJECTS", "1")
+            .env(TO_LIST, "1")
             .env("LD_WARN", "yes")
             .env("LD_BIND_NOW", "1")
             .env("LD_DEBUG", "bindings")
@@ -118,21 +120,11 @@ impl Loader {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(Error::file(&self.path))?;
-        let id = child.id();
-        let output = child.wait_with_output().map_err(Error::file(&self.path))?;
-        let told = PathBuf::from(format!("{}.{id}", told.display()));
+        let told = PathBuf::from(format!("{}.{}", told.display(), child.id()));
+        let output = child.wait_with_output();
         let text = std::fs::read(&told).map_err(Error::file(&told));
         let _ = std::fs::remove_file(&told);
-        let mut loaded = Loaded::default();
-        loaded.objects.push(program.to_owned());
-        loaded.names.push(Vec::new());
-        for line in output.stdout.split(|byte| *byte == b'\n') {
-            loaded.add_object(line).map_err(wrong)?;
-        }
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(wrong(format!("its loader does not load it: {}", said.trim())));
-        }
+        let mut loaded = self.said(program, output)?;
         loaded.add_answers(&text?).map_err(wrong)?;
         Ok(loaded)
     }
@@ -177,6 +169,9 @@ impl Loaded {
         };
         for line in text.split(|byte| *byte == b'\n') {
             let Some((_, rest)) = split(line, b"binding file ") else { continue };
+            if split(rest, b" [1] to ").is_some() {
+                continue; // the audit library's own, in a name space apart
+            }
             let parts = split(rest, b" [0] to ").and_then(|(from, rest)| {
                 let (to, rest) = split(rest, b" [0]: ")?;
                 let (_, rest) = split(rest, b" symbol `")?;

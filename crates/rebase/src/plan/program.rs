@@ -49,10 +49,10 @@ impl Program {
         let id = files.open(&path)?;
         refuse_privileged(&path)?;
         let loader = loader_of(files.elf(id))?;
-        for object in loader.list(&path, variables)? {
+        for object in loader.list(&path)? {
             refuse_untrusted(&path, &object)?;
         }
-        let loaded = loader.ask(&path, scratch)?;
+        let loaded = loader.ask(&path, variables, scratch)?;
         let ids: Vec<Id> = loaded.objects.iter().map(|object| files.open(object)).collect::<Result<_>>()?;
         // What is needed by a path the loader would call by the copy's.
         let by_path = |id: &&Id| files.elf(**id).needed().any(|name| name.contains(&b'/'));
@@ -79,14 +79,14 @@ impl Program {
 
     /// The paths of its objects when it is started as `copy`: where it is searched for beside the program, that is
     /// another place.
-    pub fn paths_of(&self, copy: &Path, files: &Files, scratch: &Path) -> Result<Vec<PathBuf>> {
-        let loaded = Loader::of_machine().ask(copy, scratch)?;
-        let mut same = loaded.objects.iter().zip(&self.files).skip(1);
-        let all = loaded.objects.len() == self.files.len();
+    pub fn paths_of(&self, copy: &Path, files: &Files) -> Result<Vec<PathBuf>> {
+        let objects = Loader::of_machine().list(copy)?;
+        let mut same = objects.iter().zip(&self.files).skip(1);
+        let all = objects.len() == self.files.len();
         if !all || !same.all(|(path, id)| state_of(path).is_ok_and(|state| state == files.state(*id))) {
             return Err(Error::program(&self.path, "its copy would be given other libraries than itself"));
         }
-        Ok(loaded.objects)
+        Ok(objects)
     }
 
     /// What the references of one object find in this program.
