@@ -87,7 +87,8 @@ class Cluster:
     def kill(self, name):
         status = json.loads(self.run(name, "host", "status", "--json"))["status"]
         process = self.programs.pop(name)
-        for pid in status["keeper_pid"], status["host_pid"], process.pid:
+        # The program first: it would start its host again.
+        for pid in process.pid, status["keeper_pid"], status["host_pid"]:
             os.kill(pid, signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
             raise SystemExit("demo: the program was done before its host could be killed")
