@@ -87,9 +87,11 @@ class Cluster:
     def kill(self, name):
         status = json.loads(self.run(name, "host", "status", "--json"))["status"]
         process = self.programs.pop(name)
-        # The program first: it would start its host again.
-        for pid in process.pid, status["keeper_pid"], status["host_pid"]:
-            os.kill(pid, signal.SIGKILL)
+        # Each of them would start another in the place of one that dies before it: first nobody of them runs.
+        pids = process.pid, status["host_pid"], status["keeper_pid"]
+        for sent in signal.SIGSTOP, signal.SIGKILL:
+            for pid in pids:
+                os.kill(pid, sent)
         if process.wait() != -signal.SIGKILL:
             raise SystemExit("demo: the program was done before its host could be killed")
         print(f"   kill -9: {name} is dead, its keeper and its program with it", flush=True)
