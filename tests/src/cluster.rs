@@ -1,7 +1,7 @@
 //! Clusters on this machine: hosts that share objects by way of loopback, and a client of each.
 
 use crate::host::program;
-use crate::{Scratch, TestHost, Worker};
+use crate::{Scratch, TestHost, Worker, wait};
 use commonhold::ObjectCounts;
 use std::net::TcpListener;
 use std::path::Path;
@@ -19,28 +19,38 @@ pub fn cluster(count: usize) -> Vec<TestHost> {
 
 /// The same, with more words for each.
 pub fn cluster_with(count: usize, more: &[&str]) -> Vec<TestHost> {
+    cluster_where(count, |_| more.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// The same, with words for each of its own.
+pub fn cluster_where(count: usize, more: impl Fn(usize) -> Vec<String>) -> Vec<TestHost> {
     let list = free_address();
-    (0..count)
-        .map(|number| {
-            let (own, name) = (free_address(), format!("host{number}"));
-            let place: &[&str] = match number {
-                0 => &["--plain", "--listen", &list, "--name", &name],
-                _ => &["--plain", "--listen", &own, "--join", &list, "--name", &name],
-            };
-            TestHost::with(&[place, more].concat())
-        })
-        .collect()
+    let start = |number: usize| {
+        let (own, name, more) = (free_address(), format!("host{number}"), more(number));
+        let mut words = vec!["--plain", "--name", &name, "--listen", if number == 0 { &list } else { &own }];
+        if number > 0 {
+            words.extend(["--join", &list]);
+        }
+        words.extend(more.iter().map(String::as_str));
+        TestHost::with(&words)
+    };
+    (0..count).map(start).collect()
+}
+
+/// The same; a host that died is lost so many seconds later.
+pub fn leased_cluster(count: usize, lease_s: u32) -> Vec<TestHost> {
+    let lease = || vec!["--lease".to_owned(), lease_s.to_string()];
+    cluster_where(count, |number| if number == 0 { lease() } else { Vec::new() })
 }
 
 /// Hosts of one cluster that are lost two seconds after they died.
 pub fn brief_cluster(count: usize) -> Vec<TestHost> {
-    let list = free_address();
-    let first = ["--plain", "--listen", &list, "--name", "host0", "--lease", "2"];
-    let others = (1..count).map(|number| {
-        let (own, name) = (free_address(), format!("host{number}"));
-        TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", &name])
-    });
-    std::iter::once(TestHost::with(&first)).chain(others).collect()
+    leased_cluster(count, 2)
+}
+
+/// Hosts with pages of these sizes.
+pub fn paged_cluster(sizes: &[&str]) -> Vec<TestHost> {
+    cluster_where(sizes.len(), |number| vec!["--page-size".to_owned(), sizes[number].to_owned()])
 }
 
 /// Hosts that prove who they are by certificates; the last may read alone.
@@ -97,15 +107,40 @@ pub fn sharers(hosts: &[TestHost], size_bytes: u64, more: &str) -> Vec<Worker> {
 
 /// The same with an object of that name.
 pub fn sharers_of(hosts: &[TestHost], name: &str, options: &str) -> Vec<Worker> {
+    sharers_from(hosts, 0, name, options)
+}
+
+/// The same; the host of number `home` made it.
+pub fn sharers_from(hosts: &[TestHost], home: usize, name: &str, options: &str) -> Vec<Worker> {
     let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    let create = format!("create o {name} {options}");
+    // The first keeps the list: it belongs from the start.
+    drop(if home == 0 { workers[0].ok(&create) } else { workers[home].eventually(&create) });
     for (number, worker) in workers.iter().enumerate() {
-        match number {
-            0 => drop(worker.ok(&format!("create o {name} {options}"))),
-            _ => drop(worker.eventually(&format!("open o {name} rw"))),
+        if number != home {
+            worker.eventually(&format!("open o {name} rw"));
         }
         worker.ok("map m o rw shared 0 0");
     }
     workers
+}
+
+/// Another process of a host, with the object open and mapped.
+pub fn another(host: &TestHost, name: &str) -> Worker {
+    let worker = host.worker();
+    worker.eventually(&format!("open o {name} rw"));
+    worker.ok("map m o rw shared 0 0");
+    worker
+}
+
+/// Whether a line of the host's log has all of these words, which `|` divides.
+pub fn says(host: &TestHost, words: &str) -> bool {
+    host.log().lines().any(|line| words.split('|').all(|word| line.contains(word)))
+}
+
+/// Waits until it does.
+pub fn until_says(host: &TestHost, words: &str) {
+    wait::until(&format!("the log says {words}"), || says(host, words).then_some(()));
 }
 
 /// The numbers of an object at a host.

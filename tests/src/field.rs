@@ -4,6 +4,7 @@
 //! enough a lease ends by itself, and that is no fault. When it may be lost ends with the strike: then every client has
 //! used every register again.
 
+use crate::cluster::free_address;
 use crate::crash::Chance;
 use crate::host::{kill_together, signal};
 use crate::network::Network;
@@ -11,7 +12,6 @@ use crate::{PAGE, Scratch, TestHost, Worker, wait};
 use commonhold_linear::trouble::{self, Window};
 use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check, now, record};
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -379,9 +379,4 @@ impl Field {
             panic!("register {}: {}", violation.register, violation.text);
         }
     }
-}
-
-/// A port of this machine that nobody has.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port").to_string()
 }

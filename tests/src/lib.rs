@@ -31,7 +31,6 @@ pub mod network;
 pub mod page;
 pub mod raw;
 pub mod scratch;
-pub mod sharing;
 pub mod stranger;
 pub mod wait;
 pub mod worker;

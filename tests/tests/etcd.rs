@@ -2,13 +2,10 @@
 //! `etcd-server`, which is installed if that is allowed.
 #![cfg(feature = "etcd")]
 
+use commonhold_tests::cluster::free_address;
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// Three members of etcd on this machine.
 struct Etcd {

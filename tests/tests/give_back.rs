@@ -1,49 +1,16 @@
 //! What a host has newest is not lost with a process: its home's, its own, or both; nor with the messages between them. What
 //! is looked at is what pages hold, never how long it took.
 
+use commonhold_tests::cluster::{leased_cluster, says, sharers_from, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::cut::cut_connections;
 use commonhold_tests::host::{kill_together, signal};
-use commonhold_tests::{MIB, TestHost, Worker, wait};
-use std::net::TcpListener;
+use commonhold_tests::{MIB, TestHost, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
-/// Hosts of one cluster, the first of which keeps its list, with leases of so many seconds.
-fn cluster(count: usize, lease: &str) -> Vec<TestHost> {
-    let list = free_address();
-    (0..count)
-        .map(|number| {
-            let (own, name) = (free_address(), format!("host{number}"));
-            let place = if number == 0 { ["--lease", lease] } else { ["--join", &list] };
-            let listen = if number == 0 { &list } else { &own };
-            TestHost::with(&[&["--plain", "--listen", listen, "--name", &name], &place[..]].concat())
-        })
-        .collect()
-}
-
-/// Workers of all hosts, with an object mapped as `m` that the host of number `home` made.
-fn sharers(hosts: &[TestHost], home: usize, options: &str) -> Vec<Worker> {
-    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-    workers[home].eventually(&format!("create o /shared size={MIB} {options}"));
-    for (number, worker) in workers.iter().enumerate() {
-        if number != home {
-            worker.eventually("open o /shared rw");
-        }
-        worker.ok("map m o rw shared 0 0");
-    }
-    workers
-}
-
-fn says(host: &TestHost, words: &str) -> bool {
-    host.log().lines().any(|line| words.split('|').all(|word| line.contains(word)))
-}
-
-fn until_says(host: &TestHost, words: &str) {
-    wait::until(&format!("the log says {words}"), || says(host, words).then_some(()));
+/// Workers of all hosts, with an object of a MiB mapped as `m` that the host of number `home` made.
+fn shared(hosts: &[TestHost], home: usize, options: &str) -> Vec<Worker> {
+    sharers_from(hosts, home, "/shared", &format!("size={MIB} {options}"))
 }
 
 fn pids(hosts: &[TestHost], numbers: &[usize]) -> Vec<u32> {
@@ -52,8 +19,8 @@ fn pids(hosts: &[TestHost], numbers: &[usize]) -> Vec<u32> {
 
 #[test]
 fn what_a_sharer_had_newest_outlives_its_process() {
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 0, "strict");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 0, "strict");
     workers[0].ok("fill m 0 256 1");
     workers[1].ok("fill m 10 50 2");
     workers[2].ok("check m 30 5 2");
@@ -69,8 +36,8 @@ fn what_a_sharer_had_newest_outlives_its_process() {
 
 #[test]
 fn what_was_lent_outlives_the_process_of_the_home() {
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 1, "strict");
     workers[1].ok("fill m 0 256 1");
     workers[0].ok("fill m 0 30 2");
     workers[2].ok("fill m 20 30 3");
@@ -85,8 +52,8 @@ fn what_was_lent_outlives_the_process_of_the_home() {
 
 #[test]
 fn what_was_lent_outlives_the_processes_of_both() {
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 1, "strict");
     workers[1].ok("fill m 0 256 1");
     workers[2].ok("fill m 20 30 3");
     workers[0].ok("fill m 0 10 2");
@@ -106,8 +73,8 @@ fn what_was_lent_outlives_the_processes_of_both() {
 /// A host that fences itself, because its registry is away, keeps what it had newest.
 #[test]
 fn what_a_fenced_host_had_newest_comes_back_with_it() {
-    let hosts = cluster(3, "5");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 5);
+    let workers = shared(&hosts, 1, "strict");
     workers[1].ok("fill m 0 50 1");
     workers[2].ok("fill m 0 10 2");
     hosts[0].kill_both();
@@ -123,8 +90,8 @@ fn what_a_fenced_host_had_newest_comes_back_with_it() {
 #[test]
 fn what_died_with_its_keeper_is_an_error_or_the_version_before() {
     for on_loss in ["strict", "strict=revert"] {
-        let hosts = cluster(2, "3");
-        let workers = sharers(&hosts, 0, on_loss);
+        let hosts = leased_cluster(2, 3);
+        let workers = shared(&hosts, 0, on_loss);
         let reader = hosts[0].worker();
         reader.all("open o /shared r\nmap m o r shared 0 0");
         workers[0].ok("fill m 0 256 1");
@@ -151,8 +118,8 @@ fn what_died_with_its_keeper_is_an_error_or_the_version_before() {
 /// Messages between a sharer and the home are lost while both live: neither process is another afterwards.
 #[test]
 fn what_is_newest_outlives_a_session() {
-    let hosts = cluster(3, "120");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 120);
+    let workers = shared(&hosts, 1, "strict");
     workers[1].ok("fill m 0 100 1");
     workers[2].ok("fill m 0 20 2");
     let before = pids(&hosts, &[1, 2]);
@@ -174,8 +141,8 @@ fn what_is_newest_outlives_a_session() {
 /// The last user of an object closes it while its home is away: what it wrote stays until the next home asks for it.
 #[test]
 fn what_was_left_off_while_the_home_was_away_comes_home() {
-    let hosts = cluster(2, "60");
-    let workers = sharers(&hosts, 0, "strict");
+    let hosts = leased_cluster(2, 60);
+    let workers = shared(&hosts, 0, "strict");
     workers[0].ok("fill m 0 100 1");
     workers[1].ok("fill m 0 50 2");
     hosts[0].kill_host();
@@ -188,8 +155,8 @@ fn what_was_left_off_while_the_home_was_away_comes_home() {
 #[test]
 fn kills_at_any_instant_lose_nothing() {
     let mut chance = Chance::new("giving back");
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 1, "strict");
     workers[1].ok("fill m 0 256 1");
     let mut newest = vec![1; 256];
     for turn in 0..rounds(12) {
@@ -213,8 +180,8 @@ fn kills_at_any_instant_lose_nothing() {
 /// Under forwarding nobody but the hosts themselves knows who has what: a home that begins anew asks all of them.
 #[test]
 fn what_is_forwarded_outlives_the_process_of_the_home() {
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 1, "forwarding");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 1, "forwarding");
     workers[1].ok("fill m 0 256 1");
     workers[0].ok("fill m 0 30 2");
     workers[2].all("fill m 20 30 3\ncheck m 0 20 2");
@@ -230,8 +197,8 @@ fn what_is_forwarded_outlives_the_process_of_the_home() {
 /// The same while every host writes: what is on its way between two hosts at that instant is not lost either.
 #[test]
 fn kills_under_load_lose_no_increment() {
-    let hosts = cluster(3, "60");
-    let workers = sharers(&hosts, 1, "strict");
+    let hosts = leased_cluster(3, 60);
+    let workers = shared(&hosts, 1, "strict");
     let over = AtomicBool::new(false);
     let mut times = 0;
     std::thread::scope(|scope| {

@@ -1,16 +1,12 @@
 //! Hosts that die, stop, or are cut off: the others go on after the lease and not before, and nobody reads old pages. What
 //! is looked at is the order of events, never how long they took.
 
+use commonhold_tests::cluster::{free_address, says, sharers_from, until_says};
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, TestHost, Worker, root_or_skip, wait};
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// Words of the host of that number; the first keeps the list.
 fn words(number: usize, own: &str, list: &str) -> Vec<String> {
@@ -31,17 +27,9 @@ fn cluster(count: usize) -> Vec<TestHost> {
     (0..count).map(|number| start(number, &list)).collect()
 }
 
-/// Workers of all hosts, with an object mapped as `m` that the host of number `home` made.
+/// Workers of all hosts, with an object of a MiB mapped as `m` that the host of number `home` made.
 fn sharers(hosts: &[TestHost], home: usize, options: &str) -> Vec<Worker> {
-    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-    workers[home].eventually(&format!("create o /shared size={MIB} {options}"));
-    for (number, worker) in workers.iter().enumerate() {
-        if number != home {
-            worker.eventually("open o /shared rw");
-        }
-        worker.ok("map m o rw shared 0 0");
-    }
-    workers
+    sharers_from(hosts, home, "/shared", &format!("size={MIB} {options}"))
 }
 
 /// Stops a process, and waits until every thread of it stands.
@@ -53,15 +41,6 @@ fn stop(pid: u32) {
     };
     let all = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands);
     wait::until("it is stopped", || all().then_some(()));
-}
-
-/// Whether a line of the log has all of these words.
-fn says(host: &TestHost, words: &str) -> bool {
-    host.log().lines().any(|line| words.split('|').all(|word| line.contains(word)))
-}
-
-fn until_says(host: &TestHost, words: &str) {
-    wait::until(&format!("the log says {words}"), || says(host, words).then_some(()));
 }
 
 #[test]

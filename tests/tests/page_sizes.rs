@@ -2,15 +2,11 @@
 //! the other way round.
 
 use commonhold::ObjectCounts;
+use commonhold_tests::cluster::{cluster_where, free_address, sharers_of};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
-use std::net::TcpListener;
 
 const KIB: u64 = 1024;
 const PAGE: u64 = commonhold_tests::PAGE as u64;
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// Hosts of one cluster with pages of these sizes, in KiB; the first keeps the list.
 fn cluster(sizes_kib: &[u64], more: &[&str]) -> Vec<TestHost> {
@@ -19,25 +15,18 @@ fn cluster(sizes_kib: &[u64], more: &[&str]) -> Vec<TestHost> {
 
 /// The same, with more words for the first host, and for all.
 fn cluster_with(sizes_kib: &[u64], first: &[&str], all: &[&str]) -> Vec<TestHost> {
-    let list = free_address();
-    let place = |number: usize, kib: &u64| {
-        let own = if number == 0 { list.clone() } else { free_address() };
-        let (name, size) = (format!("host{number}"), format!("{kib}KiB"));
-        let mut words = vec!["--plain", "--listen", &own, "--name", &name, "--page-size", &size];
-        words.extend(if number == 0 { first.to_vec() } else { vec!["--join", &list] });
+    cluster_where(sizes_kib.len(), |number| {
+        let size = format!("{}KiB", sizes_kib[number]);
+        let mut words = vec!["--page-size", &size];
+        words.extend(if number == 0 { first } else { &[] });
         words.extend(all);
-        TestHost::with(&words)
-    };
-    sizes_kib.iter().enumerate().map(|(number, kib)| place(number, kib)).collect()
+        words.into_iter().map(str::to_owned).collect()
+    })
 }
 
 /// Workers on all hosts, each with the object mapped as `m`; the first made it, in pages of so many KiB.
 fn sharers(hosts: &[TestHost], name: &str, page_kib: u64, options: &str) -> Vec<Worker> {
-    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-    workers[0].ok(&format!("create o {name} page-size={} {options}", page_kib * KIB));
-    workers[1..].iter().for_each(|worker| drop(worker.eventually(&format!("open o {name} rw"))));
-    workers.iter().for_each(|worker| drop(worker.ok("map m o rw shared 0 0")));
-    workers
+    sharers_of(hosts, name, &format!("page-size={} {options}", page_kib * KIB))
 }
 
 /// Every host adds to a page of its own and to one that all have, all of them neighbours: none may be lost, whichever of

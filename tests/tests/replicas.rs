@@ -1,36 +1,14 @@
 //! Replicas: losing as many hosts as an object has replicas loses nothing that another host has read, or that was synced.
 
+use commonhold_tests::cluster::{brief_cluster, sharers_of};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
-use std::net::TcpListener;
 
 /// Pages of the object.
 const PAGES: u32 = 256;
 
-/// Hosts of one cluster that are lost two seconds after they died; the first keeps its list.
-fn cluster(count: usize) -> Vec<TestHost> {
-    let free_address = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let list = free_address();
-    let start = |number: usize| {
-        let (own, name) = (free_address(), format!("host{number}"));
-        let place: &[&str] = match number {
-            0 => &["--plain", "--listen", &list, "--name", &name, "--lease", "2"],
-            _ => &["--plain", "--listen", &own, "--join", &list, "--name", &name],
-        };
-        TestHost::with(place)
-    };
-    (0..count).map(start).collect()
-}
-
 /// Workers on all hosts, each with the object mapped as `m`; the first made it and wrote 1 to all its pages.
 fn sharers(hosts: &[TestHost], options: &str) -> Vec<Worker> {
-    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-    for (number, worker) in workers.iter().enumerate() {
-        match number {
-            0 => drop(worker.ok(&format!("create o /kept size={MIB} {options}"))),
-            _ => drop(worker.eventually("open o /kept rw")),
-        }
-        worker.ok("map m o rw shared 0 0");
-    }
+    let workers = sharers_of(hosts, "/kept", &format!("size={MIB} {options}"));
     workers[0].ok(&format!("fill m 0 {PAGES} 1"));
     workers
 }
@@ -38,7 +16,7 @@ fn sharers(hosts: &[TestHost], options: &str) -> Vec<Worker> {
 #[test]
 fn what_another_host_has_read_survives_the_only_host_that_has_it() {
     for replicas in [0, 1] {
-        let hosts = cluster(3);
+        let hosts = brief_cluster(3);
         let workers = sharers(&hosts, &format!("forwarding=revert replicas={replicas}"));
         workers[1].ok("fill m 0 256 2");
         // Read, and given up: from then on only the host that wrote has it. (What comes ahead of reading, too.)
@@ -54,7 +32,7 @@ fn what_another_host_has_read_survives_the_only_host_that_has_it() {
 
 #[test]
 fn what_another_host_has_read_can_be_had_back_where_a_loss_is_an_error() {
-    let hosts = cluster(3);
+    let hosts = brief_cluster(3);
     let workers = sharers(&hosts, "forwarding=error replicas=1");
     workers[1].ok("fill m 0 64 2");
     workers[2].all("check m 0 64 2\ndrop m\nclose o");
@@ -70,7 +48,7 @@ fn what_another_host_has_read_can_be_had_back_where_a_loss_is_an_error() {
 #[test]
 fn what_was_synced_survives_the_host_that_wrote_it() {
     for page_size in [4096, 65536] {
-        let hosts = cluster(3);
+        let hosts = brief_cluster(3);
         let workers = sharers(&hosts, &format!("forwarding=revert replicas=1 page-size={page_size}"));
         workers[1].all(&format!("fill m 0 {PAGES} 2\nsync o 0 {MIB}\nfill m 0 16 3"));
         hosts[1].kill_both();
@@ -81,7 +59,7 @@ fn what_was_synced_survives_the_host_that_wrote_it() {
 
 #[test]
 fn what_another_host_has_a_copy_of_survives_the_process_of_the_home() {
-    let hosts = cluster(3);
+    let hosts = brief_cluster(3);
     let workers = sharers(&hosts, "forwarding=revert replicas=1");
     workers[1].ok("fill m 0 64 2");
     workers[2].ok("check m 0 64 2");
@@ -93,7 +71,7 @@ fn what_another_host_has_a_copy_of_survives_the_process_of_the_home() {
 
 #[test]
 fn two_replicas_are_kept_while_four_hosts_write_the_same_pages() {
-    let hosts = cluster(4);
+    let hosts = brief_cluster(4);
     let workers = sharers(&hosts, "forwarding=revert replicas=2");
     const TIMES: u64 = 100;
     let sum = |worker: &Worker| worker.ok("sum m 0 4").parse::<u64>().unwrap();
@@ -110,7 +88,7 @@ fn two_replicas_are_kept_while_four_hosts_write_the_same_pages() {
 
 #[test]
 fn an_object_says_its_replicas_and_whether_there_are_hosts_for_them() {
-    let hosts = cluster(3);
+    let hosts = brief_cluster(3);
     let (first, second, third) = (hosts[0].worker(), hosts[1].worker(), hosts[2].worker());
     for options in ["strict", "explicit", "forwarding=revert replicas=9"] {
         let more = if options.contains("replicas") { "" } else { " replicas=1" };

@@ -1,20 +1,12 @@
 //! What changes of an object that several hosts use: its size, and all of it at one instant.
 
+use commonhold_tests::cluster::{another, leased_cluster, paged_cluster, sharers_from};
 use commonhold_tests::host::{kill_together, signal};
-use commonhold_tests::sharing::{cluster, cluster_of, sharers};
-use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
+use commonhold_tests::{MIB, PAGE, Worker, wait};
 use std::time::Duration;
 
 const PAGES: u64 = MIB / PAGE as u64;
 const WAYS: [&str; 3] = ["strict", "forwarding", "explicit"];
-
-/// Another process of that host, with the object open and mapped.
-fn another(host: &TestHost, name: &str) -> Worker {
-    let worker = host.worker();
-    worker.eventually(&format!("open o {name} rw"));
-    worker.ok("map m o rw shared 0 0");
-    worker
-}
 
 fn size_is(worker: &Worker, bytes: u64) {
     assert_eq!(worker.ok("info o size"), bytes.to_string());
@@ -29,10 +21,10 @@ fn all_see(workers: &[Worker], writer: usize, first: u64, pages: u64, seed: u64)
 
 #[test]
 fn what_is_asked_on_one_host_holds_on_all() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for how in WAYS {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
         all_see(&workers, 2, 0, 256, 1);
         // It grows, asked elsewhere than at its home: the new pages are zero everywhere, and are shared.
         workers[0].ok(&format!("resize {name} {}", 2 * MIB));
@@ -75,10 +67,10 @@ fn what_is_asked_on_one_host_holds_on_all() {
 /// With larger pages too, of the scheduler and of hosts; such an object's size goes from one multiple to another.
 #[test]
 fn larger_pages_come_and_go() {
-    let hosts = cluster_of(&["4KiB", "64KiB", "16KiB"]);
+    let hosts = paged_cluster(&["4KiB", "64KiB", "16KiB"]);
     for page in [4096, 16384, 65536] {
         let name = format!("/pages{page}");
-        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} strict page-size={page}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} strict page-size={page}"));
         all_see(&workers, 2, 0, 256, 1);
         workers[2].ok("fill m 64 192 2");
         workers[0].ok(&format!("resize {name} {}", MIB / 4));
@@ -97,8 +89,8 @@ fn larger_pages_come_and_go() {
 
 #[test]
 fn only_who_may_write_changes_the_size() {
-    let hosts = cluster(2, 10);
-    let workers = sharers(&hosts, 0, "/mine", &format!("size={MIB} strict mode=644"));
+    let hosts = leased_cluster(2, 10);
+    let workers = sharers_from(&hosts, 0, "/mine", &format!("size={MIB} strict mode=644"));
     let other = hosts[1].worker_of(12345, 12345);
     other.refused(&format!("resize /mine {}", 2 * MIB), "Permission");
     workers[1].refused("resize /mine 0", "Invalid");
@@ -111,11 +103,11 @@ fn only_who_may_write_changes_the_size() {
 /// A file has the bytes up to its end; those past a smaller end are zero when it grows again.
 #[test]
 fn a_file_has_the_size_and_the_bytes() {
-    let hosts = cluster(2, 10);
+    let hosts = leased_cluster(2, 10);
     for how in WAYS {
         let file = hosts[0].scratch().file(how, MIB);
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 0, &name, &format!("file={} sync=ordered {how}", file.display()));
+        let workers = sharers_from(&hosts, 0, &name, &format!("file={} sync=ordered {how}", file.display()));
         all_see(&workers, 1, 0, 256, 1);
         let odd = MIB / 2 + 100;
         workers[1].ok(&format!("resize {name} {odd}"));
@@ -136,10 +128,10 @@ fn a_file_has_the_size_and_the_bytes() {
 /// All hosts write, read and sync all the time, while one changes the size to and fro.
 #[test]
 fn sizes_change_under_load() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for how in WAYS {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 0, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 0, &name, &format!("size={MIB} {how}"));
         // Everything that others touch stays; they are told of sizes, and asked for pages, all the same.
         workers.iter().for_each(|worker| worker.send("add m 0 5 3000"));
         let changer = hosts[1].worker();
@@ -162,10 +154,10 @@ fn sizes_change_under_load() {
 /// the new size, and what was lost past the end is no loss.
 #[test]
 fn a_sharer_that_dies_meanwhile_does_not_keep_the_size() {
-    let hosts = cluster(3, 2);
+    let hosts = leased_cluster(3, 2);
     for how in ["strict", "explicit"] {
         let name = format!("/{how}");
-        let workers = sharers(&hosts[..2], 0, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts[..2], 0, &name, &format!("size={MIB} {how}"));
         let third = another(&hosts[2], &name);
         third.ok("fill m 0 256 1");
         let (host, keeper) = (hosts[2].status().host_pid, hosts[2].status().keeper_pid);
@@ -188,10 +180,10 @@ fn a_sharer_that_dies_meanwhile_does_not_keep_the_size() {
 /// The home is killed while it changes the size: it is the one or the other everywhere, and all go on.
 #[test]
 fn a_home_that_dies_meanwhile_has_the_one_size_or_the_other() {
-    let hosts = cluster(3, 5);
+    let hosts = leased_cluster(3, 5);
     for how in WAYS {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
         all_see(&workers, 1, 0, 64, 1);
         for round in 0..4u64 {
             let (from, to) = if round % 2 == 0 { (MIB, MIB / 2) } else { (MIB / 2, MIB) };
@@ -224,12 +216,12 @@ fn word(bytes: &[u8], page: usize) -> u64 {
 /// none of them the second is before the first, or the first more than one before it.
 #[test]
 fn what_is_stored_is_of_one_instant() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for sync in ["ordered", "atomic"] {
         let file = hosts[0].scratch().file(sync, MIB);
         let name = format!("/{sync}");
         let options = format!("file={} sync={sync} freezable strict", file.display());
-        let workers = sharers(&hosts, 0, &name, &options);
+        let workers = sharers_from(&hosts, 0, &name, &options);
         for (number, worker) in workers.iter().enumerate() {
             // Far apart, and the first before the second or behind it.
             let pages = [number, 200 + number];
@@ -259,10 +251,10 @@ fn what_is_stored_is_of_one_instant() {
 /// Of explicit coherence: of the host that syncs it is its memory at one instant, of the others what they synced last.
 #[test]
 fn an_explicit_sync_is_of_one_instant_of_its_host() {
-    let hosts = cluster(2, 10);
+    let hosts = leased_cluster(2, 10);
     let file = hosts[0].scratch().file("instant", MIB);
     let options = format!("file={} sync=ordered freezable explicit", file.display());
-    let workers = sharers(&hosts, 0, "/instant", &options);
+    let workers = sharers_from(&hosts, 0, "/instant", &options);
     for (number, worker) in workers.iter().enumerate() {
         worker.ok(&format!("pair m {} {}", number, 200 + number));
         for _ in 0..20 {
@@ -281,12 +273,12 @@ fn an_explicit_sync_is_of_one_instant_of_its_host() {
 /// What cannot be held at one instant is refused when it is made; and a host that dies while all are held keeps nobody.
 #[test]
 fn a_freeze_ends_and_what_cannot_be_frozen_is_refused() {
-    let hosts = cluster(3, 3);
+    let hosts = leased_cluster(3, 3);
     let maker = hosts[0].worker();
     let told = maker.refused(&format!("create o /no size={MIB} freezable forwarding"), "Invalid");
     assert!(told.contains("forwarding"), "{told}");
     let file = hosts[0].scratch().file("frozen", MIB);
-    let workers = sharers(
+    let workers = sharers_from(
         &hosts[..2],
         0,
         "/frozen",

@@ -1,21 +1,13 @@
 //! Page-holding locks of objects that several hosts use: hosts exclude each other, and nobody waits for ever.
 
+use commonhold_tests::cluster::{another, leased_cluster, paged_cluster, sharers_from};
 use commonhold_tests::host::{has_ended, kill_together, signal};
-use commonhold_tests::sharing::{cluster, cluster_of, sharers};
-use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
+use commonhold_tests::{MIB, PAGE, Worker, wait};
 use std::time::{Duration, Instant};
 
 /// So long they stay (docs/LOCKS.md).
 const KEPT: Duration = Duration::from_secs(5);
 const WAYS: [&str; 3] = ["strict", "forwarding", "explicit"];
-
-/// Another process of the same host, with the object open and mapped.
-fn another(host: &TestHost, name: &str) -> Worker {
-    let worker = host.worker();
-    worker.eventually(&format!("open o {name} rw"));
-    worker.ok("map m o rw shared 0 0");
-    worker
-}
 
 /// It waits: for so long there is no answer. That it waits because of a lock is seen by what ends it.
 fn waits(worker: &Worker) {
@@ -24,10 +16,10 @@ fn waits(worker: &Worker) {
 
 #[test]
 fn hosts_exclude_each_other_and_processes_of_one_do_not() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for how in WAYS {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
         for (holder, waiter) in [(0, 2), (2, 1), (1, 0)] {
             workers[holder].ok("lock o 0 16384");
             let neighbour = another(&hosts[holder], &name);
@@ -52,10 +44,10 @@ fn hosts_exclude_each_other_and_processes_of_one_do_not() {
 /// Counts with plain reads and writes in pages that each locks before: none is lost.
 #[test]
 fn who_holds_a_lock_is_alone() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for how in WAYS {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 0, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 0, &name, &format!("size={MIB} {how}"));
         const ROUNDS: usize = 15;
         std::thread::scope(|scope| {
             for host in &hosts {
@@ -81,10 +73,10 @@ fn who_holds_a_lock_is_alone() {
 /// What is held here stays here: another host reads it, and writes it when it is let go, or some seconds later.
 #[test]
 fn held_pages_stay() {
-    let hosts = cluster(3, 10);
+    let hosts = leased_cluster(3, 10);
     for how in ["strict", "forwarding"] {
         let name = format!("/{how}");
-        let workers = sharers(&hosts, 1, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
         for (holder, other) in [(0, 1), (1, 2), (2, 0)] {
             workers[holder].all("fill m 0 4 1\nlock o 0 16384");
             workers[other].ok("check m 0 4 1");
@@ -114,8 +106,8 @@ fn held_pages_stay() {
 /// What is one page to the scheduler hosts lock as a whole: none keeps a part of what another holds.
 #[test]
 fn larger_pages_are_held_as_a_whole() {
-    let hosts = cluster_of(&["4KiB", "64KiB"]);
-    let workers = sharers(&hosts, 0, "/large", &format!("size={MIB} strict page-size=16384"));
+    let hosts = paged_cluster(&["4KiB", "64KiB"]);
+    let workers = sharers_from(&hosts, 0, "/large", &format!("size={MIB} strict page-size=16384"));
     for (holder, other) in [(0, 1), (1, 0)] {
         workers[holder].all("lock o 0 4096\nlock o 8192 4096\nfill m 0 4 1");
         workers[other].ok("lock o 16384 4096");
@@ -132,8 +124,8 @@ fn larger_pages_are_held_as_a_whole() {
 /// Locked pages are not what everybody sees before they are synced, and another host's sync leaves them as they are.
 #[test]
 fn a_sync_of_another_host_leaves_locked_pages() {
-    let hosts = cluster(2, 10);
-    let workers = sharers(&hosts, 0, "/explicit", &format!("size={MIB} explicit"));
+    let hosts = leased_cluster(2, 10);
+    let workers = sharers_from(&hosts, 0, "/explicit", &format!("size={MIB} explicit"));
     for (holder, other) in [(0, 1), (1, 0)] {
         workers[other].all("fill m 0 16 1\nsync o 0 65536");
         workers[holder].all("check m 0 16 1\nlock o 0 8192");
@@ -145,10 +137,10 @@ fn a_sync_of_another_host_leaves_locked_pages() {
 /// A file has what was locked only after a sync: also where another host read it meanwhile.
 #[test]
 fn what_is_locked_elsewhere_does_not_reach_the_file() {
-    let hosts = cluster(2, 10);
+    let hosts = leased_cluster(2, 10);
     let file = hosts[0].scratch().file("ordered", MIB);
     let options = format!("file={} sync=ordered strict", file.display());
-    let workers = sharers(&hosts, 0, "/ordered", &options);
+    let workers = sharers_from(&hosts, 0, "/ordered", &options);
     workers[1].all("lock o 0 16384\nfill m 0 4 1");
     workers[0].all("check m 0 4 1\nfill m 8 1 2\ndrop m"); // the home's last unmap stores what nobody holds
     let stored = std::fs::read(&file).unwrap();
@@ -160,8 +152,8 @@ fn what_is_locked_elsewhere_does_not_reach_the_file() {
 
 #[test]
 fn who_would_wait_for_itself_is_refused() {
-    let hosts = cluster(3, 10);
-    let workers = sharers(&hosts, 1, "/ring", &format!("size={MIB} strict"));
+    let hosts = leased_cluster(3, 10);
+    let workers = sharers_from(&hosts, 1, "/ring", &format!("size={MIB} strict"));
     workers
         .iter()
         .zip(0..)
@@ -181,13 +173,13 @@ fn who_would_wait_for_itself_is_refused() {
 /// The holder is killed; the holder's host is killed, and comes back; the home is killed; the holder's machine dies.
 #[test]
 fn the_dead_hold_nothing() {
-    let hosts = cluster(3, 5);
+    let hosts = leased_cluster(3, 5);
     // A home that dies may cost what others alone have: the version before it serves.
     for (how, name) in
         [("strict=revert", "/strict"), ("forwarding=revert", "/forwarding"), ("explicit", "/explicit")]
     {
         let name = name.to_owned();
-        let workers = sharers(&hosts, 0, &name, &format!("size={MIB} {how}"));
+        let workers = sharers_from(&hosts, 0, &name, &format!("size={MIB} {how}"));
         let holder = another(&hosts[2], &name);
         holder.ok("lock o 0 16384");
         workers[1].send("lock o 0 4096");
