@@ -9,6 +9,7 @@
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `beginnings` | where one use of an object by a host ends, and the next begins |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -16,6 +17,7 @@
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
+mod beginnings;
 mod calls;
 mod carry;
 mod give_back;
@@ -107,10 +109,7 @@ pub struct Cluster {
     reaching: Mutex<HashSet<HostId>>,
     /// Numbers of hosts that are lost.
     gone: RwLock<HashSet<HostId>>,
-    /// Objects of which everything here was given up, and whose homes do not know it yet.
-    given_up: Mutex<HashSet<u128>>,
-    /// Objects, and hosts that are asked for what they had newest of them.
-    asking: Mutex<HashSet<(u128, HostId)>>,
+    beginnings: beginnings::Beginnings,
     /// Of hosts that are lost, the processes that follow them.
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
@@ -163,8 +162,7 @@ impl Cluster {
             spoiled: Mutex::default(),
             reaching: Mutex::default(),
             gone: RwLock::default(),
-            given_up: Mutex::default(),
-            asking: Mutex::default(),
+            beginnings: beginnings::Beginnings::default(),
             followers: RwLock::default(),
             calls: Calls::default(),
             waiting: carry::Waiting::default(),
@@ -318,12 +316,18 @@ impl Cluster {
             | Call::Names(_)
             | Call::Lookup(_)
             | Call::WhereIs(_) => self.registry()?.answer(from, call),
-            Call::GaveUp { home, object, former } => self.other_gave_up(from, home, object, former),
-            Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
+            Call::GaveUp { home, object, former, number } => {
+                self.other_gave_up(from, home, object, former, number)
+            }
+            Call::Use { object, who, access, number } => {
+                self.use_for_other(from, object, &who, access, number)
+            }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
-            Call::Leave(object) => {
-                self.dismiss(object, from);
-                self.locks_lost(from, Some(object));
+            Call::Leave { object, number } => {
+                if self.beginnings.says(object, from, number) {
+                    self.dismiss(object, from);
+                    self.locks_lost(from, Some(object));
+                }
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }

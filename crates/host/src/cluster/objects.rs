@@ -114,7 +114,7 @@ impl Cluster {
             driver.iter().for_each(|driver| driver.say_leave());
             self.forget_locks(object);
             if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
-                && self.ask(home, Call::Leave(object), PATIENCE).is_err()
+                && self.say_left(home, object).is_err()
             {
                 self.leave_in_vain(home, object);
             }
@@ -125,17 +125,21 @@ impl Cluster {
         }
     }
 
+    fn say_left(self: &Arc<Self>, home: HostId, object: u128) -> Result<()> {
+        self.ask(home, Call::Leave { object, number: self.beginnings.next() }, PATIENCE).map(drop)
+    }
+
     /// The home did not hear that the object is left off. It may wait for an answer that nobody here gives: until it hears
     /// or is lost, or this host is, it is told that what was here is given up.
     fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
-        lock(&self.given_up).insert(object);
+        self.beginnings.gave_up(object);
         while self.member(home).is_some() && !self.lease.is_fenced() {
             if self.say_object_given_up(home, object, self.me.host).is_ok() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(200));
         }
-        lock(&self.given_up).remove(&object);
+        self.beginnings.home_knows(object, None);
     }
 
     /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
@@ -193,7 +197,7 @@ impl Cluster {
         match self.ask(home, call, PATIENCE)? {
             Answer::Opened(shared) => {
                 self.check_page_size(&shared.options).inspect_err(|_| {
-                    let _ = self.ask(home, Call::Leave(shared.object), PATIENCE); // it is not used here
+                    let _ = self.say_left(home, shared.object); // it is not used here
                 })?;
                 Ok(*shared)
             }
@@ -211,7 +215,9 @@ impl Cluster {
                 && driver.home().is_none()
                 && !this.lease.is_fenced()
             {
-                if let Err(error) = this.try_home(&driver)
+                let alone = driver.seek_alone();
+                if driver.home().is_none()
+                    && let Err(error) = this.try_home(&driver)
                     && begun.elapsed() > HOME_AWAY
                 {
                     if !std::mem::replace(&mut said, true) {
@@ -220,6 +226,7 @@ impl Cluster {
                     }
                     driver.home_is_away();
                 }
+                drop(alone);
                 drop((this, driver));
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -233,7 +240,8 @@ impl Cluster {
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
-            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access }, PATIENCE)? {
+            let number = self.beginnings.next();
+            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
                 self.heard_size(home, object, told, true)?; // it began when it had all back
             }
         }
@@ -242,7 +250,7 @@ impl Cluster {
         self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
-            lock(&self.given_up).insert(object);
+            self.beginnings.gave_up(object);
             let _ = driver.lost(home);
         })
     }
@@ -298,6 +306,7 @@ impl Cluster {
         object: u128,
         who: &Credentials,
         access: Access,
+        number: u64,
     ) -> Result<Answer> {
         self.check_belongs(from, PATIENCE / 2)?;
         if access.writes() {
@@ -310,7 +319,7 @@ impl Cluster {
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
-        self.check_asks_nobody(object, from)?;
+        self.check_begins(object, from, number)?;
         self.admit(object, from, access);
         let told = self.driver(object).and_then(|driver| driver.size_told());
         Ok(told.map_or(Answer::Done, Answer::Used))

@@ -152,6 +152,7 @@ impl Cluster {
     pub(super) fn forget_rights(&self, host: HostId) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+        self.beginnings.forget(host);
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Driver {
     begun_at: OnceLock<Instant>,
     /// At the home: whoever freezes the object.
     pub(super) freezing: Mutex<()>,
+    /// At another host: whoever looks for the home.
+    seeking: Mutex<()>,
 }
 
 /// Who schedules, and this host's part of it.
@@ -161,6 +163,7 @@ impl Driver {
             size,
             begun_at: OnceLock::new(),
             freezing: Mutex::default(),
+            seeking: Mutex::default(),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -320,6 +323,11 @@ impl Driver {
     /// At the home: when [`begin`](Self::begin) was first.
     pub fn begun_at(&self) -> Option<Instant> {
         self.begun_at.get().copied()
+    }
+
+    /// Nobody else finds the home until the guard is dropped: it would begin with it twice.
+    pub fn seek_alone(&self) -> MutexGuard<'_, ()> {
+        self.seeking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The home, if it is known.

@@ -138,9 +138,9 @@ impl Registry for Embedded {
         home(self.ask(Call::WhereIs(object), PATIENCE)?)
     }
 
-    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
+    fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {
         let former = self.cluster()?.me.host;
-        self.ask(Call::GaveUp { home, object, former }, PATIENCE).map(drop)
+        self.ask(Call::GaveUp { home, object, former, number }, PATIENCE).map(drop)
     }
 
     fn broken(&self, host: HostId) {

@@ -55,7 +55,7 @@ impl Mirror {
             Change::Joined(host, saved) => self.join(host, saved, revision),
             Change::Gone(host) => self.lose(host, revision),
             Change::Heard(host, upto) => self.heard(host, upto),
-            Change::GaveUp { .. } | Change::Other => {}
+            Change::GaveUp(_) | Change::Other => {}
         }
     }
 

@@ -7,8 +7,10 @@
 //! | `mirror` | what a host knows of them. Pure |
 //! | `client` | questions to etcd, with a limit to their time |
 //! | `watch` | hears what changes |
+//! | `given_up` | what hosts gave up of objects whose homes they cannot reach |
 
 mod client;
+mod given_up;
 mod keys;
 mod mirror;
 mod watch;
@@ -22,7 +24,7 @@ use client::Client;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
-use keys::{Keys, SavedHost, SavedMember, SavedName};
+use keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use mirror::Mirror;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -48,6 +50,8 @@ struct Mine {
     /// The revision that others know to have been heard here.
     told: u64,
     names: BTreeMap<Name, u128>,
+    /// What was given up, and said here: by key, under which number.
+    passed: BTreeMap<String, u64>,
 }
 
 fn text(value: &impl serde::Serialize) -> Vec<u8> {
@@ -305,11 +309,8 @@ impl Registry for Etcd {
         found.map(HostId).ok_or_else(|| Error::new(ErrorKind::NotFound, "no host has the object (any more)"))
     }
 
-    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
-        let (key, lease) = (self.keys.given_up(home, object, self.cluster()?.me.host), self.own_lease()?);
-        let options = PutOptions::new().with_lease(lease);
-        self.client
-            .ask(PATIENCE, async |mut etcd| etcd.put(key.as_str(), "", Some(options.clone())).await.map(drop))
+    fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {
+        self.say_given_up(&GivenUp { home, object, former: self.cluster()?.me.host, number })
     }
 
     fn broken(&self, _host: HostId) {}
