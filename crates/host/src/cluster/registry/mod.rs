@@ -2,12 +2,14 @@
 //!
 //! | file | does |
 //! |---|---|
+//! | `departures` | losses in order, and what both registries say. Pure |
 //! | `list` | the list itself: members with leases, names, losses in order. Pure |
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
 //! | `etcd` | the registry in etcd (feature `etcd`) |
 //! | `place` | where it is, as people write it |
 
+mod departures;
 pub mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
