@@ -127,6 +127,14 @@ impl Stranger {
         }
     }
 
+    /// The next message that it hears.
+    pub fn hears(&self) -> Message {
+        match self.next() {
+            Heard::Said(message) => message,
+            Heard::Lost(host, why) => panic!("{host} ended the session: {why}"),
+        }
+    }
+
     /// Waits until that host ends the session; what it says to that.
     pub fn cut_off_by(&self, host: HostId) -> String {
         loop {

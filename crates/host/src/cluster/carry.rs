@@ -32,7 +32,7 @@ impl Carrier for Cluster {
             }
             waiting.insert(to, VecDeque::from([(message, pages.to_vec())]));
             drop(waiting);
-            host.machine.workers.run(move || this.connect_and_send(to));
+            self.pools.short.run(move || this.connect_and_send(to));
             return;
         }
         self.report(format_args!("to {}: {error}", self.called(to)));

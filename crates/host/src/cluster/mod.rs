@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
+//! | `pools` | the threads that answer |
 //! | `registry` | who belongs, whose a name is, and who is lost |
 //! | `lease` | until when this host may go on |
 //! | `members` | joining, staying, and hearing what happens |
@@ -27,6 +28,7 @@ mod locks;
 mod losses;
 mod members;
 mod objects;
+mod pools;
 pub mod registry;
 mod rights;
 mod sizes;
@@ -113,6 +115,9 @@ pub struct Cluster {
     /// Of hosts that are lost, the processes that follow them.
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
+    pools: pools::Pools,
+    /// News on their way to the thread that does what follows.
+    news: members::NewsQueue,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -165,6 +170,8 @@ impl Cluster {
             beginnings: beginnings::Beginnings::default(),
             followers: RwLock::default(),
             calls: Calls::default(),
+            pools: pools::Pools::new(),
+            news: members::NewsQueue::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -269,7 +276,7 @@ impl Cluster {
             Message::Call { number, call: call @ (Call::Unlock { .. } | Call::Locks { .. }) } => {
                 self.check_not_lost(from)?;
                 let (this, answer) = (self.clone(), self.locks_said(from, &call));
-                self.host()?.machine.workers.run(move || {
+                self.pools.short.run(move || {
                     let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
                 });
                 Ok(())
@@ -277,7 +284,7 @@ impl Cluster {
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
-                self.host()?.machine.workers.run(move || {
+                self.pools.of(&call).run(move || {
                     let (answer, bytes) = match this.answer(from, call) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),

@@ -179,9 +179,7 @@ impl Cluster {
                 }
             }
         };
-        if let Ok(host) = self.host() {
-            host.machine.workers.run(look);
-        }
+        self.pools.short.run(look);
     }
 
     /// Opens an object of another host: what must be known of it here.
