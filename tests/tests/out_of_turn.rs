@@ -26,8 +26,7 @@ impl Guest {
         let stranger = Stranger::new(70_000, "guest");
         let home = stranger.connect(&address).unwrap();
         stranger.join(home, Vec::new()).unwrap();
-        let open =
-            Call::Open { name: Name::new("/shared").unwrap(), who: root(), access: Access::ReadWrite };
+        let open = Call::Open { name: Name::new("/shared").unwrap(), who: root(), access: Access::ReadWrite };
         let object = match stranger.ask(home, open).unwrap() {
             Answer::Opened(shared) => shared.object,
             other => panic!("{other:?}"),

@@ -38,6 +38,15 @@ impl Carrier for Cluster {
         self.report(format_args!("to {}: {error}", self.called(to)));
     }
 
+    fn begin_again(&self, object: u128) {
+        if let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            // The caller has the scheduler's lock.
+            self.pools.short.run(move || this.give_up_unasked(object));
+        }
+    }
+
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange) {
         self.say_unlocked(object, session, pages);
     }

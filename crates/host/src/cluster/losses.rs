@@ -77,6 +77,16 @@ impl Cluster {
         }
     }
 
+    /// What an object's scheduler wants could not be done here.
+    pub(super) fn give_up_unasked(self: &Arc<Self>, object: u128) {
+        let Some(driver) = self.driver(object) else { return };
+        match driver.home() {
+            _ if forwards(&driver) => self.fence("a page of another host's object could not be moved"),
+            Some(home) => self.give_up(&driver, home),
+            None => {} // it begins anew already
+        }
+    }
+
     /// Nothing of an object is used here any more, until its home has heard that it is so.
     fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
         // What is newest here stays until the home, which hears that from `try_home`, has asked for it.

@@ -4,6 +4,7 @@
 use super::freezing::PutOff;
 use super::held_here::Kept;
 use super::holds::Held;
+use super::late::Late;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
@@ -90,7 +91,9 @@ pub(super) struct State {
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
-    pub late: RoaringBitmap,
+    pub late: Late,
+    /// Something could not be done that the scheduler counts as done: it hears nothing more until this host begins anew.
+    pub stuck: bool,
     /// Pages that are held here.
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
@@ -139,7 +142,8 @@ impl Driver {
             sent: HashMap::new(),
             actions: Vec::new(),
             syncs: VecDeque::new(),
-            late: RoaringBitmap::new(),
+            late: Late::default(),
+            stuck: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
             beginnings: 0,
@@ -283,7 +287,7 @@ impl Driver {
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
         let mut state = self.state();
-        if state.home.is_some() {
+        if state.home.is_some() && !state.stuck {
             Turn::holds_over(self, &mut state);
             self.let_kept_go(&mut state);
         }
@@ -459,6 +463,8 @@ impl Driver {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
+        state.late.clear();
+        state.stuck = false;
         self.outbox.clear();
     }
 
@@ -502,7 +508,7 @@ impl Driver {
     /// The only way into the scheduler.
     pub(super) fn happened(self: &Arc<Self>, event: Event<Said>, bytes: Vec<u8>) {
         let mut state = self.state();
-        if state.home.is_some() {
+        if state.home.is_some() && !state.stuck {
             Turn::take(self, &mut state, event, bytes);
         } // else whoever waits asks again when it is known
     }
@@ -543,6 +549,7 @@ pub(super) fn why_not(why: Why) -> Error {
             "its newest version was lost with a host: `commonhold revert` makes the version before it serve again"
         }
         Why::HomeLost => "the object's home cannot be reached",
+        Why::NotRead => "the object's home could not read it (its log says why): try again",
         Why::NotStored => "the object's home could not store what was synced (its log says why): try again",
     };
     let kind = if why == Why::HomeLost { ErrorKind::Disconnected } else { ErrorKind::Lost };

@@ -15,6 +15,7 @@
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `held_here` | pages that are held here stay here, but not for ever |
+//! | `late` | pages that came when the object had shrunk |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `outbox` | messages on their way out |
@@ -27,6 +28,7 @@ mod give_back;
 mod held_here;
 mod holds;
 mod keeping;
+mod late;
 pub mod locks;
 mod outbox;
 mod part;
@@ -64,6 +66,9 @@ pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+
+    /// What the object's scheduler wants cannot be done here: this host gives up all it has of it, and begins anew.
+    fn begin_again(&self, _object: u128) {}
 
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
