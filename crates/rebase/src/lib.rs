@@ -21,6 +21,7 @@ pub mod plan;
 mod record;
 pub mod state;
 pub mod store;
+mod trial;
 
 pub use error::{Error, Result};
 

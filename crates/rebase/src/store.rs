@@ -25,8 +25,9 @@ pub const LIBRARY: &str = "libcommonhold_start.so";
 const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
 /// What glibc is told by it.
 pub const TUNABLES: &str = "GLIBC_TUNABLES";
-/// Room for libraries whose thread-local storage must have its place at the start.
-pub const ROOM: &str = "glibc.rtld.optional_static_tls=20480";
+/// Room for libraries whose thread-local storage must have its place at the start. It is taken from the stack of each thread:
+/// with 8 KiB threads of the smallest stack that there is (16 KiB) still start, with more they do not.
+pub const ROOM: &str = "glibc.rtld.optional_static_tls=8192";
 const SUM: &str = ".sum";
 
 /// Programs that are set, and whether each has a copy itself.
