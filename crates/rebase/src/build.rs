@@ -71,6 +71,8 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
         let written = write_records(store, &plan.files, program, copies, &made);
         match written.and_then(|()| trial::start(store, program, &plan.files, &bases, scratch.path())) {
             Ok(()) => report.programs.push((program.path.clone(), copies.iter().flatten().count())),
+            // The store itself: nothing of it is changed then.
+            Err(why @ Error::File { .. }) => return Err(why),
             Err(why) => report.unset.push(Unset { path: program.path.clone(), why }),
         }
     }
@@ -148,6 +150,7 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
     let file: OsString = elf.path.file_name().unwrap_or_default().into();
     let is_new = !store.has(&key, &file);
     if is_new {
+        store.discard(&key)?;
         store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
     }
     Ok(Made { path: store.copy(&key, &file), base, is_new })

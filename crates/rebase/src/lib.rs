@@ -22,6 +22,7 @@ mod record;
 pub mod state;
 pub mod store;
 mod trial;
+pub mod verity;
 
 pub use error::{Error, Result};
 

@@ -101,8 +101,9 @@ impl Loader {
         if output.status.success() {
             return Ok(loaded);
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(wrong(format!("its loader does not load it: {}", said.trim())))
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        let said = if said.is_empty() { format!("it ends with {}", output.status) } else { said };
+        Err(wrong(format!("its loader does not load it: {said}")))
     }
 
     /// Asks the loader what it does for a program that is started with these variables.
