@@ -19,7 +19,9 @@ fn a_program_is_set_started_checked_and_unset() {
     let list = place.json(&["list"]);
     assert_eq!((&list[0]["state"], &list[0]["executable"]), (&Value::from("current"), &Value::from(false)));
     let variable = place.json(&["env"])["LD_AUDIT"].as_str().unwrap().to_owned();
-    assert!(place.says(&["env"]).starts_with(&format!("export LD_AUDIT={variable}\nexport GLIBC_TUNABLES=")));
+    assert!(
+        place.says(&["env"]).starts_with(&format!("export LD_AUDIT='{variable}'\nexport GLIBC_TUNABLES="))
+    );
     let output = Command::new(&program).env("LD_AUDIT", &variable).output().unwrap();
     assert_eq!(output.stdout, b"- 1 copies\n");
     assert_eq!(place.json(&["verify"])["damaged"].as_array().unwrap().len(), 0);

@@ -15,7 +15,7 @@ fn with_a_mount(place: &Place, options: &str, lines: &str) -> Option<Output> {
         "set -e
          mount -t tmpfs -o mode=755,{options} none {store}
          rebase() {{ verb=$1; shift; {command} rebase $verb --store {store} \"$@\"; }}
-         with() {{ LD_AUDIT={store}/libcommonhold_start.so GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192 \"$@\"; }}
+         with() {{ LD_AUDIT={store}/\\$LIB/libcommonhold_start.so GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192 \"$@\"; }}
          {lines}",
         store = store.display(),
         command = env!("CARGO_BIN_EXE_commonhold"),

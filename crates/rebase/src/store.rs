@@ -6,7 +6,7 @@
 //! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
-//! libcommonhold_start.so    what the loader is given
+//! lib…/libcommonhold_start.so  what loaders are given, each its own
 //! ```
 
 use crate::copy::Role;
@@ -20,9 +20,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file name of the audit library.
-pub const LIBRARY: &str = "libcommonhold_start.so";
-const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
 /// What glibc is told by it.
 pub const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Room for libraries whose thread-local storage must have its place at the start. It is taken from the stack of each thread:
@@ -63,32 +60,9 @@ impl Store {
         Ok(file)
     }
 
-    /// Puts the audit library there, if it is not.
-    pub fn install(&self) -> Result<()> {
-        if LIBRARY_BYTES.is_empty() {
-            return Err(Error::unfit(&self.library(), "rebasing is for x86-64 and glibc"));
-        }
-        let mounted =
-            rustix::fs::statvfs(&self.root).map_err(|errno| Error::file(&self.root)(errno.into()))?;
-        if mounted.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
-            let why =
-                "nothing may be executed on its file system (mounted noexec): choose another with --store";
-            return Err(Error::store(&self.root, why));
-        }
-        match fs::read(self.library()) {
-            Ok(bytes) if bytes == LIBRARY_BYTES => Ok(()),
-            _ => self.replace(Path::new(LIBRARY), LIBRARY_BYTES),
-        }
-    }
-
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// What `LD_AUDIT` is to be.
-    pub fn library(&self) -> PathBuf {
-        self.root.join(LIBRARY)
     }
 
     /// The variables with which programs have their copies. With an audit library the loader lays out the thread-local

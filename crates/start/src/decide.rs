@@ -57,8 +57,11 @@ fn find_directory(buffer: &mut [u8; LONGEST_PATH]) -> Option<&[u8]> {
             let slash = library.iter().rposition(|byte| *byte == b'/');
             let usable = library.first() == Some(&b'/') && !library.contains(&b':');
             length = slash.filter(|slash| usable && *slash < LONGEST_PATH);
-            if let Some(length) = length {
-                buffer[..length].copy_from_slice(&library[..length]);
+            if let Some(whole) = length {
+                // The loader has put the name of its own directory there.
+                let store = library[..whole].strip_suffix(b"/$LIB").unwrap_or(&library[..whole]);
+                length = Some(store.len());
+                buffer[..store.len()].copy_from_slice(store);
             }
         } else if variable == TRIAL {
             trial = true;

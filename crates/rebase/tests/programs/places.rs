@@ -147,6 +147,24 @@ fn under_valgrind_a_program_is_as_it_is_and_stays_there() {
 }
 
 #[test]
+fn programs_of_32_bits_start_without_a_word() {
+    let rig = Rig::new();
+    let main = "#include <stdio.h>\nint main(void) { puts(\"here\"); }";
+    let Some(program) = rig.try_program("program", main, &["-m32"]) else {
+        eprintln!("left out, because the compiler makes no programs of 32 bits");
+        return;
+    };
+    let Ok(output) = rig.command(&program).output() else {
+        eprintln!("left out, because programs of 32 bits do not run here");
+        return;
+    };
+    assert_eq!(
+        (String::from_utf8_lossy(&output.stderr).as_ref(), text(output.clone()).as_str()),
+        ("", "here\n")
+    );
+}
+
+#[test]
 fn threads_of_the_smallest_stack_start() {
     let mut rig = Rig::new();
     let source = "#include <limits.h>\n#include <pthread.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>

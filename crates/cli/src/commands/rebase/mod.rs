@@ -166,7 +166,7 @@ fn update(rest: &Rest) -> Done {
 fn prepare(store: &Store, program: &Path, executable: bool) -> Result<(), Failure> {
     let holds = |all: &store::Set| {
         let current = matches!(state::of(store, program), Ok(State::Current { .. }));
-        current && store.library().exists() && all.get(program).is_some_and(|moved| *moved || !executable)
+        current && store.is_installed() && all.get(program).is_some_and(|moved| *moved || !executable)
     };
     if holds(&store.programs().map_err(wrong)?) {
         return Ok(()); // nothing is written, and the store may be one that cannot be
