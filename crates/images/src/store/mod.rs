@@ -21,6 +21,8 @@ mod verity;
 
 pub use compatible::{Export, breaks};
 pub use content::{Draft, Opened};
+pub use in_use::processes_with;
+pub(crate) use names::not_a_name;
 pub use names::{Entry, Found};
 pub use place::{registry_of, users_directory};
 pub use publish::Published;
