@@ -61,7 +61,7 @@ impl Store {
     pub fn create(&self) -> Result<()> {
         if let Some(parent) = self.root.parent().filter(|parent| !parent.exists()) {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
-            fs::set_permissions(parent, Permissions::from_mode(0o755)).map_err(Error::file(parent))?;
+            fs::set_permissions(parent, Permissions::from_mode(0o711)).map_err(Error::file(parent))?;
         }
         for directory in [self.root.clone(), self.content(), self.names_directory()] {
             match fs::create_dir(&directory) {
