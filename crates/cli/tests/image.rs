@@ -60,9 +60,18 @@ fn versions_are_shown_as_a_tree_and_can_be_taken_back() {
         place.publish("store", version, &[1, 2, 3]);
     }
     let tree = place.says(&["versions", "numbers"]);
-    let shape: Vec<String> = tree.lines().map(|line| line[..line.len().min(11)].trim_end().to_owned()).collect();
+    let shape: Vec<String> =
+        tree.lines().map(|line| line[..line.len().min(11)].trim_end().to_owned()).collect();
     let expected = [
-        "numbers", "  1", "    1.0", "      1.0.0", "    1.2", "      1.2.0", "      1.2.1", "  2", "    2.0",
+        "numbers",
+        "  1",
+        "    1.0",
+        "      1.0.0",
+        "    1.2",
+        "      1.2.0",
+        "      1.2.1",
+        "  2",
+        "    2.0",
         "      2.0.0",
     ];
     assert_eq!(shape, expected);

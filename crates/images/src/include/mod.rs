@@ -5,7 +5,7 @@
 
 pub(crate) mod map;
 
-use crate::data::{Layout, Types};
+use crate::data::{Layout, TypeRef, Types};
 use crate::store::{Found, Opened, Store, not_a_name};
 use crate::{Error, Result};
 use commonhold_image::{Id, Kind, Root, Roots, Segment, Version, Wanted};
@@ -221,6 +221,21 @@ impl Image {
         self.0.roots
     }
 
+    /// Where a root is and how many values it is, if it is of that type, which C and Python described by tables.
+    pub fn find_typed(&self, name: &str, types: &Types, of: TypeRef) -> Result<(u64, u64)> {
+        let root = self.find(name)?;
+        let (layout, one) = (types.hash(of), types.get(of));
+        let bytes = one.bytes.max(1) as u64;
+        let aligned = root.address.is_multiple_of(one.alignment as u64);
+        if root.layout == layout && root.bytes.is_multiple_of(bytes) && aligned && self.kind() == Kind::Data {
+            return Ok((root.address, root.bytes / bytes));
+        }
+        Err(Error::Mismatch(format!(
+            "root {name:?} of {self:?} has layout {:016x}, and {} is {layout:016x}: it was made with other fields",
+            root.layout, one.name
+        )))
+    }
+
     /// One root, of whatever type it is.
     pub fn find(&self, name: &str) -> Result<Root<'static>> {
         let missing = || {
@@ -255,22 +270,11 @@ impl Image {
 
     /// The root of that name, if it is any number of `T`, one behind the other.
     pub fn run<T: Layout>(&self, name: &str) -> Result<&'static [T]> {
-        let root = self.find(name)?;
         let mut types = Types::default();
         let of = T::describe(&mut types);
-        let (layout, bytes) = (types.hash(of), size_of::<T>().max(1) as u64);
-        let suits = root.layout == layout
-            && root.bytes.is_multiple_of(bytes)
-            && root.address.is_multiple_of(align_of::<T>() as u64);
-        if !suits || self.kind() != Kind::Data {
-            return Err(Error::Mismatch(format!(
-                "root {name:?} of {self:?} has layout {:016x}, and {} is {layout:016x}: it was made with other fields",
-                root.layout,
-                std::any::type_name::<T>()
-            )));
-        }
+        let (first, count) = self.find_typed(name, &types, of)?;
         // SAFETY: in memory that is mapped for reading for good and that nobody changes; the arena that wrote it there
         // had the same description of `T`, whose pointers it followed.
-        Ok(unsafe { std::slice::from_raw_parts(root.address as *const T, (root.bytes / bytes) as usize) })
+        Ok(unsafe { std::slice::from_raw_parts(first as *const T, count as usize) })
     }
 }

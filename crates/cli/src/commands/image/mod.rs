@@ -80,7 +80,8 @@ fn versions(arguments: &Names) -> Done {
     for name in &arguments.names {
         let versions = store.versions(name).map_err(wrong)?;
         if versions.is_empty() {
-            errors.push(Error::new(ErrorKind::NotFound, format!("there is no image {name}: see `image list`")));
+            errors
+                .push(Error::new(ErrorKind::NotFound, format!("there is no image {name}: see `image list`")));
         } else {
             let users = |entry: &Entry| processes_with(entry.id).len();
             trees.push(views::Tree::new(name, versions.iter().map(|entry| (*entry, users(entry)))));

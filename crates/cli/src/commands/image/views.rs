@@ -56,7 +56,12 @@ pub struct Listed {
 }
 
 impl Listed {
-    pub fn new(name: &str, newest: &Entry, versions: usize, image: commonhold_images::Result<Opened>) -> Listed {
+    pub fn new(
+        name: &str,
+        newest: &Entry,
+        versions: usize,
+        image: commonhold_images::Result<Opened>,
+    ) -> Listed {
         let found = image.as_ref().ok();
         Listed {
             name: name.to_owned(),
