@@ -23,6 +23,17 @@ impl Cluster {
         };
     }
 
+    /// Refuses who comes under the number of a host that the registry knows by another name.
+    pub fn check_number(&self, host: HostId, name: &str) -> Result<()> {
+        match self.member(host).filter(|member| member.name != name) {
+            None => Ok(()),
+            Some(member) => Err(Error::new(
+                ErrorKind::Exists,
+                format!("{host} ({name:?}) is not {}, whose number that is: it is not let in", member.name),
+            )),
+        }
+    }
+
     /// Cuts off whoever came under the number of a host that the registry knows by another name: what it says would be
     /// taken for that host's.
     pub(super) fn check_names(&self) {
