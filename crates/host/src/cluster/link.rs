@@ -96,6 +96,10 @@ impl Transport for Link {
 }
 
 impl Handler for Link {
+    fn may_come(&self, peer: &Hello) -> Result<()> {
+        self.cluster.upgrade().map_or(Ok(()), |cluster| cluster.check_number(peer.host, &peer.name))
+    }
+
     fn connected(&self, peer: &Hello, rights: PeerRights) {
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.connected(peer.host, &peer.name, rights == PeerRights::ReadWrite);

@@ -280,6 +280,7 @@ impl Cluster {
             self.check_may_change(from)?;
         }
         let record = lock(&self.host()?.registry).lookup(name, who, access)?;
+        self.check_may_use(from, access, &record.options)?;
         if !record.options.is_shared() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -307,12 +308,10 @@ impl Cluster {
         number: u64,
     ) -> Result<Answer> {
         self.check_belongs(from, PATIENCE / 2)?;
-        if access.writes() {
-            self.check_may_change(from)?;
-        }
+        let record = self.record_of(object)?.record().clone();
+        self.check_may_use(from, access, &record.options)?;
         // By its name: the rights of the directories above it count too.
-        let name = self.record_of(object)?.record().name.clone();
-        if let Some(name) = name {
+        if let Some(name) = record.name {
             lock(&self.host()?.registry).lookup(&name, who, access)?;
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
