@@ -51,9 +51,21 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => Back::default(),
+            None => self.from_the_ring(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
+    }
+
+    /// Of an object that is not in use here any more: what left last, and may not have arrived.
+    fn from_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+        let (host, mut back) = (self.host()?, Back::default());
+        for (page, stamp) in pages {
+            if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {
+                back.pages.push(*page);
+                back.bytes.extend_from_slice(&bytes[..]);
+            }
+        }
+        Ok(back)
     }
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
@@ -68,6 +80,9 @@ impl Cluster {
         let asking = move || {
             // One after the other: each is waited for no longer than a lease after it answered last.
             borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
+            if this.lease.is_fenced() {
+                return; // who was not asked any more has lost nothing: the next process asks
+            }
             borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
             driver.begin();
         };
@@ -119,10 +134,13 @@ impl Cluster {
             return Err(self.asks(former));
         }
         self.ask_back(driver, former);
-        self.lose(driver, former);
-        self.do_not_send(former, object);
+        let fenced = self.lease.is_fenced(); // who was not asked any more has lost nothing: the next process asks
+        if !fenced {
+            self.lose(driver, former);
+            self.do_not_send(former, object);
+        }
         lock(&self.asking).remove(&(object, former));
-        Ok(())
+        if fenced { Err(self.asks(former)) } else { Ok(()) }
     }
 
     /// Refuses who is being asked for what it had newest, and who asks for pages before this home has begun with them.

@@ -9,6 +9,7 @@
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -20,6 +21,7 @@ mod calls;
 mod carry;
 mod give_back;
 pub mod lease;
+mod leaving;
 pub mod link;
 mod locks;
 mod losses;
@@ -57,6 +59,8 @@ pub struct Payload<'p>(pub &'p [u8]);
 pub trait Transport: Send + Sync {
     /// Sends a message with the bytes behind it; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
+    /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
+    fn on_the_way(&self, to: HostId) -> usize;
     /// Makes sure that there is a connection with a host, which listens at that address.
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
     /// Ends the session with a host: what is on its way may be lost.
@@ -206,7 +210,8 @@ impl Cluster {
         }
     }
 
-    fn host(&self) -> Result<Arc<Host>> {
+    /// The host whose part this is.
+    pub fn host(&self) -> Result<Arc<Host>> {
         self.host.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "this host is ending"))
     }
 

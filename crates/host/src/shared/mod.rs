@@ -17,6 +17,7 @@
 //! | `held_here` | pages that are held here stay here, but not for ever |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
+//! | `leaving` | pages that go unasked, no faster than their home takes them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -27,6 +28,7 @@ mod give_back;
 mod held_here;
 mod holds;
 mod keeping;
+mod leaving;
 pub mod locks;
 mod outbox;
 mod part;
@@ -67,6 +69,11 @@ pub trait Carrier: Send + Sync {
 
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
+
+    /// Bytes that were sent to that host and have not arrived yet, as far as is known here.
+    fn on_the_way(&self, _host: HostId) -> usize {
+        0
+    }
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {
