@@ -34,6 +34,11 @@ pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SI
 /// Whoever waited for a page, and was woken less than that ago, may not have run since.
 const JUST_WOKEN: Duration = Duration::from_micros(100);
 
+/// So long whoever was woken has the page. Who yields the processor instead gets it back when the other's slice is over,
+/// milliseconds later. Who wakes from a sleep is let in at once, unless that would be more than its share: it needs about
+/// this long to take the page, so the other has as much.
+const GO_ON: Duration = Duration::from_micros(40);
+
 /// The bytes of one scheduler page.
 pub type PageBytes = Box<[u8]>;
 
@@ -291,11 +296,11 @@ impl Cache {
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
-    /// it to and fro, and nobody would use it. Whoever was woken on this processor goes first.
+    /// it to and fro, and nobody would use it. Whoever was woken goes first.
     fn let_waiters_go_on(&self, pages: PageRange) {
         let let_in = self.lock().rights.as_ref().and_then(|rights| rights.let_in);
         if let_in.is_some_and(|(last, when)| pages.contains(last) && when.elapsed() < JUST_WOKEN) {
-            std::thread::yield_now();
+            std::thread::sleep(GO_ON);
         }
     }
 
