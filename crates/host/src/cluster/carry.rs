@@ -51,6 +51,10 @@ impl Carrier for Cluster {
         self.say_unlocked(object, session, pages);
     }
 
+    fn on_the_way(&self, host: HostId) -> usize {
+        self.transport().map_or(0, |transport| transport.on_the_way(host))
+    }
+
     fn is_away(&self, host: HostId) -> bool {
         self.is_unreachable(host)
     }

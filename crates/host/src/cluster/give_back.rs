@@ -52,9 +52,21 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => Back::default(),
+            None => self.from_the_ring(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
+    }
+
+    /// Of an object that is not in use here any more: what left last, and may not have arrived.
+    fn from_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+        let (host, mut back) = (self.host()?, Back::default());
+        for (page, stamp) in pages {
+            if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {
+                back.pages.push(*page);
+                back.bytes.extend_from_slice(&bytes[..]);
+            }
+        }
+        Ok(back)
     }
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
@@ -70,6 +82,9 @@ impl Cluster {
         let asking = move || {
             // One after the other: each is waited for no longer than a lease after it answered last.
             borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
+            if this.lease.is_fenced() {
+                return; // who was not asked any more has lost nothing: the next process asks
+            }
             borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
             driver.begin();
         };
@@ -135,6 +150,9 @@ impl Cluster {
         self.locks_lost(former, Some(object));
         if let Some(driver) = driver {
             self.ask_back(&driver, former);
+            if self.lease.is_fenced() {
+                return Err(self.asks(former)); // who was not asked any more has lost nothing: the next process asks
+            }
             self.lose(&driver, former);
         }
         self.do_not_send(former, object);

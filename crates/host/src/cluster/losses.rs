@@ -102,6 +102,9 @@ impl Cluster {
     /// are forwarded any host may have been told of what this one has: only its loss reaches them all, in order. Of two
     /// that are not the home it is the one with the greater number.
     fn must_begin_anew(&self, other: HostId) -> bool {
+        if self.is_reader(other) {
+            return false; // it has no part in such objects
+        }
         let anew = |driver: &Arc<Driver>| {
             let home = driver.home();
             forwards(driver) && !driver.is_home() && (home == Some(other) || self.me.host > other)

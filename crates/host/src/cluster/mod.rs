@@ -11,6 +11,7 @@
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
+//! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -23,6 +24,7 @@ mod calls;
 mod carry;
 mod give_back;
 pub mod lease;
+mod leaving;
 pub mod link;
 mod locks;
 mod losses;
@@ -61,6 +63,8 @@ pub struct Payload<'p>(pub &'p [u8]);
 pub trait Transport: Send + Sync {
     /// Sends a message with the bytes behind it; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
+    /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
+    fn on_the_way(&self, to: HostId) -> usize;
     /// Makes sure that there is a connection with a host, which listens at that address.
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
     /// Ends the session with a host: what is on its way may be lost.
@@ -211,7 +215,8 @@ impl Cluster {
         }
     }
 
-    fn host(&self) -> Result<Arc<Host>> {
+    /// The host whose part this is.
+    pub fn host(&self) -> Result<Arc<Host>> {
         self.host.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "this host is ending"))
     }
 

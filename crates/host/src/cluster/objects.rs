@@ -102,61 +102,6 @@ impl Cluster {
         }
     }
 
-    /// The object is not in use here any more, but for what goes home.
-    pub fn is_leaving(&self, object: u128) {
-        lock(&self.leaving).insert(object);
-    }
-
-    /// All of it is home.
-    pub fn leave_off(self: &Arc<Self>, object: u128) {
-        if !self.driver(object).is_some_and(|driver| driver.detach()) {
-            let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
-            driver.iter().for_each(|driver| driver.say_leave());
-            self.forget_locks(object);
-            if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
-                && self.say_left(home, object).is_err()
-            {
-                self.leave_in_vain(home, object);
-            }
-        }
-        lock(&self.leaving).remove(&object);
-        if let Ok(host) = self.host() {
-            host.settle_removed(); // its home's record may have waited for this
-        }
-    }
-
-    fn say_left(self: &Arc<Self>, home: HostId, object: u128) -> Result<()> {
-        self.ask(home, Call::Leave { object, number: self.beginnings.next() }, PATIENCE).map(drop)
-    }
-
-    /// The home did not hear that the object is left off. It may wait for an answer that nobody here gives: until it hears
-    /// or is lost, or this host is, it is told that what was here is given up.
-    fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
-        self.beginnings.gave_up(object);
-        while self.member(home).is_some() && !self.lease.is_fenced() {
-            if self.say_object_given_up(home, object, self.me.host).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        self.beginnings.home_knows(object, None);
-    }
-
-    /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
-    pub fn wait_left(&self, object: u128) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while lock(&self.leaving).contains(&object) {
-            if Instant::now() > deadline {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    "its pages are still on their way home from an earlier use: try again later",
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
     /// Claims the name of a new shared object for this host.
     pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
         self.registry()?.claim(Claim { name: name.clone(), object })
@@ -195,7 +140,7 @@ impl Cluster {
         match self.ask(home, call, PATIENCE)? {
             Answer::Opened(shared) => {
                 self.check_page_size(&shared.options).inspect_err(|_| {
-                    let _ = self.say_left(home, shared.object); // it is not used here
+                    let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
                 })?;
                 Ok(*shared)
             }
@@ -211,6 +156,7 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !driver.has_left()
                 && !this.lease.is_fenced()
             {
                 let alone = driver.seek_alone();
@@ -280,6 +226,7 @@ impl Cluster {
             self.check_may_change(from)?;
         }
         let record = lock(&self.host()?.registry).lookup(name, who, access)?;
+        self.check_may_use(from, access, &record.options)?;
         if !record.options.is_shared() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -307,12 +254,10 @@ impl Cluster {
         number: u64,
     ) -> Result<Answer> {
         self.check_belongs(from, PATIENCE / 2)?;
-        if access.writes() {
-            self.check_may_change(from)?;
-        }
+        let record = self.record_of(object)?.record().clone();
+        self.check_may_use(from, access, &record.options)?;
         // By its name: the rights of the directories above it count too.
-        let name = self.record_of(object)?.record().name.clone();
-        if let Some(name) = name {
+        if let Some(name) = record.name {
             lock(&self.host()?.registry).lookup(&name, who, access)?;
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again

@@ -15,9 +15,8 @@ use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
 use crate::machine::Machine;
 use crate::seeing::Seen;
-use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
+use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
-use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +78,8 @@ pub struct Driver {
 pub(super) struct State {
     /// None while it is not known: whoever touches a page waits.
     pub home: Option<HostId>,
+    /// This host has left the object off, and only says so to whoever asks.
+    pub has_left: bool,
     pub part: Part,
     /// Pages within their minimum hold.
     pub held: Held,
@@ -136,6 +137,7 @@ impl Driver {
         let size = SizeKnown::new(plan.pages);
         let state = State {
             home: None,
+            has_left: false,
             part,
             held: Held::default(),
             kept: VecDeque::new(),
@@ -210,18 +212,6 @@ impl Driver {
         matches!(self.plan.how, How::Forwarding(_)) && !self.plan.is_home
     }
 
-    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
-    pub fn leave(self: &Arc<Self>) {
-        if !self.goes_on() {
-            return;
-        }
-        self.happened(Event::Leave, Vec::new());
-        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
-        {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
     /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
     pub(super) fn end(&self) -> u64 {
         self.size.end()
@@ -264,26 +254,6 @@ impl Driver {
         }
     }
 
-    /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
-    /// home may not hear of it.
-    pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
-        let deaf = self.home_may_not_hear();
-        for page in self.plan.sizes.pages_around(frames, self.end()) {
-            let stays = deaf
-                && matches!(&self.state().part, Part::Central(node) if node.access(page) == Access::Write);
-            if !stays {
-                self.happened(Event::Evict { page }, Vec::new());
-            }
-        }
-    }
-
-    /// These frames go, and nothing beside them but what is one page with them to the scheduler.
-    pub fn give_up(self: &Arc<Self>, frames: &RoaringBitmap) {
-        for page in self.plan.sizes.pages_of(frames) {
-            self.happened(Event::Evict { page }, Vec::new());
-        }
-    }
-
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
         let mut state = self.state();
@@ -303,7 +273,12 @@ impl Driver {
                 format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
             ));
         }
-        self.happened(Event::Message { from, message }, bytes);
+        let mut state = self.state();
+        if state.home.is_some() {
+            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
+        } else {
+            self.answer_if_left(&state, from, &message);
+        }
         Ok(())
     }
 
@@ -374,7 +349,7 @@ impl Driver {
     /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
     pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
         let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.fenced.load(Ordering::SeqCst) || state.has_left {
             return;
         }
         self.forget_conversation(&mut state);
@@ -432,6 +407,8 @@ impl Driver {
             if state.home.is_some() {
                 self.will_be_lost(&state, host);
                 Turn::take(self, &mut state, event, Vec::new());
+                // If that process lives it begins anew, and must not take an old grant for a new one.
+                self.outbox.forget(host);
             }
             return false;
         }

@@ -18,6 +18,7 @@
 //! | `late` | pages that came when the object had shrunk |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
+//! | `leaving` | pages that go unasked, no faster than their home takes them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -29,6 +30,7 @@ mod held_here;
 mod holds;
 mod keeping;
 mod late;
+mod leaving;
 pub mod locks;
 mod outbox;
 mod part;
@@ -72,6 +74,11 @@ pub trait Carrier: Send + Sync {
 
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
+
+    /// Bytes that were sent to that host and have not arrived yet, as far as is known here.
+    fn on_the_way(&self, _host: HostId) -> usize {
+        0
+    }
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {

@@ -88,6 +88,9 @@ impl<'d> Turn<'d> {
             self.wait_for_holds(message);
             self.driver.note_wanted(self.state, message);
         }
+        if let Event::Message { from, message: Said::Central(central::Message::Done { page }) } = &event {
+            self.was_never_there(*from, *page);
+        }
         let stopped = self.stop_writers(&event);
         let evicts = matches!(event, Event::Evict { .. });
         let (me, seen) = (self.driver.plan.me, &self.driver.seen);
@@ -110,6 +113,16 @@ impl<'d> Turn<'d> {
         }
         if !evicts && !self.state.late.is_empty() {
             self.send_late_pages_away();
+        }
+    }
+
+    /// At the home: an owner has nothing of a page, because it left the object off before the grant came. Then the home's
+    /// own version is the newest, also for its next process.
+    fn was_never_there(&self, owner: HostId, page: u32) {
+        if let (Part::Central(node), Some(saved)) = (&self.state.part, &self.saved)
+            && node.home().is_some_and(|home| home.table().owner(page) == Some(owner))
+        {
+            saved.returned(self.frames_of(Span::one(page)));
         }
     }
 
