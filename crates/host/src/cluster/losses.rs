@@ -48,6 +48,7 @@ impl Cluster {
         lock(&self.unreachable).insert(host);
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
+        self.parts.forget(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
+//! | `long` | messages that go in parts |
 //! | `registry` | who belongs, whose a name is, and who is lost |
 //! | `lease` | until when this host may go on |
 //! | `members` | joining, staying, and hearing what happens |
@@ -22,6 +23,7 @@ mod give_back;
 pub mod lease;
 pub mod link;
 mod locks;
+mod long;
 mod losses;
 mod members;
 mod objects;
@@ -38,6 +40,7 @@ use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
+use commonhold_peers::MAX_MESSAGE_BYTES;
 use lease::Lease;
 use members::Heard;
 use registry::Registry;
@@ -114,6 +117,7 @@ pub struct Cluster {
     /// Of hosts that are lost, the processes that follow them.
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
+    parts: long::Parts,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -167,6 +171,7 @@ impl Cluster {
             asking: Mutex::default(),
             followers: RwLock::default(),
             calls: Calls::default(),
+            parts: long::Parts::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -232,6 +237,9 @@ impl Cluster {
         }
         let bytes = postcard::to_stdvec(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("a message cannot be encoded: {e}")))?;
+        if bytes.len() > MAX_MESSAGE_BYTES && payload.0.is_empty() {
+            return self.send_long(to, &bytes);
+        }
         self.transport()?.send(to, &bytes, payload.0)
     }
 
@@ -240,6 +248,18 @@ impl Cluster {
         let message = postcard::from_bytes(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {
+            Message::Part { is_last } => match self.part_came(from, is_last, &payload)? {
+                Some(message) => self.said(from, message, Vec::new()),
+                None => Ok(()),
+            },
+            message => self.said(from, message, payload),
+        }
+    }
+
+    /// A whole message is there.
+    fn said(self: &Arc<Self>, from: HostId, message: Message, payload: Vec<u8>) -> Result<()> {
+        match message {
+            Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
             Message::Coherence { object, message } => {
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {

@@ -155,6 +155,7 @@ impl Cluster {
 
     /// Claims the name of a new shared object for this host.
     pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
+        self.check_names_can_be_told(name)?;
         self.registry()?.claim(Claim { name: name.clone(), object })
     }
 
