@@ -49,6 +49,7 @@ impl Cluster {
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
         self.parts.forget(host);
+        self.asked.forget(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);

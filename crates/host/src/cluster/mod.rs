@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
+//! | `asked` | the threads that answer other hosts |
 //! | `long` | messages that go in parts |
 //! | `registry` | who belongs, whose a name is, and who is lost |
 //! | `lease` | until when this host may go on |
@@ -11,12 +12,14 @@
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
 //! | `rights` | what another host may do here |
+//! | `refusals` | which refused connections the log tells |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
+mod asked;
 mod calls;
 mod carry;
 mod give_back;
@@ -27,9 +30,12 @@ mod long;
 mod losses;
 mod members;
 mod objects;
+mod refusals;
 pub mod registry;
 mod rights;
 mod sizes;
+#[cfg(test)]
+mod specimens;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -96,6 +102,8 @@ pub struct Cluster {
     shared: RwLock<HashMap<u128, Arc<Driver>>>,
     /// Objects whose last user here has just gone: what is newest here is on its way home.
     leaving: Mutex<HashSet<u128>>,
+    /// This host was admitted for reading alone.
+    reads_alone: OnceLock<()>,
     /// Hosts that may change nothing.
     readers: RwLock<HashSet<HostId>>,
     /// What connected hosts are called: over TLS, as their certificates say.
@@ -118,6 +126,7 @@ pub struct Cluster {
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
     parts: long::Parts,
+    asked: asked::Asked,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -160,6 +169,7 @@ impl Cluster {
             members: RwLock::default(),
             shared: RwLock::default(),
             leaving: Mutex::default(),
+            reads_alone: OnceLock::new(),
             readers: RwLock::default(),
             names: RwLock::default(),
             admitted: RwLock::default(),
@@ -172,6 +182,7 @@ impl Cluster {
             followers: RwLock::default(),
             calls: Calls::default(),
             parts: long::Parts::default(),
+            asked: asked::Asked::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -187,6 +198,15 @@ impl Cluster {
         self.note_early_objects();
         self.stay_a_member();
         Ok(())
+    }
+
+    /// This host was admitted for reading alone: it is the home of nothing that others use, whoever keeps the registry.
+    pub fn note_reads_alone(&self) {
+        let _ = self.reads_alone.set(());
+    }
+
+    fn reads_alone(&self) -> bool {
+        self.reads_alone.get().is_some()
     }
 
     /// Whether clients that are expected back may still be waited for.
@@ -299,13 +319,17 @@ impl Cluster {
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
-                self.host()?.machine.workers.run(move || {
+                let answering = move || {
                     let (answer, bytes) = match this.answer(from, call) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),
                     };
                     let _ = this.send(from, &Message::Answer { number, answer }, &Payload(&bytes));
-                });
+                };
+                if let Err(too_many) = self.run_for(from, answering) {
+                    let answer = Message::Answer { number, answer: Err(too_many) };
+                    let _ = self.send(from, &answer, &Payload::default());
+                }
                 Ok(())
             }
             Message::News(news) => {
