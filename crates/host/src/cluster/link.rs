@@ -11,7 +11,11 @@ use std::io::{IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// A certificate that ends within this time is spoken of.
+const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 /// How hosts prove who they are.
 #[derive(Clone, Debug)]
@@ -45,6 +49,9 @@ pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<
             if identity.rights() == PeerRights::ReadOnly {
                 cluster.note_reads_alone();
             }
+            if let Some(end) = identity.good_until() {
+                watch_certificate(cluster, end)?;
+            }
             identity.cluster()
         }
         Security::Plain { .. } => [0; 16],
@@ -60,6 +67,27 @@ pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<
     cluster.begin(link, registry)
 }
 
+/// Says once a day that this host's certificate ends soon: then nobody speaks with this host any more.
+fn watch_certificate(cluster: &Arc<Cluster>, end: SystemTime) -> Result<()> {
+    let cluster = Arc::downgrade(cluster);
+    let watching = move || {
+        while let Some(cluster) = cluster.upgrade() {
+            let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+            if left < SOON {
+                cluster.report(format_args!(
+                    "this host's certificate ends in {} h, and nobody speaks with this host then: `commonhold ca issue \
+                     --renew` on the authority's machine, put the files into the identity directory, and restart the host",
+                    left.as_secs() / 3600
+                ));
+            }
+            drop(cluster);
+            std::thread::sleep(DAY);
+        }
+    };
+    let thread = std::thread::Builder::new().name("certificate".into()).stack_size(64 << 10);
+    thread.spawn(watching).map(drop).doing("starting a thread")
+}
+
 /// Grows with each process that is this host, whatever the clock does. One that cannot be read was being written when the
 /// power went: then the clock alone says which is newer.
 fn next_incarnation(state: &Path) -> Result<u64> {
@@ -73,7 +101,7 @@ fn next_incarnation(state: &Path) -> Result<u64> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(Error::io("reading the host's incarnation", &error)),
     };
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
+    let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
     let next = now.max(last.saturating_add(1));
     let write = || {
         let mut file = std::fs::File::create(&fresh)?;

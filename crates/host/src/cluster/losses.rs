@@ -60,7 +60,9 @@ impl Cluster {
             return;
         }
         let is_member = self.member(host).is_some();
-        if is_member {
+        if !is_member {
+            self.forget_rights(host); // it may have come under many numbers
+        } else {
             let name = self.called(host);
             self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
