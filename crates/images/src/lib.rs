@@ -5,8 +5,12 @@
 //! homogeneous and a heterogeneous part.
 //!
 //! * [`ranges`]: the registry of address ranges.
+//! * [`store`]: immutable images, and their versions.
+//! * [`format`]: what an image says of itself.
 
 mod error;
 pub mod ranges;
+pub mod store;
 
+pub use commonhold_image as format;
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Where copies and records are kept: one directory of the machine, or of a user.
 //!
 //! ```text
-//! ranges                    the registry of addresses
+//! ranges                    the registry of addresses; of …/commonhold/rebase the one beside, which images share
 //! copies/KEY/libz.so.1.2    one copy; KEY says what it was made from, and it is never changed
 //! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
@@ -12,6 +12,7 @@
 use crate::copy::Role;
 use crate::{Error, Result};
 use commonhold_images::ranges::{Owner, Ranges};
+use commonhold_images::store::registry_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -98,7 +99,7 @@ impl Store {
 
     /// Its registry of addresses.
     pub fn ranges(&self) -> Result<Ranges> {
-        Ok(Ranges::open(&self.root.join("ranges"), self.owner)?)
+        Ok(Ranges::open(&registry_of(&self.root)?, self.owner)?)
     }
 
     /// Where the copy of this key and file name is, or would be.
