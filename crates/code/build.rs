@@ -19,11 +19,28 @@ fn main() {
     }
     let compiler = std::env::var_os("RUSTC").expect("cargo says which");
     let status = Command::new(compiler)
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=commonhold_include", "--cap-lints=warn"])
-        .args(["--cfg=commonhold_runtime", "-Cpanic=abort", "-Copt-level=2", "-Ccodegen-units=1", "-Coverflow-checks=off", "-Clto=fat"])
-        .args(["-Cforce-unwind-tables=no", "-Cstrip=symbols", "-Crelocation-model=pie", "-Clink-arg=-nostdlib"])
+        .args([
+            "--edition=2024",
+            "--crate-type=cdylib",
+            "--crate-name=commonhold_include",
+            "--cap-lints=warn",
+        ])
+        .args([
+            "--cfg=commonhold_runtime",
+            "-Cpanic=abort",
+            "-Copt-level=2",
+            "-Ccodegen-units=1",
+            "-Coverflow-checks=off",
+            "-Clto=fat",
+        ])
+        .args([
+            "-Cforce-unwind-tables=no",
+            "-Cstrip=symbols",
+            "-Crelocation-model=pie",
+            "-Clink-arg=-nostdlib",
+        ])
         .arg("-Clink-arg=-nostartfiles")
-        .arg("-Clink-arg=-Wl,-z,norelro,-z,noseparate-code,-Bsymbolic,--hash-style=gnu,--build-id=none,--gc-sections")
+        .arg("-Clink-arg=-Wl,-N,-z,norelro,-Bsymbolic,--hash-style=gnu,--build-id=none,--gc-sections")
         .args(["--target", &target, "-o"])
         .arg(&library)
         .arg("runtime/src/lib.rs")

@@ -45,13 +45,16 @@ pub struct Scope<'a> {
 /// Binds the library, whose address 0 will be `base`.
 pub fn bind(library: &Arc<Elf>, base: u64, scope: &Scope<'_>) -> Result<Bound> {
     let objects = [Arc::clone(library)];
-    let mut bound =
-        Bound { table: scope.fixed_table.unwrap_or_default().to_vec(), ..Bound::default() };
+    let mut bound = Bound { table: scope.fixed_table.unwrap_or_default().to_vec(), ..Bound::default() };
     let found = answers(&objects, 0);
     for (relocation, found) in library.relocations.named().zip(found) {
         let word = match (relocation.kind, found) {
-            (Kind::Address | Kind::Global | Kind::Jump, Some(found)) => Some(own(library, base, relocation, found)),
-            (Kind::Address | Kind::Global | Kind::Jump, None) => outside(library, relocation, scope, &mut bound)?,
+            (Kind::Address | Kind::Global | Kind::Jump, Some(found)) => {
+                Some(own(library, base, relocation, found))
+            }
+            (Kind::Address | Kind::Global | Kind::Jump, None) => {
+                outside(library, relocation, scope, &mut bound)?
+            }
             _ => None,
         };
         bound.words.push(word);

@@ -1,6 +1,8 @@
 //! A code image that is in a store.
 
-use crate::format::{HEADER_AT, Header, text};
+use crate::format::{
+    ENTRY_BYTES, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, SLOT_BYTES, SLOTS_AT, text,
+};
 use crate::{Error, Result};
 use commonhold_images::format::{Id, Kind, RootKind, Roots, Version};
 use commonhold_images::store::{Found, Opened, Store};
@@ -19,10 +21,12 @@ pub struct Existing {
     pub header: Box<Header>,
     /// Its exports by name, with their slots.
     pub exports: Vec<(String, u32)>,
+    /// `NAME@X` of the images that it calls.
+    pub imports: Vec<String>,
     /// The functions that a program hands over.
     pub table: Vec<String>,
-    /// The directory of its versions.
-    pub directory: PathBuf,
+    /// Where the newest of its major version is.
+    pub newest: PathBuf,
 }
 
 impl Existing {
@@ -57,15 +61,21 @@ impl Existing {
         let end = HEADER_AT + size_of::<Header>() as u64;
         let raw = image.read(HEADER_AT..end.min(file_bytes).max(HEADER_AT))?;
         let header = Header::copy(&raw).filter(|header| header.is_sound(file_bytes)).ok_or_else(damaged)?;
+        let mut imports = Vec::new();
+        for index in 0..u64::from(header.import_count) {
+            let at = IMPORTS_AT + index * size_of::<Import>() as u64;
+            let raw = image.read(at..at + size_of::<Import>() as u64)?;
+            imports.push(String::from_utf8_lossy(text(&raw[..NAME_BYTES])).into_owned());
+        }
         let names_end = header.names_at.saturating_add(header.names_bytes.into());
         if names_end > file_bytes {
             return Err(damaged());
         }
         let names = image.read(header.names_at..names_end)?;
         let names = String::from_utf8(names).map_err(|_| damaged())?;
-        let directory = store.root().join("names").join(&name);
+        let newest = store.newest_link(&name, version.major);
         let table = names.lines().map(str::to_owned).collect();
-        Ok(Existing { name, version, id, header, exports, table, directory })
+        Ok(Existing { name, version, id, header, exports, imports, table, newest })
     }
 
     /// Names and slots of its exports.
@@ -78,8 +88,13 @@ impl Existing {
         String::from_utf8_lossy(text(&self.header.name)).into_owned()
     }
 
+    /// The address of a slot.
+    pub fn slot(&self, slot: u32) -> u64 {
+        self.header.base + SLOTS_AT + u64::from(slot) * SLOT_BYTES
+    }
+
     /// The address of the entry of a slot.
     pub fn entry(&self, slot: u32) -> u64 {
-        self.header.base + crate::format::ENTRIES_AT + u64::from(slot) * crate::format::SLOT_BYTES
+        self.header.base + self.header.entries_at + u64::from(slot) * ENTRY_BYTES
     }
 }

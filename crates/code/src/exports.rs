@@ -52,7 +52,9 @@ pub fn choose(library: &Elf, wanted: Option<&BTreeSet<String>>, others: &[Existi
     if let Some(wanted) = wanted {
         if let Some(name) = wanted.iter().find(|name| !found.contains_key(*name)) {
             let why = if data.contains(name) {
-                format!("{name} is data, and programs are linked to functions alone: export one that gives its address")
+                format!(
+                    "{name} is data, and programs are linked to functions alone: export one that gives its address"
+                )
             } else {
                 format!("{name} is to be exported, and the library has no such function")
             };

@@ -6,7 +6,8 @@
 //! ```text
 //! 0            what all images have (crate `commonhold-image`), for the store
 //! 4096         the header of code
-//! 8192         entries: slot n at 8192 + 16 n, a jump to the function; room for later minors behind them
+//! 8192         slot n: at 8192 + 8 n the address of a function, which the stubs of programs go to; room for later minors
+//! entries      entry n: 16 n further, a jump to the same function, for who needs an address of code
 //! library      the segments of the library
 //! end          in the file only: table of exports, names of the functions that the program hands over
 //! ```
@@ -17,10 +18,12 @@ pub const MAGIC: [u8; 8] = *b"CHCODE\x01\n";
 pub const PAGE_BYTES: u64 = 4096;
 /// Where the header is.
 pub const HEADER_AT: u64 = PAGE_BYTES;
-/// Where the entries begin.
-pub const ENTRIES_AT: u64 = 2 * PAGE_BYTES;
+/// Where the slots begin.
+pub const SLOTS_AT: u64 = 2 * PAGE_BYTES;
+/// One slot.
+pub const SLOT_BYTES: u64 = 8;
 /// One entry.
-pub const SLOT_BYTES: u64 = 16;
+pub const ENTRY_BYTES: u64 = 16;
 /// `NAME@X` with zeros behind it.
 pub const NAME_BYTES: usize = 80;
 /// A path, with zeros behind it.
@@ -32,9 +35,9 @@ pub const MOST_IMPORTS: usize = 8;
 /// For x86-64, as in ELF files (`EM_X86_64`).
 pub const X86_64: u32 = 62;
 
-/// `Segment::kind`: read only. Such a segment is mapped with the whole file.
+/// `Segment::kind`: read only.
 pub const READ: u32 = 1;
-/// `Segment::kind`: code.
+/// `Segment::kind`: code. It is mapped with the whole file.
 pub const CODE: u32 = 2;
 /// `Segment::kind`: private data.
 pub const DATA: u32 = 3;
@@ -61,7 +64,7 @@ pub struct Segment {
 pub struct Import {
     /// Its name and major version.
     pub name: [u8; NAME_BYTES],
-    /// The directory of its versions, seen from that of the image's own.
+    /// Where the newest of its major version is.
     pub path: [u8; PATH_BYTES],
     /// Its base.
     pub base: u64,
@@ -81,7 +84,7 @@ pub struct Header {
     pub sum: u64,
     /// For which processor.
     pub arch: u32,
-    /// How many entries there are.
+    /// How many slots there are.
     pub slots: u32,
     /// Name and major version.
     pub name: [u8; NAME_BYTES],
@@ -97,8 +100,8 @@ pub struct Header {
     pub file_bytes: u64,
     /// Distance of the library's own addresses from the base.
     pub library_at: u64,
-    /// Where the entries of later minors end.
-    pub entries_end: u64,
+    /// Where the entries begin: behind the room for slots, which is the same in all minors of a major version.
+    pub entries_at: u64,
     /// Words to fill in with addresses from the including program, [`Fill`] each: their distance, 0 if there are none.
     pub fills_at: u64,
     /// How many.
@@ -125,13 +128,19 @@ pub struct Header {
     pub names_bytes: u32,
     /// Where in the file they are, a line each.
     pub names_at: u64,
+    /// [`sum`] of the imports, which lie behind the header.
+    pub imports_sum: u64,
     /// Segments.
     pub segments: [Segment; MOST_SEGMENTS],
-    /// Imports.
-    pub imports: [Import; MOST_IMPORTS],
 }
 
-const _: () = assert!(size_of::<Header>() <= PAGE_BYTES as usize && size_of::<Header>().is_multiple_of(8));
+/// Where the imports are: apart from the header, because programs rarely need them, and then one by one.
+pub const IMPORTS_AT: u64 = HEADER_AT + size_of::<Header>() as u64;
+
+const _: () = assert!(
+    IMPORTS_AT as usize + MOST_IMPORTS * size_of::<Import>() <= SLOTS_AT as usize
+        && IMPORTS_AT.is_multiple_of(8)
+);
 
 /// A word that is another in each program.
 #[repr(C)]
@@ -193,6 +202,21 @@ pub fn text(bytes: &[u8]) -> &[u8] {
     &bytes[..length]
 }
 
+impl Import {
+    /// As bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `repr(C)`, plain numbers, and no byte of it is padding: all fields lie at multiples of their size.
+        unsafe { core::slice::from_raw_parts((self as *const Import).cast(), size_of::<Import>()) }
+    }
+
+    /// The import at the beginning of these bytes; none if they are too few, or do not begin at a multiple of 8.
+    pub fn at(bytes: &[u8]) -> Option<&Import> {
+        let import = bytes.get(..size_of::<Import>())?.as_ptr().cast::<Import>();
+        // SAFETY: so many bytes, aligned, and every pattern of bits is an import.
+        import.is_aligned().then(|| unsafe { &*import })
+    }
+}
+
 impl Header {
     /// As bytes.
     pub fn bytes(&self) -> &[u8] {
@@ -216,7 +240,12 @@ impl Header {
         Some(Box::new(unsafe { raw.as_ptr().cast::<Header>().read_unaligned() }))
     }
 
-    /// What `sum` has to be.
+    /// The room for slots.
+    pub fn slot_room(&self) -> u64 {
+        (self.entries_at - SLOTS_AT) / SLOT_BYTES
+    }
+
+    /// What `sum` has to be: of all that follows it.
     pub fn right_sum(&self) -> u64 {
         sum(self.bytes().get(16..).unwrap_or_default())
     }
@@ -226,7 +255,8 @@ impl Header {
     pub fn is_sound(&self, file_bytes: u64) -> bool {
         let within = |at: u64, bytes: u64| at.checked_add(bytes).is_some_and(|end| end <= self.extent);
         let whole = self.magic == MAGIC && self.sum == self.right_sum() && self.file_bytes == file_bytes;
-        let counts = self.segment_count as usize <= MOST_SEGMENTS && self.import_count as usize <= MOST_IMPORTS;
+        let counts =
+            self.segment_count as usize <= MOST_SEGMENTS && self.import_count as usize <= MOST_IMPORTS;
         if !whole || !counts {
             return false;
         }
@@ -236,8 +266,10 @@ impl Header {
             && self.base != 0
             && self.extent <= self.reserved
             && self.base.checked_add(self.reserved).is_some_and(|end| end < 1 << 47);
-        let entries = ENTRIES_AT + u64::from(self.slots) * SLOT_BYTES <= self.entries_end
-            && self.entries_end <= self.extent;
+        let slots = u64::from(self.slots);
+        let entries = SLOTS_AT + slots * SLOT_BYTES <= self.entries_at
+            && within(self.entries_at, slots * ENTRY_BYTES)
+            && self.entries_at.is_multiple_of(ENTRY_BYTES);
         let segments = self.segments.iter().take(self.segment_count as usize).all(|segment| {
             let in_file = segment.kind == ZERO || segment.at.saturating_add(segment.bytes) <= file_bytes;
             on_pages(segment.at) && on_pages(segment.bytes) && within(segment.at, segment.bytes) && in_file

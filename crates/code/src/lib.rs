@@ -50,21 +50,16 @@ pub fn find(stores: &[Store], text: &str) -> Result<Existing> {
 /// All images that one calls, and those that they call, each once.
 fn closure(stores: &[Store], image: &Existing) -> Result<Vec<Existing>> {
     let mut all: Vec<Existing> = Vec::new();
-    let mut names = names_of_imports(image);
+    let mut names = image.imports.clone();
     while let Some(name) = names.pop() {
         if all.iter().any(|other| other.major_name() == name) {
             continue;
         }
         let other = find(stores, &name)?;
-        names.extend(names_of_imports(&other));
+        names.extend(other.imports.clone());
         all.push(other);
     }
     Ok(all)
-}
-
-fn names_of_imports(image: &Existing) -> Vec<String> {
-    let imports = image.header.imports.iter().take(image.header.import_count as usize);
-    imports.map(|import| String::from_utf8_lossy(format::text(&import.name)).into_owned()).collect()
 }
 
 /// The stub of the newest image of that name, as an object file; and the symbols in it.
@@ -73,4 +68,3 @@ pub fn stub(stores: &[Store], text: &str, when: When) -> Result<(Vec<u8>, Existi
     let imports = closure(stores, &image)?;
     Ok((stub::object(&image, &imports, when)?, image))
 }
-

@@ -4,8 +4,8 @@ use crate::bind::{self, Bound, Scope};
 use crate::existing::Existing;
 use crate::exports::{self, Exports};
 use crate::format::{
-    ENTRIES_AT, Fill, HEADER_AT, Header, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS, NAME_BYTES, PAGE_BYTES,
-    PATH_BYTES, SLOT_BYTES, Segment, X86_64,
+    Fill, Header, IMPORTS_AT, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS, NAME_BYTES, PAGE_BYTES, PATH_BYTES,
+    SLOT_BYTES, SLOTS_AT, Segment, X86_64, sum,
 };
 use crate::layout::{self, Layout};
 use crate::{Error, Result, refuse, store_page};
@@ -49,12 +49,13 @@ pub struct Made {
     pub table: Vec<String>,
 }
 
-/// Entries that a major version has room for: four times as many as the first has, and 4096 at least.
-fn entries_end(count: usize, others: &[Existing]) -> u64 {
-    const LEAST: u64 = 4096;
+/// Slots that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody uses
+/// is never in memory.)
+fn entries_at(count: usize, others: &[Existing]) -> u64 {
+    const LEAST: u64 = 2048;
     others.last().map_or_else(
-        || (ENTRIES_AT + (count as u64 * 4).max(LEAST) * SLOT_BYTES).next_multiple_of(PAGE_BYTES),
-        |other| other.header.entries_end,
+        || (SLOTS_AT + (count as u64 * 4).max(LEAST) * SLOT_BYTES).next_multiple_of(PAGE_BYTES),
+        |other| other.header.entries_at,
     )
 }
 
@@ -65,29 +66,33 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let others = Existing::all(store, &wanted.name, wanted.version.major)?;
     let exports = exports::choose(&library, wanted.exports.as_ref(), &others)?;
     keeps(wanted, &exports, &others)?;
-    let end = entries_end(exports.functions.len(), &others);
+    let entries_at = entries_at(exports.functions.len(), &others);
     let slots = exports.functions.iter().map(|export| export.slot + 1).max().unwrap_or(0);
-    if ENTRIES_AT + u64::from(slots) * SLOT_BYTES > end {
+    if SLOTS_AT + u64::from(slots) * SLOT_BYTES > entries_at {
         return Err(Error::unfit(
             &library.path,
-            format!("it has {slots} entries, more than its major version has room for: make it the next major version"),
+            format!(
+                "it has {slots} functions for others, more than its major version has room for: make it the next major version"
+            ),
         ));
     }
     // How many words programs fill in is known only when the library is bound, which needs its address: no more than that.
     let most_fills = if wanted.table.is_empty() { 0 } else { library.relocations.named().count() };
-    let fills_end = end + (most_fills * size_of::<Fill>()) as u64;
-    let library_at = fills_end.next_multiple_of(copy::alignment(&library));
+    let fills_end = layout::entries_end(entries_at) + (most_fills * size_of::<Fill>()) as u64;
+    let library_at = layout::library_at(&library, fills_end, copy::alignment(&library));
     let base = reserve(wanted, store, library_at + library.extent().1, others.is_empty())?;
     let library = Arc::new(library);
     let fixed_table = others.last().map(|other| &other.table[..]);
     let scope = Scope { imports: &wanted.imports, table: &wanted.table, fixed_table };
     let bound = bind::bind(&library, base + library_at, &scope)?;
     let moved = copy::make(&library, Role::Library, base + library_at, &bound.words)?;
-    let layout = layout::lay_out(&library, end, library_at, !bound.fills.is_empty())?;
-    let mut bytes = layout::bytes(&library, &moved, &layout, &exports.functions);
-    let mut header = header(wanted, &library, &layout, &bound, base, slots)?;
+    let layout = layout::lay_out(&library, entries_at, library_at, !bound.fills.is_empty())?;
+    let mut bytes = layout::bytes(&library, &moved, &layout, base, &exports.functions);
+    let imports = imports(wanted, &bound)?;
+    let mut header = header(wanted, &library, &layout, &bound, &imports, base, slots)?;
     header.fills_at = put_fills(&mut bytes, &layout, &bound);
     header.reserved = reserved(&others, layout.extent);
+    put_imports(&mut bytes, &imports);
     store_page::finish(wanted, &exports, &bound, &layout, header, bytes)
 }
 
@@ -117,7 +122,7 @@ fn keeps(wanted: &Wanted, exports: &Exports, others: &[Existing]) -> Result<()> 
                 name: wanted.name.clone(),
                 version: wanted.version.to_string(),
                 older: format!("{}@{}", other.name, other.version),
-                why: format!("{name}, which programs call by entry {slot}, is not there any more"),
+                why: format!("{name}, which programs call by slot {slot}, is not there any more"),
             });
         }
     }
@@ -144,7 +149,7 @@ fn imports(wanted: &Wanted, bound: &Bound) -> Result<Vec<Import>> {
     }
     let one = |&(place, slots): &(usize, u32)| {
         let other = &wanted.imports[place];
-        let path = other.directory.to_string_lossy();
+        let path = other.newest.to_string_lossy();
         Ok(Import {
             name: padded(&other.major_name(), "the name")?,
             path: padded::<PATH_BYTES>(&path, "the path")?,
@@ -161,12 +166,11 @@ fn header(
     library: &Elf,
     layout: &Layout,
     bound: &Bound,
+    imports: &[Import],
     base: u64,
     slots: u32,
 ) -> Result<Header> {
     let Version { major, minor, patch } = wanted.version;
-    let all = imports(wanted, bound)?;
-    let nothing = Import { name: [0; NAME_BYTES], path: [0; PATH_BYTES], base: 0, slots: 0, unused: 0 };
     let at = |tag| library.dynamic.value(tag).map_or(0, |address: u64| layout.library_at + address);
     let init_count = library.dynamic.value(tag::INIT_ARRAYSZ).unwrap_or(0) / 8;
     let mut segments = [Segment::default(); MOST_SEGMENTS];
@@ -183,7 +187,7 @@ fn header(
         reserved: 0,
         file_bytes: 0,
         library_at: layout.library_at,
-        entries_end: layout.entries_end,
+        entries_at: layout.entries_at,
         fills_at: 0,
         fills: bound.fills.len() as u32,
         table: bound.table.len() as u32,
@@ -194,11 +198,11 @@ fn header(
         init_array_at: if init_count == 0 { 0 } else { at(tag::INIT_ARRAY) },
         init_count: init_count as u32,
         segment_count: layout.segments.len() as u32,
-        import_count: all.len() as u32,
+        import_count: imports.len() as u32,
+        imports_sum: imports.iter().fold(0, |total, one| total.wrapping_add(sum(one.bytes()))),
         names_bytes: 0,
         names_at: 0,
         segments,
-        imports: std::array::from_fn(|index| all.get(index).copied().unwrap_or(nothing)),
     })
 }
 
@@ -213,11 +217,16 @@ fn put_fills(bytes: &mut [u8], layout: &Layout, bound: &Bound) -> u64 {
     if bound.fills.is_empty() { 0 } else { layout.entries_end }
 }
 
+fn put_imports(bytes: &mut [u8], imports: &[Import]) {
+    for (index, import) in imports.iter().enumerate() {
+        let at = IMPORTS_AT as usize + index * size_of::<Import>();
+        bytes[at..at + size_of::<Import>()].copy_from_slice(import.bytes());
+    }
+}
+
 /// A list of names, one a line; `#` begins a remark.
 pub fn names(path: &Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     let plain = |line: &str| line.split('#').next().unwrap_or("").trim().to_owned();
     Ok(text.lines().map(plain).filter(|name| !name.is_empty()).collect())
 }
-
-const _: () = assert!(HEADER_AT + size_of::<Header>() as u64 <= ENTRIES_AT);

@@ -33,7 +33,9 @@ fn symbols(library: &Elf) -> Result<()> {
         let name = String::from_utf8_lossy(library.name(index)).into_owned();
         let unfit = |why: &str| Err(Error::unfit(&library.path, format!("{name} {why}")));
         if symbol.kind == SymbolKind::Indirect {
-            return unfit("is chosen by the processor (IFUNC), which the loader does: export a function that chooses");
+            return unfit(
+                "is chosen by the processor (IFUNC), which the loader does: export a function that chooses",
+            );
         }
         if symbol.unique && symbol.section != UNDEFINED {
             return unfit(
@@ -72,7 +74,10 @@ fn code(library: &Elf) -> Result<()> {
     if let Some(segment) = library.loads().find(both) {
         return Err(Error::unfit(
             &library.path,
-            format!("what is at {:#x} may be written and run: such code can be nobody's in common", segment.address),
+            format!(
+                "what is at {:#x} may be written and run: such code can be nobody's in common",
+                segment.address
+            ),
         ));
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::bind::Bound;
 use crate::exports::Exports;
-use crate::format::{CODE, DATA, ENTRIES_AT, HEADER_AT, Header, READ, SLOT_BYTES, ZERO};
+use crate::format::{CODE, DATA, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO};
 use crate::layout::Layout;
 use crate::make::{Made, Wanted};
 use crate::{Error, Result};
@@ -12,24 +12,24 @@ use commonhold_images::format::{
 };
 
 /// The table of exports as all images have it, sorted by name.
-fn roots(exports: &Exports, base: u64) -> Vec<u8> {
+fn roots(exports: &Exports, entries: u64) -> Vec<u8> {
     let mut all: Vec<_> = exports.functions.iter().collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
-    let (mut entries, mut names): (Vec<u8>, Vec<u8>) = Default::default();
+    let (mut table, mut names): (Vec<u8>, Vec<u8>) = Default::default();
     for export in &all {
         let name_at = (all.len() * ROOT_BYTES + names.len()) as u32;
-        let entry = base + ENTRIES_AT + u64::from(export.slot) * SLOT_BYTES;
-        entries.extend(name_at.to_le_bytes());
-        entries.extend((export.name.len() as u32).to_le_bytes());
+        let entry = entries + u64::from(export.slot) * ENTRY_BYTES;
+        table.extend(name_at.to_le_bytes());
+        table.extend((export.name.len() as u32).to_le_bytes());
         for long in [entry, export.bytes, 0] {
-            entries.extend(long.to_le_bytes());
+            table.extend(long.to_le_bytes());
         }
-        entries.extend(RootKind::Function.number().to_le_bytes());
-        entries.extend(export.slot.to_le_bytes());
+        table.extend(RootKind::Function.number().to_le_bytes());
+        table.extend(export.slot.to_le_bytes());
         names.extend(export.name.as_bytes());
     }
-    entries.extend(names);
-    entries
+    table.extend(names);
+    table
 }
 
 /// The parts in memory, as the store's tools see them.
@@ -57,7 +57,7 @@ pub fn finish(
     mut header: Header,
     mut bytes: Vec<u8>,
 ) -> Result<Made> {
-    let roots = roots(exports, header.base);
+    let roots = roots(exports, header.base + header.entries_at);
     let roots_at = bytes.len() as u64..(bytes.len() + roots.len()) as u64;
     bytes.extend(roots);
     let names: String = bound.table.iter().map(|name| format!("{name}\n")).collect();

@@ -1,12 +1,13 @@
 //! One inclusion: open, look at the header, include what the image calls, map, fill in, construct.
 
-use crate::format::{CODE, DATA, Fill, Header, NAME_BYTES, PATH_BYTES, Segment, X86_64, ZERO, text};
+use crate::format::{
+    DATA, Fill, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, READ, Segment, X86_64, ZERO, sum,
+};
 use crate::records::Records;
 use crate::system::{self, File};
 use crate::taken::{self, DONE};
-use crate::versions;
 use crate::why::*;
-use crate::words::{Text, same};
+use crate::words::same;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +15,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub struct Place<'a> {
     /// Name and major version, with zeros behind it.
     pub name: &'a [u8; NAME_BYTES],
-    /// The directory of its versions, with a zero behind it.
+    /// Where the newest of its major version is, with a zero behind it.
     pub path: &'a [u8],
     /// Its base.
     pub base: u64,
@@ -57,7 +58,9 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
     let file = open(place).map_err(fail)?;
     let mut raw = MaybeUninit::<Header>::uninit();
     let header = header(place, &file, &mut raw).map_err(fail)?;
-    imports(place, header)?;
+    if header.import_count != 0 {
+        imports(place, header, &file.0)?;
+    }
     match map(&file, header) {
         Ok(()) => {}
         Err(TAKEN) => return taken::wait_for_other(place).map_err(fail),
@@ -78,7 +81,10 @@ fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
     const OTHERS_MAY_WRITE: u32 = 0o022;
     const KIND: u32 = 0o170_000;
     const ORDINARY: u32 = 0o100_000;
-    let file = versions::open(place.path, major(place.name))?;
+    let file = File::open(place.path).map_err(|error| match error {
+        system::NO_FILE => NOT_THERE,
+        _ => NOT_READABLE,
+    })?;
     let status = file.status().ok_or(NOT_READABLE)?;
     if status.mode & KIND != ORDINARY {
         return Err(DAMAGED);
@@ -89,20 +95,12 @@ fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
     Ok((file, status.bytes))
 }
 
-/// The number behind the `@`.
-fn major(name: &[u8]) -> u32 {
-    let digits = text(name).iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let digits = text(name).len() - digits..;
-    let add = |number: u32, digit: &u8| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'));
-    text(name).get(digits).unwrap_or_default().iter().fold(0, add)
-}
-
 fn header<'a>(
     place: &Place<'_>,
     file: &(File, u64),
     raw: &'a mut MaybeUninit<Header>,
 ) -> Result<&'a Header, i32> {
-    let header = file.0.header(raw).ok_or(DAMAGED)?;
+    let header = file.0.at(HEADER_AT, raw).ok_or(DAMAGED)?;
     if !header.is_sound(file.1) {
         return Err(DAMAGED);
     }
@@ -119,49 +117,51 @@ fn header<'a>(
 }
 
 /// What the image calls comes first.
-fn imports(place: &Place<'_>, header: &Header) -> Result<(), Why> {
-    for import in header.imports.iter().take(header.import_count as usize) {
-        let mut path = Text::new();
-        beside(place.path, text(&import.path), &mut path);
-        let other = Place {
-            name: &import.name,
-            path: path.get(),
-            base: import.base,
-            slots: import.slots,
-            table: core::ptr::null(),
-            table_count: 0,
-            records: place.records,
-            for_whom: Some(place),
-        };
-        // The program may have a stub of it, with what it needs.
-        match place.records.find(&import.name) {
-            Some(_) if other.is_under_way() => {}
-            Some(record) if record.slots() >= import.slots => record.include(Some(place))?,
-            _ => include(&other)?,
+#[cold]
+#[inline(never)]
+fn imports(place: &Place<'_>, header: &Header, file: &File) -> Result<(), Why> {
+    let mut total = 0;
+    for index in 0..u64::from(header.import_count) {
+        let mut raw = MaybeUninit::<Import>::uninit();
+        let at = IMPORTS_AT + index * size_of::<Import>() as u64;
+        let import = file.at(at, &mut raw).ok_or(place.why(DAMAGED))?;
+        total = sum(import.bytes()).wrapping_add(total);
+        if index + 1 == u64::from(header.import_count) && total != header.imports_sum {
+            return Err(place.why(DAMAGED));
         }
+        import_one(place, import)?;
     }
     Ok(())
 }
 
-/// A path seen from a directory, with a zero behind it.
-fn beside(directory: &[u8], path: &[u8], to: &mut Text<{ 2 * PATH_BYTES }>) {
-    if path.first() != Some(&b'/') {
-        to.append(text(directory));
-        to.push(b'/');
+fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
+    let other = Place {
+        name: &import.name,
+        path: &import.path,
+        base: import.base,
+        slots: import.slots,
+        table: core::ptr::null(),
+        table_count: 0,
+        records: place.records,
+        for_whom: Some(place),
+    };
+    // The program may have a stub of it, with what it needs.
+    match place.records.find(&import.name) {
+        Some(_) if other.is_under_way() => Ok(()),
+        Some(record) if record.slots() >= import.slots => record.include(Some(place)),
+        _ => include(&other),
     }
-    to.append(path);
-    to.push(0);
 }
 
-/// The whole range at once, if nobody has any of it, then what is not read-only over it. The entries come last.
+/// The whole range at once, if nobody has any of it, as code, which it begins with; then what is not code over it.
 fn map(file: &(File, u64), header: &Header) -> Result<(), i32> {
     let (base, extent) = (header.base, header.extent);
     // SAFETY: only where nothing is.
-    let at = unsafe { file.0.map(base, extent, 0, system::READABLE, false) };
+    let at = unsafe { file.0.map(base, extent, 0, system::EXECUTABLE, false) };
     match at {
         _ if at == base as isize => {}
         system::IN_USE => return Err(TAKEN),
-        _ if at < 0 => return Err(NO_ROOM),
+        _ if at < 0 => return Err(refused(at)),
         elsewhere => {
             // A kernel that does not know the flag.
             // SAFETY: mapped just now.
@@ -170,15 +170,19 @@ fn map(file: &(File, u64), header: &Header) -> Result<(), i32> {
         }
     }
     let count = header.segment_count as usize;
-    for segment in header.segments.iter().take(count).rev() {
+    for segment in header.segments.iter().take(count) {
         let done = one(file, base, segment);
         if done < 0 {
             // SAFETY: mapped just now, and nobody was told.
             unsafe { system::unmap(base, extent) };
-            return Err(if matches!(done, system::NOT_PERMITTED | system::NO_ACCESS) { NO_EXEC } else { NO_ROOM });
+            return Err(refused(done));
         }
     }
     Ok(())
+}
+
+fn refused(error: isize) -> i32 {
+    if matches!(error, system::NOT_PERMITTED | system::NO_ACCESS) { NO_EXEC } else { NO_ROOM }
 }
 
 fn one(file: &(File, u64), base: u64, segment: &Segment) -> isize {
@@ -186,7 +190,7 @@ fn one(file: &(File, u64), base: u64, segment: &Segment) -> isize {
     // SAFETY: all of them lie within the range that was mapped just now, by the header's own word, which was checked.
     unsafe {
         match segment.kind {
-            CODE => file.0.map(address, segment.bytes, segment.at, system::EXECUTABLE, true),
+            READ => file.0.map(address, segment.bytes, segment.at, system::READABLE, true),
             DATA => file.0.map(address, segment.bytes, segment.at, system::WRITABLE, true),
             ZERO => system::map_zeros(address, segment.bytes),
             _ => 0,

@@ -14,7 +14,6 @@ mod include;
 mod records;
 mod system;
 mod taken;
-mod versions;
 mod why;
 mod words;
 
@@ -39,8 +38,7 @@ pub unsafe extern "C" fn commonhold_start(record: *const Record) {
 ///
 /// # Safety
 /// A string, and the section of records.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn commonhold_by_name(name: *const u8, first: *const u8, end: *const u8) -> i32 {
+unsafe extern "C" fn by_name(name: *const u8, first: *const u8, end: *const u8) -> i32 {
     let mut wanted = [0; NAME_BYTES];
     for (at, place) in wanted.iter_mut().enumerate() {
         // SAFETY: the string goes on until a zero.
@@ -59,13 +57,26 @@ pub unsafe extern "C" fn commonhold_by_name(name: *const u8, first: *const u8, e
     }
 }
 
+/// [`by_name`], wherever the stack is: a program's own first function may be compiled as if it were called.
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn commonhold_by_name(name: *const u8, first: *const u8, end: *const u8) -> i32 {
+    core::arch::naked_asm!(
+        "push rbp", "mov rbp, rsp", "and rsp, -16", "call {by_name}", "leave", "ret",
+        by_name = sym by_name,
+    )
+}
+
 /// What a number says, for people.
 #[unsafe(no_mangle)]
 pub extern "C" fn commonhold_text(code: i32) -> *const u8 {
     if code == 0 { c"included".as_ptr().cast() } else { why::text(code).as_ptr().cast() }
 }
 
-/// An entry was called and its image is not there. On the stack: the entry's address, then the caller's. All registers in
+/// A function was called and its image is not there. On the stack: the slot's address, then the caller's. All registers in
 /// which arguments may be are kept; r11 has the stub's own record, rax and r10 belong to the call.
 ///
 /// # Safety
@@ -74,18 +85,20 @@ pub extern "C" fn commonhold_text(code: i32) -> *const u8 {
 #[unsafe(naked)]
 pub unsafe extern "C" fn commonhold_first() {
     core::arch::naked_asm!(
+        // A program's own first function may call with the stack anywhere.
+        "push rbp", "mov rbp, rsp",
         "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax", "push r10",
-        "sub rsp, 128",
+        "sub rsp, 128", "and rsp, -16",
         "movaps [rsp], xmm0", "movaps [rsp + 16], xmm1", "movaps [rsp + 32], xmm2", "movaps [rsp + 48], xmm3",
         "movaps [rsp + 64], xmm4", "movaps [rsp + 80], xmm5", "movaps [rsp + 96], xmm6", "movaps [rsp + 112], xmm7",
         "mov rdi, r11",
         "call {start}",
         "movaps xmm0, [rsp]", "movaps xmm1, [rsp + 16]", "movaps xmm2, [rsp + 32]", "movaps xmm3, [rsp + 48]",
         "movaps xmm4, [rsp + 64]", "movaps xmm5, [rsp + 80]", "movaps xmm6, [rsp + 96]", "movaps xmm7, [rsp + 112]",
-        "add rsp, 128",
-        "pop r10", "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "lea rsp, [rbp - 64]",
+        "pop r10", "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi", "pop rbp",
         "pop r11",
-        "jmp r11",
+        "jmp [r11]",
         start = sym commonhold_start,
     )
 }

@@ -1,6 +1,6 @@
 //! The few system calls that are needed.
 
-use crate::format::{HEADER_AT, Header};
+use crate::format::{Header, Import};
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
@@ -16,7 +16,6 @@ const NANOSLEEP: usize = 35;
 const GETEUID: usize = 107;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
-const GETDENTS64: usize = 217;
 const EXIT_GROUP: usize = 231;
 const OPENAT: usize = 257;
 const HERE: usize = -100_isize as usize;
@@ -48,6 +47,11 @@ unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
+/// Numbers, of which every pattern of bits is one.
+pub trait Plain {}
+impl Plain for Header {}
+impl Plain for Import {}
+
 /// A file that is open.
 pub struct File(usize);
 
@@ -64,34 +68,13 @@ pub struct Status {
 impl File {
     /// Opens to read. The path ends with a zero.
     pub fn open(path: &[u8]) -> Result<File, isize> {
-        File::open_at(HERE, path, 0)
-    }
-
-    /// Opens a directory to read.
-    pub fn directory(path: &[u8]) -> Result<File, isize> {
-        const DIRECTORY: usize = 0o200_000;
-        File::open_at(HERE, path, DIRECTORY)
-    }
-
-    /// Opens what is in this directory.
-    pub fn inside(&self, name: &[u8]) -> Result<File, isize> {
-        File::open_at(self.0, name, 0)
-    }
-
-    fn open_at(directory: usize, path: &[u8], flags: usize) -> Result<File, isize> {
         const CLOSE_ON_EXEC: usize = 0o2_000_000;
         if path.last() != Some(&0) {
             return Err(NO_FILE);
         }
-        let place = [directory, path.as_ptr() as usize, CLOSE_ON_EXEC | flags, 0, 0, 0];
         // SAFETY: a path that ends with a zero.
-        let file = unsafe { call(OPENAT, place) };
+        let file = unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0]) };
         if file < 0 { Err(file) } else { Ok(File(file as usize)) }
-    }
-
-    /// The next entries of a directory, as the kernel writes them; nothing at its end.
-    pub fn entries<'a>(&self, buffer: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
-        self.fill(GETDENTS64, buffer)
     }
 
     /// What it is.
@@ -102,24 +85,21 @@ impl File {
         (result >= 0).then_some(Status { bytes: raw[6], owner: (raw[3] >> 32) as u32, mode: raw[3] as u32 })
     }
 
-    /// The header of code; none if it is too short.
-    pub fn header<'a>(&self, room: &'a mut MaybeUninit<Header>) -> Option<&'a Header> {
-        let bytes = size_of::<Header>();
+    /// What lies at a place of it; none if it is too short. `T` is one of the image's own forms: numbers, of which every
+    /// pattern of bits is one.
+    pub fn at<'a, T: Plain>(&self, place: u64, room: &'a mut MaybeUninit<T>) -> Option<&'a T> {
+        let bytes = size_of::<T>();
         // SAFETY: room for so many bytes.
-        let read = unsafe { call(PREAD, [self.0, room.as_mut_ptr() as usize, bytes, HEADER_AT as usize, 0, 0]) };
-        // SAFETY: all were written, and every pattern of bits is a header.
+        let read = unsafe { call(PREAD, [self.0, room.as_mut_ptr() as usize, bytes, place as usize, 0, 0]) };
+        // SAFETY: all were written, and every pattern of bits will do.
         (read == bytes as isize).then(|| unsafe { room.assume_init_ref() })
     }
 
     /// Some of its next bytes.
     pub fn next<'a>(&self, buffer: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
-        self.fill(READ, buffer)
-    }
-
-    fn fill<'a>(&self, number: usize, buffer: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
         let place = [self.0, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
         // SAFETY: room for so many bytes.
-        let read = usize::try_from(unsafe { call(number, place) }).unwrap_or(0);
+        let read = usize::try_from(unsafe { call(READ, place) }).unwrap_or(0);
         // SAFETY: so many were written.
         unsafe { buffer.get(..read).unwrap_or_default().assume_init_ref() }
     }

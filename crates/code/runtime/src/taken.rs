@@ -1,7 +1,7 @@
 //! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub of
 //! its own) has included or is including, or by something else.
 
-use crate::format::{ENTRIES_AT, HEADER_AT, Header};
+use crate::format::{SLOTS_AT, HEADER_AT, Header};
 use crate::include::Place;
 use crate::system::{self, File};
 use crate::why::{OLDER, TABLE, TAKEN};
@@ -13,9 +13,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub const DONE: u32 = 1;
 
 /// Waits until the image is whole; the error says that it is another's range, or what the image lacks.
+#[cold]
+#[inline(never)]
 pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
     loop {
-        let there = mapping(place.base).filter(|there| there.readable && there.from_file && there.bytes >= ENTRIES_AT).ok_or(TAKEN)?;
+        let there = mapping(place.base).filter(|there| there.readable && there.from_file && there.bytes >= SLOTS_AT).ok_or(TAKEN)?;
         // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
         let raw = unsafe { core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>()) };
         let header = Header::at(raw).ok_or(TAKEN)?;
@@ -30,7 +32,7 @@ pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
             return Err(TABLE);
         }
         let done = match header.control_at {
-            // The entries are what is made executable last.
+            // All code and constants were mapped at once.
             0 => there.executable,
             // SAFETY: a word of the image's private data, or, before that is mapped, of its file, where it is 0.
             at => unsafe { (*((place.base + at) as *const AtomicU32)).load(Ordering::Acquire) == DONE },

@@ -1,12 +1,11 @@
-//! What programs are linked to in place of the library: one small function for each export, which jumps to the entry in the
-//! image; a record of the image; and the code that includes it.
+//! What programs are linked to in place of the library: one small function for each export, which jumps to where the image's
+//! slot says; a record of the image; and the code that includes it.
 //!
 //! ```text
-//! f:     endbr64
-//!        movabs $entry, %r11
-//!        cmpb   $0, record(%rip)      included?
+//! f:     movabs $slot, %r11
+//!        cmpb   $0, record(%rip)      included? These two only where functions are called before that (`When::First`)
 //!        je     first                 include it, then go on
-//!        jmp    *%r11
+//!        jmp    *(%r11)               the slot has the function's address
 //! ```
 
 pub mod archive;
@@ -18,22 +17,28 @@ pub use runtime::Runtime;
 use crate::existing::Existing;
 use crate::format::{NAME_BYTES, Record, SECTION};
 use crate::{Error, Result};
-use object::{ADDRESS, ALLOC, Binding, DISTANCE, EXECUTE, INIT_ARRAY, Object, PROGBITS, Relocation, Section, Symbol, To, WRITE};
+use object::{
+    ADDRESS, ALLOC, Binding, DISTANCE, EXECUTE, INIT_ARRAY, Object, PROGBITS, Relocation, Section, Symbol,
+    To, WRITE,
+};
 use std::mem::offset_of;
 
 /// When the image is included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// It is on the program's list: before `main`. (In programs without start-up code of a C library: at the first call.)
+    /// It is on the program's list: before `main`, by the start-up code of the C library.
     Start,
-    /// When `commonhold_image_include` is called, or one of its functions.
+    /// When the program calls `commonhold_image_include`, which it must do before it calls one of its functions.
+    Call,
+    /// At the first call of one of its functions, or before, by `commonhold_image_include`: each call looks.
     First,
 }
 
 /// Places of the sections.
 const CODE: usize = 0;
 const RECORDS: usize = 1;
-const THUNK_BYTES: usize = 32;
+/// Close together: programs run through them cold.
+const THUNK_ALIGNMENT: usize = 4;
 
 /// The stub of an image as an object file. `imports`: all images that it calls, and those that they call.
 pub fn object(image: &Existing, imports: &[Existing], when: When) -> Result<Vec<u8>> {
@@ -68,7 +73,7 @@ pub fn object(image: &Existing, imports: &[Existing], when: When) -> Result<Vec<
     if when == When::Start {
         stub.on_the_list();
     }
-    stub.thunks(image);
+    stub.thunks(image, when);
     Ok(stub.object.write())
 }
 
@@ -88,10 +93,26 @@ const FIRST_RECORD: usize = 0;
 const LAST_RECORD: usize = 1;
 
 impl Stub {
-    fn symbol(&mut self, name: &str, section: Option<usize>, at: usize, bytes: usize, binding: Binding, hidden: bool) {
+    fn symbol(
+        &mut self,
+        name: &str,
+        section: Option<usize>,
+        at: usize,
+        bytes: usize,
+        binding: Binding,
+        hidden: bool,
+    ) {
         let is_function = section == Some(CODE);
         let (at, bytes) = (at as u64, bytes as u64);
-        self.object.symbols.push(Symbol { name: name.into(), section, at, bytes, binding, is_function, hidden });
+        self.object.symbols.push(Symbol {
+            name: name.into(),
+            section,
+            at,
+            bytes,
+            binding,
+            is_function,
+            hidden,
+        });
     }
 
     /// Where the next code goes, at a multiple of 16.
@@ -122,8 +143,8 @@ impl Stub {
 
     /// What the program knows of the image.
     fn record(&mut self, image: &Existing) -> Result<()> {
-        let path = image.directory.to_str().ok_or_else(|| {
-            Error::Invalid(format!("{} is no text, and programs cannot name it", image.directory.display()))
+        let path = image.newest.to_str().ok_or_else(|| {
+            Error::Invalid(format!("{} is no text, and programs cannot name it", image.newest.display()))
         })?;
         let table = self.table(image);
         let start = self.object.sections[RECORDS].bytes.len();
@@ -139,7 +160,12 @@ impl Stub {
         let records = &mut self.object.sections[RECORDS];
         records.bytes.extend(record);
         let mut distance = |field: usize, to| {
-            records.relocations.push(Relocation { at: (start + field) as u64, kind: DISTANCE, to, addend: 0 });
+            records.relocations.push(Relocation {
+                at: (start + field) as u64,
+                kind: DISTANCE,
+                to,
+                addend: 0,
+            });
         };
         distance(offset_of!(Record, first), To::Symbol(FIRST_RECORD));
         distance(offset_of!(Record, end), To::Symbol(LAST_RECORD));
@@ -211,7 +237,7 @@ impl Stub {
     }
 
     /// One function for each export.
-    fn thunks(&mut self, image: &Existing) {
+    fn thunks(&mut self, image: &Existing, when: When) {
         let first = self.align() as u64;
         self.code(&[0x41, 0x53]); // push %r11
         self.code(&[0x4c, 0x8d, 0x1d]); // lea record(%rip), %r11
@@ -219,23 +245,25 @@ impl Stub {
         self.code(&[0xe9]);
         self.jump_to(self.runtime.first);
         let code = &mut self.object.sections[CODE].bytes;
-        code.resize(code.len().next_multiple_of(THUNK_BYTES), 0xcc);
+        code.resize(code.len().next_multiple_of(64), 0xcc);
         let mut exports: Vec<&(String, u32)> = image.exports.iter().collect();
         exports.sort_by_key(|(_, slot)| *slot);
         for (name, slot) in exports {
             let at = self.object.sections[CODE].bytes.len();
-            self.code(&LANDING);
-            self.code(&[0x49, 0xbb]); // movabs $entry, %r11
-            self.code(&image.entry(*slot).to_le_bytes());
-            self.code(&[0x80, 0x3d]); // cmpb $0, record(%rip)
-            self.distance(To::Section(RECORDS), 0, 1);
-            self.code(&[0]);
-            self.code(&[0x0f, 0x84]); // je first
-            self.jump_to(first);
-            self.code(&[0x41, 0xff, 0xe3]); // jmp *%r11
-            self.symbol(name, Some(CODE), at, 30, Binding::Global, false);
+            self.code(&[0x49, 0xbb]); // movabs $slot, %r11
+            self.code(&image.slot(*slot).to_le_bytes());
+            if when == When::First {
+                self.code(&[0x80, 0x3d]); // cmpb $0, record(%rip)
+                self.distance(To::Section(RECORDS), 0, 1);
+                self.code(&[0]);
+                self.code(&[0x0f, 0x84]); // je first
+                self.jump_to(first);
+            }
+            self.code(&[0x41, 0xff, 0x23]); // jmp *(%r11)
             let code = &mut self.object.sections[CODE].bytes;
-            code.resize(at + THUNK_BYTES, 0xcc);
+            let bytes = code.len() - at;
+            code.resize(code.len().next_multiple_of(THUNK_ALIGNMENT), 0xcc);
+            self.symbol(name, Some(CODE), at, bytes, Binding::Global, false);
         }
     }
 }

@@ -143,8 +143,11 @@ impl Object {
             });
         }
         let (symbols, strings, order, first_global) = self.symbol_table();
-        let symbol_table = (entries.len() + self.sections.iter().filter(|one| !one.relocations.is_empty()).count()) as u32;
-        for (index, section) in self.sections.iter().enumerate().filter(|(_, one)| !one.relocations.is_empty()) {
+        let symbol_table =
+            (entries.len() + self.sections.iter().filter(|one| !one.relocations.is_empty()).count()) as u32;
+        for (index, section) in
+            self.sections.iter().enumerate().filter(|(_, one)| !one.relocations.is_empty())
+        {
             const RELA: u32 = 4;
             const INFO_LINK: u64 = 0x40;
             let bytes: Vec<u8> =
@@ -164,15 +167,32 @@ impl Object {
         }
         const SYMTAB: u32 = 2;
         const STRTAB: u32 = 3;
-        let table = Entry { kind: SYMTAB, link: symbol_table + 1, info: first_global, alignment: 8, each: 24, ..Entry::default() };
-        let tables = [(".symtab", symbols, table), (".strtab", strings, Entry { kind: STRTAB, alignment: 1, ..Entry::default() })];
+        let table = Entry {
+            kind: SYMTAB,
+            link: symbol_table + 1,
+            info: first_global,
+            alignment: 8,
+            each: 24,
+            ..Entry::default()
+        };
+        let tables = [
+            (".symtab", symbols, table),
+            (".strtab", strings, Entry { kind: STRTAB, alignment: 1, ..Entry::default() }),
+        ];
         for (name, bytes, entry) in tables {
             let at = append(&mut file, &bytes, entry.alignment);
             entries.push(Entry { name: names.add(name), at, bytes: bytes.len() as u64, ..entry });
         }
         let name = names.add(".shstrtab");
         let at = append(&mut file, &names.0, 1);
-        entries.push(Entry { name, kind: STRTAB, at, bytes: names.0.len() as u64, alignment: 1, ..Entry::default() });
+        entries.push(Entry {
+            name,
+            kind: STRTAB,
+            at,
+            bytes: names.0.len() as u64,
+            alignment: 1,
+            ..Entry::default()
+        });
         finish(file, &entries)
     }
 
@@ -189,7 +209,9 @@ impl Object {
         let mut next = self.sections.len() as u32 + 1;
         let mut first_global = next;
         for local in [true, false] {
-            for (index, one) in self.symbols.iter().enumerate().filter(|(_, one)| (one.binding == Binding::Local) == local) {
+            for (index, one) in
+                self.symbols.iter().enumerate().filter(|(_, one)| (one.binding == Binding::Local) == local)
+            {
                 let binding = match one.binding {
                     Binding::Local => 0,
                     Binding::Global => 1,
@@ -202,7 +224,14 @@ impl Object {
                 };
                 let section = one.section.map_or(0, |section| section as u16 + 1);
                 let name = strings.add(&one.name);
-                bytes.extend(symbol(name, binding << 4 | kind, if one.hidden { 2 } else { 0 }, section, one.at, one.bytes));
+                bytes.extend(symbol(
+                    name,
+                    binding << 4 | kind,
+                    if one.hidden { 2 } else { 0 },
+                    section,
+                    one.at,
+                    one.bytes,
+                ));
                 order[index] = next;
                 next += 1;
             }

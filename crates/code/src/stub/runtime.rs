@@ -34,20 +34,31 @@ impl Runtime {
         let library = Elf::parse(Path::new("libcommonhold_include.so"), LIBRARY.to_vec())?;
         let relocations = &library.relocations;
         if relocations.named().next().is_some() || !relocations.relative.is_empty() {
-            return Err(unfit("this Commonhold was built by a compiler whose code for inclusion needs a loader"));
+            return Err(unfit(
+                "this Commonhold was built by a compiler whose code for inclusion needs a loader",
+            ));
         }
-        // Code and constants at their distances from each other; the linker's own tables go with them.
-        const WRITE: u32 = 2;
-        let loads = || library.loads().filter(|load| load.flags & WRITE == 0);
-        let end = loads().map(|load| load.address + load.file_bytes).max().unwrap_or(0);
-        let mut bytes = vec![0; end as usize];
-        for load in loads() {
-            let from = load.offset as usize..(load.offset + load.file_bytes) as usize;
-            bytes[load.address as usize..][..from.len()].copy_from_slice(&LIBRARY[from]);
+        // Code and constants, at their distances from each other.
+        let sections = library.sections();
+        let wanted = |name: &str| name.starts_with(".text") || name.starts_with(".rodata");
+        let parts: Vec<_> =
+            sections.iter().filter(|section| section.is_in_memory && wanted(&section.name)).collect();
+        let first =
+            parts.iter().map(|part| part.address).min().unwrap_or(0) / Self::ALIGNMENT * Self::ALIGNMENT;
+        let end = parts.iter().map(|part| part.address + part.bytes).max().unwrap_or(0);
+        let mut bytes = vec![0; (end - first) as usize];
+        for part in parts {
+            let at =
+                library.offset_of(part.address).ok_or_else(|| unfit("the code for inclusion is damaged"))?;
+            let to = (part.address - first) as usize;
+            bytes[to..to + part.bytes as usize].copy_from_slice(&LIBRARY[at..at + part.bytes as usize]);
         }
         let address = |name: &str| {
-            let found = (0..).zip(&library.symbols.all).find(|(index, _)| library.name(*index) == name.as_bytes());
-            found.map(|(_, symbol)| symbol.value).ok_or_else(|| unfit("the code for inclusion lacks a function"))
+            let found =
+                (0..).zip(&library.symbols.all).find(|(index, _)| library.name(*index) == name.as_bytes());
+            found
+                .map(|(_, symbol)| symbol.value - first)
+                .ok_or_else(|| unfit("the code for inclusion lacks a function"))
         };
         Ok(Runtime {
             start: address("commonhold_start")?,
