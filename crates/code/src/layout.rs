@@ -87,7 +87,9 @@ pub fn lay_out(library: &Elf, entries_at: u64, library_at: u64, writes: bool) ->
         push(first, data, READ);
         if !is_only_for_loaders(library, load, data.saturating_sub(library_at)) {
             let in_page = at(load.address) - first;
-            if data == first && in_page >= 16 && control_at == 0 {
+            // Not where pages are read-only once words are filled in.
+            let stays = relro.is_none_or(|relro| relro.0 != first || relro.1 <= first);
+            if data == first && stays && in_page >= 16 && control_at == 0 {
                 control_at = first;
             }
             push(data, file_end.max(data), DATA);
