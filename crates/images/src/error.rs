@@ -1,6 +1,7 @@
 //! What can be wrong.
 
 use commonhold_image::Fault;
+use commonhold_object::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Why something was not done. Nothing was changed.
@@ -131,6 +132,30 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What a program decides by.
+    pub fn kind(&self) -> ErrorKind {
+        use std::io::ErrorKind as Io;
+        match self {
+            Error::File { source, .. } => match source.kind() {
+                Io::NotFound => ErrorKind::NotFound,
+                Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::Permission,
+                Io::StorageFull | Io::QuotaExceeded => ErrorKind::NoSpace,
+                _ => ErrorKind::Io,
+            },
+            Error::Registry { .. } => ErrorKind::Io,
+            Error::Taken { .. } | Error::Exists { .. } => ErrorKind::Exists,
+            Error::Full { .. } | Error::NoPlace { .. } => ErrorKind::NoSpace,
+            Error::Missing(_) => ErrorKind::NotFound,
+            Error::Unfit { fault: Fault::Format(_), .. } => ErrorKind::Version,
+            Error::Unfit { fault: Fault::Architecture(_), .. } => ErrorKind::Unsupported,
+            Error::Unfit { .. } | Error::Damaged { .. } => ErrorKind::Corrupt,
+            Error::Untrusted { .. } => ErrorKind::Permission,
+            Error::Incompatible { .. } | Error::Mismatch(_) => ErrorKind::Mismatch,
+            Error::InUse { .. } => ErrorKind::Busy,
+            Error::LeadsOut { .. } | Error::Invalid(_) => ErrorKind::Invalid,
+        }
+    }
+
     pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { path, source }
@@ -143,5 +168,11 @@ impl Error {
 
     pub(crate) fn untrusted(path: &Path, why: impl Into<String>) -> Error {
         Error::Untrusted { path: path.to_owned(), why: why.into() }
+    }
+}
+
+impl From<Error> for commonhold_object::Error {
+    fn from(error: Error) -> Self {
+        commonhold_object::Error::new(error.kind(), error.to_string())
     }
 }

@@ -7,8 +7,12 @@
 //! * [`ranges`]: the registry of address ranges.
 //! * [`store`]: immutable images, and their versions.
 //! * [`format`]: what an image says of itself.
+//! * [`include`]: images become part of a process.
+//! * [`data`]: structures with ordinary pointers, built as images.
 
+pub mod data;
 mod error;
+pub mod include;
 pub mod ranges;
 pub mod store;
 

@@ -1,8 +1,9 @@
 //! Content: written beside, whole and synced before it has its name; opened only if nobody else could have written it.
 
+use super::compatible::Export;
 use super::{Store, trust, verity};
 use crate::{Error, Result};
-use commonhold_image::{Header, Id, PAGE_BYTES};
+use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
@@ -80,6 +81,14 @@ impl Opened {
             .and_then(|_| self.file.read_exact(&mut bytes))
             .map_err(Error::file(&self.path))?;
         Ok(bytes)
+    }
+
+    /// All its roots, or exports.
+    pub fn exports(&mut self) -> Result<Vec<Export>> {
+        let (at, count) = (self.header().roots_at(), self.header().root_count());
+        let bytes = self.read(at)?;
+        let damaged = || Error::Damaged { path: self.path.clone() };
+        Ok(Export::all(Roots::new(&bytes, count).ok_or_else(damaged)?))
     }
 
     /// The hash of all of it as it is now.

@@ -23,6 +23,8 @@ mod verity;
 
 pub use compatible::{Export, breaks};
 pub use content::{Draft, Opened};
+pub use in_use::processes_with;
+pub(crate) use names::not_a_name;
 pub use names::{Entry, Found};
 pub use place::{registry_of, users_directory};
 pub use publish::Published;
@@ -61,7 +63,7 @@ impl Store {
     pub fn create(&self) -> Result<()> {
         if let Some(parent) = self.root.parent().filter(|parent| !parent.exists()) {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
-            fs::set_permissions(parent, Permissions::from_mode(0o755)).map_err(Error::file(parent))?;
+            fs::set_permissions(parent, Permissions::from_mode(0o711)).map_err(Error::file(parent))?;
         }
         for directory in [self.root.clone(), self.content(), self.names_directory()] {
             match fs::create_dir(&directory) {

@@ -156,7 +156,7 @@ impl Store {
     }
 }
 
-pub(super) fn not_a_name(text: &str) -> Error {
+pub(crate) fn not_a_name(text: &str) -> Error {
     Error::Invalid(format!(
         "{text:?} names no image: a name has 1 to 63 letters, digits and . _ + -, and may be followed by @1, @1.2 or @1.2.3"
     ))

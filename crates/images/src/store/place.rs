@@ -38,13 +38,24 @@ impl Store {
         Store::at(&Path::new(MACHINES).join("images"), Owner::Machine)
     }
 
-    /// The one of who runs this: root's is the machine's.
+    /// The one of who runs this: the first that `COMMONHOLD_IMAGES` names; root's is the machine's.
     pub fn own() -> Result<Store> {
+        if let Some(first) = Store::named().into_iter().flatten().next() {
+            return Ok(first);
+        }
         if rustix::process::geteuid().is_root() {
             return Ok(Store::of_machine());
         }
         let home = || Error::Invalid("there is no home directory to keep images in: name a store".into());
         Ok(Store::at(&users_directory().ok_or_else(home)?.join("images"), Owner::User))
+    }
+
+    /// The stores of `COMMONHOLD_IMAGES`, if it says any.
+    fn named() -> Option<Vec<Store>> {
+        let named = std::env::var_os("COMMONHOLD_IMAGES")
+            .filter(|named| !named.is_empty() && !has_foreign_rights())?;
+        let directories = std::env::split_paths(&named).filter(|path| path.is_absolute());
+        Some(directories.map(|directory| Store::at(&directory, Owner::Machine)).collect())
     }
 
     /// Where images are looked for: in the directories of `COMMONHOLD_IMAGES`, separated by colons; else in the user's
@@ -53,9 +64,8 @@ impl Store {
         if has_foreign_rights() {
             return vec![Store::of_machine()];
         }
-        if let Some(named) = std::env::var_os("COMMONHOLD_IMAGES").filter(|named| !named.is_empty()) {
-            let directories = std::env::split_paths(&named).filter(|path| path.is_absolute());
-            return directories.map(|directory| Store::at(&directory, Owner::Machine)).collect();
+        if let Some(named) = Store::named() {
+            return named;
         }
         let machine = Store::of_machine();
         let own = Store::own().ok().filter(|own| own.root != machine.root);

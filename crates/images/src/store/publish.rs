@@ -1,11 +1,11 @@
 //! What changes a store: publication, rollback, removal. All under its lock.
 
-use super::compatible::{Export, breaks};
+use super::compatible::breaks;
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
 use super::{Store, in_use, range_name, slide, verity, wanted};
 use crate::{Error, Result};
-use commonhold_image::{Header, Id, Kind, Roots, Version, Wanted};
+use commonhold_image::{Header, Id, Kind, Version, Wanted};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -30,14 +30,6 @@ pub struct Published {
     pub is_new: bool,
     /// Whether the file system checks each page of it (fs-verity).
     pub has_verity: bool,
-}
-
-/// The bytes of the table of roots, with the number of them.
-pub(super) fn exports(image: &mut Opened) -> Result<Vec<Export>> {
-    let (at, count) = (image.header().roots_at(), image.header().root_count());
-    let bytes = image.read(at)?;
-    let damaged = || Error::Damaged { path: image.path.clone() };
-    Ok(Export::all(Roots::new(&bytes, count).ok_or_else(damaged)?))
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
@@ -107,7 +99,7 @@ impl Store {
         let same = |entry: &&Entry| entry.version.major == version.major && !entry.withdrawn;
         let before = all.iter().filter(same).rfind(|entry| entry.version < version);
         let behind = all.iter().filter(same).find(|entry| entry.version > version);
-        let mine = exports(image)?;
+        let mine = image.exports()?;
         let incompatible = |newer: Version, older: Version, why| Error::Incompatible {
             newer: format!("{name}@{newer}"),
             older: format!("{name}@{older}"),
@@ -119,7 +111,7 @@ impl Store {
             if there.header().kind() != image.header().kind() {
                 return Err(incompatible(version, other.version, "one is data and one is code".into()));
             }
-            let theirs = exports(&mut there)?;
+            let theirs = there.exports()?;
             let newer_is_mine = other.version < version;
             let (older, newer) = if newer_is_mine { (&theirs, &mine) } else { (&mine, &theirs) };
             if let Some(why) = breaks(older, newer) {
