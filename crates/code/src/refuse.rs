@@ -13,6 +13,10 @@ pub fn check(library: &Elf) -> Result<()> {
     if library.interpreter().is_some() || library.dynamic.flags().position_independent_program {
         return unfit("it is a program: link it with -shared".into());
     }
+    const MOST_BYTES: u64 = 1 << 30;
+    if library.extent().1 > MOST_BYTES {
+        return unfit("it takes more than 1 GiB of addresses, and jumps in an image reach no further".into());
+    }
     copy::check(library, Role::Library)?;
     if library.segments.iter().any(|segment| segment.kind == elf::TLS && segment.memory_bytes > 0)
         || library.relocations.named().any(|one| one.kind == Kind::ThreadLocal)
