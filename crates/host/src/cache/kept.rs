@@ -10,7 +10,7 @@ use super::coherent::{FENCE_PAGES, Rights};
 use super::{Cache, Inner, book, read_frames, sync};
 use crate::live::Grant;
 use crate::shared::Back;
-use commonhold_coherence::HostId;
+use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
@@ -89,8 +89,11 @@ impl Cache {
 
     /// Pages come that may be written here, by the grant of that stamp.
     pub fn granted(&self, pages: PageRange, stamp: u64) -> Result<()> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let pages = pages.intersect(inner.whole()); // the object may have shrunk since
+        // In this order: of a page that is marked, under this stamp, without a frame and not on its way it is known that it
+        // did not come so far that somebody wrote it. Without the mark it may have left long ago.
+        self.note_newest(&mut inner, pages, Access::Write, true);
         inner.book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
     }
 
@@ -109,7 +112,8 @@ impl Cache {
             } else if let Some(found) = self.machine.on_way.find(self.uuid, *page, *stamp) {
                 bytes = found;
             } else {
-                let never_came = *stamp != 0 && inner.book.live().grant((*page).into()).stamp != *stamp;
+                let is_another = || inner.book.live().grant((*page).into()).stamp != *stamp;
+                let never_came = *stamp != 0 && (inner.book.dirty().contains(*page) || is_another());
                 back.untouched.extend(never_came.then_some(*page));
                 continue;
             }
