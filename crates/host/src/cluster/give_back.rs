@@ -75,6 +75,7 @@ impl Cluster {
         let borrowers = driver.borrowers(&members);
         if borrowers.is_empty() {
             driver.begin();
+            self.size_own_import(driver);
             return;
         }
         let (this, driver) = (self.clone(), driver.clone());

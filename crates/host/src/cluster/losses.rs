@@ -130,7 +130,11 @@ impl Cluster {
         former: HostId,
     ) -> Result<()> {
         let given_up = self.beginnings.given_up(object);
-        let number = given_up.filter(|_| former == self.me.host).unwrap_or(FOR_EVER);
+        let number = match given_up {
+            _ if former != self.me.host => FOR_EVER,
+            Some(number) => number,
+            None => return Ok(()), // it knows by now
+        };
         if let Err(error) = self.reach(home) {
             // The two cannot reach each other, but others wait for the home. It is said again when they can.
             if former == self.me.host {

@@ -53,7 +53,7 @@ impl Cluster {
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
         if driver.is_home() {
-            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0));
+            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));
         }
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {

@@ -13,6 +13,8 @@ mod client;
 mod given_up;
 mod keys;
 mod mirror;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
@@ -85,6 +87,10 @@ impl Etcd {
         let seconds = self.lease.as_secs().max(2) as i64;
         let lease =
             self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
+        self.join_under(member, lease, within)
+    }
+
+    fn join_under(&self, member: &Member, lease: i64, within: Duration) -> Result<u64> {
         let mut before: Option<(Vec<u8>, SavedHost)> = None;
         for _ in 0..4 {
             let txn = self.take_place(member, lease, before.take());
@@ -110,7 +116,7 @@ impl Etcd {
             if saved.address != member.address {
                 self.revoke(lease);
                 let other = Member { address: saved.address, ..member.clone() };
-                return Err(is_elsewhere(&other, seconds as u64));
+                return Err(is_elsewhere(&other, self.lease.as_secs()));
             }
             before = Some((there, saved));
         }
