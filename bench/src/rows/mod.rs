@@ -8,6 +8,7 @@ mod explicit_messages;
 mod govindan_table1;
 mod govindan_table2;
 mod hotspot;
+mod images_data;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -84,6 +85,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sprite_remote::SpriteTable4Remote,
         &sprite_table5::SpriteTable5,
         &sprite_remote::SpriteTable6Remote,
+        &images_data::DataInclude,
+        &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
         &rebase_private::ClangPrivate,
         &rebase_time::ChromiumTime,

@@ -6,7 +6,6 @@ use crate::{Error, Result};
 use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -133,9 +132,9 @@ impl Store {
     /// Opens the content of a build ID. Its hash is not computed: that takes as long as reading it.
     pub fn open(&self, id: Id) -> Result<Opened> {
         let path = self.path_of(id);
-        let missing = || Error::Missing(format!("there is no {}", path.display()));
-        let directory = self.open_directory(&["content"])?.ok_or_else(missing)?;
-        let (file, bytes) = trust::file_below(directory.as_fd(), &id.to_string(), &path)?;
+        let root = trust::directory(&self.root)?;
+        trust::pass(&root, "content", &self.content())?;
+        let (file, bytes) = trust::file_below(&root, &format!("content/{id}"), &path)?;
         opened(file.into(), bytes, path)
     }
 
