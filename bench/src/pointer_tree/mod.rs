@@ -12,6 +12,7 @@ use crate::context::{Context, Random};
 use crate::failure::Result;
 use rand::RngExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Nodes of the tree: 48 bytes each.
 pub const NODES: u64 = 1_000_000;
@@ -50,7 +51,16 @@ pub fn look_up<N: Node>(top: N, keys: &[u64]) -> u64 {
                 sum = sum.wrapping_add(node.value());
                 break;
             }
-            at = if *key < node.key() { node.left() } else { node.right() };
+            at = if *key < node.key() {
+                let left = node.left();
+                // No instruction. Without it the compiler makes one load of the two of an image, at a computed place, and the
+                // processor cannot begin with the next node before it has compared this one; rkyv's two stay two. So both
+                // sides branch.
+                compiler_fence(Ordering::SeqCst);
+                left
+            } else {
+                node.right()
+            };
         }
     }
     sum

@@ -24,7 +24,12 @@ fn eight_processes_use_one_dictionary() {
     let start = |_| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "looks_up_every_word", "--ignored", "--nocapture"]);
-        command.env("IMAGES_TEST_STORE", store.root()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        command
+            .env("IMAGES_TEST_STORE", store.root())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let children: Vec<_> = (0..8).map(start).collect();
     for child in children {

@@ -39,7 +39,12 @@ fn build(file: &str) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let published = publish(&store, &name, &all)?;
     let bytes = std::fs::metadata(&published.path)?.len();
-    println!("{name}: {} words, {bytes} bytes, built in {:.1?}: {}", all.len(), begun.elapsed(), published.path.display());
+    println!(
+        "{name}: {} words, {bytes} bytes, built in {:.1?}: {}",
+        all.len(),
+        begun.elapsed(),
+        published.path.display()
+    );
     Ok(())
 }
 
@@ -53,7 +58,9 @@ fn has(words: &[&str]) -> Result<(), Box<dyn Error>> {
 
 fn show(file: &str) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
-    let start = |_| Command::new(&program).args(["look-up", file]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let start = |_| {
+        Command::new(&program).args(["look-up", file]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    };
     let children = (0..PROCESSES).map(start).collect::<std::io::Result<Vec<_>>>()?;
     for child in children {
         let output = child.wait_with_output()?;

@@ -36,8 +36,12 @@ fn place<'a>(arena: &'a Arena, words: &[Vec<char>], depth: usize) -> Result<Run<
 
 /// The words of a text, one a line, sorted, each once.
 pub fn words_of(text: &str) -> Vec<Vec<char>> {
-    let mut words: Vec<Vec<char>> =
-        text.lines().map(str::trim).filter(|word| !word.is_empty()).map(|word| word.chars().collect()).collect();
+    let mut words: Vec<Vec<char>> = text
+        .lines()
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(|word| word.chars().collect())
+        .collect();
     words.sort();
     words.dedup();
     words
