@@ -9,6 +9,7 @@ mod govindan_figures;
 mod govindan_table1;
 mod govindan_table2;
 mod hotspot;
+mod images_data;
 mod images_link;
 mod images_pss_ratio;
 mod images_run;
@@ -88,6 +89,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sprite_remote::SpriteTable4Remote,
         &sprite_table5::SpriteTable5,
         &sprite_remote::SpriteTable6Remote,
+        &images_data::DataInclude,
+        &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
         &rebase_private::ClangPrivate,
         &rebase_time::ChromiumTime,
