@@ -89,9 +89,9 @@ impl Cache {
 
     /// Pages come that may be written here, by the grant of that stamp.
     pub fn granted(&self, pages: PageRange, stamp: u64) -> Result<()> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let pages = pages.intersect(inner.whole()); // the object may have shrunk since
-        inner.book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
+        inner.book.granted(pages, Grant { to: None, stamp })
     }
 
     /// What is here of pages that were granted by these stamps.
@@ -157,6 +157,6 @@ impl Cache {
 
     /// At the home: the newest versions of these pages are lost, whoever comes with them later.
     pub fn nobody_has(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.live().granted(pages.first, pages.count, Grant::default())
+        self.lock().book.granted(pages, Grant::default())
     }
 }
