@@ -94,7 +94,7 @@ impl Cache {
         // In this order: of a page that is marked, under this stamp, without a frame and not on its way it is known that it
         // did not come so far that somebody wrote it. Without the mark it may have left long ago.
         self.note_newest(&mut inner, pages, Access::Write, true);
-        inner.book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
+        inner.book.granted(pages, Grant { to: None, stamp })
     }
 
     /// What is here of pages that were granted by these stamps.
@@ -161,7 +161,7 @@ impl Cache {
 
     /// At the home: the newest versions of these pages are lost, whoever comes with them later.
     pub fn nobody_has(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.live().granted(pages.first, pages.count, Grant::default())
+        self.lock().book.granted(pages, Grant::default())
     }
 }
 
