@@ -48,7 +48,7 @@ impl Cluster {
     /// The objects that are there now may be locked by others.
     pub(super) fn note_early_objects(&self) {
         if let Ok(host) = self.host() {
-            let objects = host.shared_records().into_iter().map(|(_, object)| object).collect();
+            let objects = host.shared_claims().into_iter().map(|claim| claim.object).collect();
             let _ = self.locks.early.set(objects);
         }
     }

@@ -117,10 +117,17 @@ impl Cluster {
     ) -> Result<()> {
         match self.reach(home) {
             Ok(()) => {
+                if let Some(driver) = self.driver(object) {
+                    driver.gives_up();
+                }
                 let call = Call::GaveUp { home, object, former };
                 self.ask(home, call, PATIENCE).map(drop)?;
             }
             Err(error) if former != self.me.host => return Err(error),
+            // The home may be lost already, and the next one wants what was valid here. Others wait meanwhile.
+            Err(error) if self.driver(object).is_some_and(|driver| driver.plan().home_moves) => {
+                return Err(error);
+            }
             Err(error) => {
                 // The two cannot reach each other, but others wait for the home.
                 self.registry()?.pass_given_up(home, object)?;
@@ -230,6 +237,7 @@ impl Cluster {
                 }
                 self.find_home(&driver);
             }
+            driver.home_is_lost(host);
         }
         if let Ok(this) = self.host() {
             this.settle_removed();

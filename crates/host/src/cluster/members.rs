@@ -27,6 +27,8 @@ pub(super) struct Heard {
     early: Option<News>,
     /// What must be settled before the homes here begin.
     begin_at: u64,
+    /// Up to this change everybody has done what follows.
+    settled: u64,
 }
 
 impl Cluster {
@@ -111,9 +113,13 @@ impl Cluster {
     /// The claims of this host's shared objects.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
-        let records = host.shared_records();
-        let claim = |(name, object)| Claim { name, object };
-        records.into_iter().map(claim).collect()
+        host.shared_claims()
+    }
+
+    /// The last change that this host has heard of, and the last that everybody has done what follows from.
+    pub(super) fn heard_and_settled(&self) -> (u64, u64) {
+        let heard = lock(&self.heard);
+        (heard.number, heard.settled)
     }
 
     fn wait_to_renew(&self, until: u64) {
@@ -176,6 +182,7 @@ impl Cluster {
         }
         heard.number = news.number;
         let begins = news.settled >= heard.begin_at;
+        heard.settled = heard.settled.max(news.settled);
         self.now_members(news.members);
         drop(heard);
         if !lost.is_empty() || joined {

@@ -9,6 +9,7 @@
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `moving` | homes that move to another host when they are lost |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -24,6 +25,7 @@ pub mod link;
 mod locks;
 mod losses;
 mod members;
+mod moving;
 mod objects;
 pub mod registry;
 mod rights;
@@ -303,6 +305,10 @@ impl Cluster {
             self.check_not_lost(from)?;
             return self.give_back(from, object, former, &pages);
         }
+        if let Call::Valid { object, lost, from_page } = call {
+            self.check_not_lost(from)?;
+            return self.valid_here(from, object, lost, from_page);
+        }
         self.answer_alone(from, call).map(|answer| (answer, Vec::new()))
     }
 
@@ -333,7 +339,7 @@ impl Cluster {
             }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
             Call::Size { object, told } => self.heard_size(from, object, told, false),
-            Call::GiveBack { .. } => {
+            Call::GiveBack { .. } | Call::Valid { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }
         }

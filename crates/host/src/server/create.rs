@@ -59,6 +59,7 @@ impl Host {
             Ok(descriptor) => descriptor,
             Err(error) => {
                 self.remove_files(id);
+                self.forget_moving(prepared.record());
                 lock(&self.registry).abandon_create(prepared);
                 return Err(error);
             }
@@ -111,6 +112,7 @@ impl Host {
             PagerKind::File => {
                 let given = given.ok_or_else(|| Error::invalid("no descriptor"))?;
                 let fd = own_description(given, record.file.as_ref().is_some_and(|f| f.read_only))?;
+                self.prepare_moving(record, &fd)?;
                 grow_file(&fd, options)?;
                 Ok(Some(Arc::new(fd)))
             }

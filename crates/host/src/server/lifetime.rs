@@ -109,6 +109,7 @@ impl Host {
             cache.discard();
         }
         self.remove_files(id);
+        self.forget_moving(&record);
         self.forget_object(&object);
         if let Err(error) = lock(&self.registry).forget(id) {
             self.machine.log(format_args!("object {}: {error}", id.0));

@@ -45,6 +45,8 @@ pub struct Plan {
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
     pub hold: Duration,
+    /// Another host becomes the home when the home is lost.
+    pub home_moves: bool,
 }
 
 /// One object.
@@ -64,7 +66,7 @@ pub struct Driver {
     /// At the home: whose syncs are being stored.
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
-    fenced: AtomicBool,
+    pub(super) fenced: AtomicBool,
     pub(super) size: SizeKnown,
     /// At the home: since when this process lets hosts use the object.
     begun_at: OnceLock<Instant>,
@@ -99,6 +101,8 @@ pub(super) struct State {
     pub lent: Lent,
     /// At the home: of the last grant.
     pub stamp: u64,
+    /// At another host: which home granted what is here, and was not told that it is given up.
+    pub granted_by: Option<HostId>,
 }
 
 impl Plan {
@@ -143,6 +147,7 @@ impl Driver {
             beginnings: 0,
             lent,
             stamp: first_stamp(),
+            granted_by: None,
         };
         cache.seen.is_scheduled(plan.sizes.page(), plan.pages);
         let apart = plan.is_home && plan.how == How::Explicit;
@@ -373,6 +378,7 @@ impl Driver {
             return;
         }
         state.home = Some(home);
+        state.granted_by = Some(home);
         state.beginnings += 1;
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
@@ -447,7 +453,7 @@ impl Driver {
     }
 
     /// This host begins anew with the object, or stops: what it has not said it does not say.
-    fn forget_conversation(&self, state: &mut State) {
+    pub(super) fn forget_conversation(&self, state: &mut State) {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
@@ -460,7 +466,7 @@ impl Driver {
     }
 
     /// The saved copies, at the home.
-    pub(super) fn saved(&self) -> Option<Arc<Cache>> {
+    pub fn saved(&self) -> Option<Arc<Cache>> {
         self.saved.upgrade()
     }
 
