@@ -2,10 +2,13 @@
 //! had. Needs etcd, as the tests of `etcd.rs`.
 #![cfg(feature = "etcd")]
 
-use commonhold_tests::cluster::until_says;
+use commonhold_sys::file_lock::try_lock;
+use commonhold_tests::cluster::{says, until_says};
 use commonhold_tests::etcd::Etcd;
-use commonhold_tests::{MIB, Scratch, TestHost, Worker};
-use std::path::PathBuf;
+use commonhold_tests::host::signal;
+use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 const NAME: &str = "/lab/moving";
 
@@ -33,11 +36,42 @@ impl Setting {
         Some(setting)
     }
 
+    /// Which of the others says that it becomes the home; one alone does.
+    fn claimant(&self) -> usize {
+        let said = |number: &usize| says(&self.hosts[*number], "becomes the home of");
+        let mut claimants = wait::until("a host becomes the home", || {
+            let all: Vec<usize> = (1..self.hosts.len()).filter(said).collect();
+            (!all.is_empty()).then_some(all)
+        });
+        assert_eq!(claimants.len(), 1, "two homes");
+        claimants.remove(0)
+    }
+
     /// The machine of that host is no more, and with it its processes.
     fn lose(&self, number: usize) {
         self.hosts[number].kill_both();
         self.workers[number].kill();
     }
+}
+
+/// Stops processes, and waits until every thread of them stands.
+fn stop(pids: &[u32]) {
+    let stands = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    for pid in pids {
+        signal(*pid, libc::SIGSTOP);
+        let all = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands);
+        wait::until("it is stopped", || all().then_some(()));
+    }
+}
+
+/// As another host would that may still write to the file.
+fn lock(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    assert!(try_lock(&file).unwrap(), "nobody has the file");
+    file
 }
 
 /// What others had, what was synced, and what the home alone had and had not.
@@ -57,7 +91,7 @@ fn another_host_goes_on_as_the_home() {
             worker.all("check m 0 10 2\ncheck m 10 5 5\ncheck m 15 5 2\ncheck m 20 10 1\ncheck m 30 10 3");
             worker.all("check m 40 200 1\ncheck m 245 11 1");
         }
-        let home = if hosts[1].log().contains("becomes the home of") { 1 } else { 2 };
+        let home = setting.claimant();
         assert!(
             hosts[home].log().contains("the newest versions of 5 pages are lost"),
             "{}",
@@ -84,4 +118,184 @@ fn another_host_goes_on_as_the_home() {
         back.all("map m o rw shared 0 0\ncheck m 240 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
         workers[home].ok("check m 5 1 8");
     }
+}
+
+/// Host and keeper of the home stand still until another host has taken its place, and then go on, with a sync under way.
+#[test]
+fn a_home_that_was_paused_writes_nothing_any_more() {
+    let Some(setting) = Setting::new(3, "strict=revert") else { return };
+    let Setting { hosts, workers, file, .. } = &setting;
+    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 100 100 2"));
+    workers[1].ok("fill m 0 10 3");
+    workers[2].ok("check m 100 10 2");
+    let status = hosts[0].status();
+    let pids = [status.keeper_pid, status.host_pid];
+    stop(&pids);
+    workers[0].send(&format!("sync o 0 {MIB}"));
+    let home = setting.claimant();
+    until_says(&hosts[home], "waiting until its process is gone");
+    let before = std::fs::read(file).unwrap();
+    workers[1].send("check m 0 10 3");
+    workers[2].send("fill m 20 1 4");
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
+    assert_eq!(
+        [&workers[1], &workers[2]].map(|worker| worker.answer()),
+        [Ok(String::new()), Ok(String::new())]
+    );
+    assert!(std::fs::read(file).unwrap() == before, "the file is as it was synced");
+    workers[2].all("check m 0 10 3\ncheck m 10 10 1\ncheck m 20 1 4\ncheck m 21 79 1\ncheck m 100 10 2");
+    workers[1].ok("check m 200 56 1");
+    // Its own client goes on, at another's object.
+    drop(workers[0].answer());
+    workers[0].ok("check m 0 10 3");
+    workers[0].all(&format!("check m 20 1 4\nfill m 0 1 5\nsync o 0 {MIB}"));
+    workers[1].ok("check m 0 1 5");
+    assert!(std::fs::read(file).unwrap() != before);
+}
+
+/// Who has taken the home's place dies before it has begun, with its keeper: another takes its place.
+#[test]
+fn a_claimant_that_dies_is_followed_by_another() {
+    let Some(setting) = Setting::new(3, "strict=revert") else { return };
+    let Setting { hosts, workers, file, .. } = &setting;
+    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+    workers[1].ok("fill m 0 10 2");
+    workers[2].ok("fill m 100 10 3");
+    setting.lose(0);
+    let held = lock(file);
+    let first = setting.claimant();
+    until_says(&hosts[first], "waiting until its process is gone");
+    setting.lose(first);
+    let second = 3 - first;
+    until_says(&hosts[second], "becomes the home of");
+    until_says(&hosts[second], "waiting until its process is gone");
+    drop(held);
+    let (own, lost) = if second == 1 { ("check m 0 10 2", 100) } else { ("check m 100 10 3", 0) };
+    workers[second].all(&format!("{own}\ncheck m {lost} 10 1\ncheck m 10 90 1\ncheck m 110 146 1"));
+    let back = &hosts[0];
+    back.start_again().unwrap();
+    until_says(back, "another host is its home by now");
+    let worker = back.worker();
+    worker.eventually(&format!("open o {NAME} rw"));
+    worker.all(&format!("map m o rw shared 0 0\n{own}\nfill m 0 200 4\nsync o 0 {MIB}"));
+    workers[second].ok("check m 0 200 4");
+}
+
+/// The processes of all hosts die while the next home waits: their keepers live, and with them what was valid.
+#[test]
+fn what_was_valid_outlives_the_processes_that_had_it() {
+    let Some(setting) = Setting::new(3, "strict") else { return };
+    let Setting { hosts, workers, file, .. } = &setting;
+    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 50 10 4"));
+    workers[1].all("fill m 0 10 2\ncheck m 50 10 4");
+    workers[2].ok("fill m 100 10 3");
+    setting.lose(0);
+    let held = lock(file);
+    let home = setting.claimant();
+    until_says(&hosts[home], "waiting until its process is gone");
+    wait::until("the other has heard, too", || says(&hosts[3 - home], "host0 is lost").then_some(()));
+    hosts[3 - home].kill_host();
+    hosts[home].kill_host();
+    drop(held);
+    for worker in &workers[1..] {
+        worker.all("check m 0 10 2\ncheck m 10 40 1\ncheck m 50 10 4\ncheck m 100 10 3\ncheck m 110 146 1");
+    }
+    // And the home's process once more, when it is a home as any other.
+    workers[3 - home].ok("fill m 0 10 5");
+    hosts[home].kill_host();
+    workers[home].all("check m 0 10 5\ncheck m 100 10 3\nfill m 7 1 6");
+    workers[3 - home].all("check m 7 1 6\ncheck m 10 40 1");
+    assert!(!says(&hosts[home], "are lost with"), "{}", hosts[home].log());
+}
+
+#[test]
+fn the_home_of_an_explicit_object_moves() {
+    let Some(setting) = Setting::new(3, "explicit") else { return };
+    let Setting { hosts, workers, .. } = &setting;
+    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+    workers[1].all(&format!("check m 0 256 1\nfill m 0 10 2\nsync o 0 {MIB}\nfill m 20 5 3"));
+    workers[2].ok("check m 0 10 2");
+    setting.lose(0);
+    for worker in &workers[1..] {
+        worker.all("check m 0 10 2\ncheck m 30 226 1");
+    }
+    workers[1].all(&format!("check m 20 5 3\nsync o 0 {MIB}"));
+    workers[2].all(&format!("check m 20 5 3\nfill m 40 1 4\nsync o 0 {MIB}"));
+    workers[1].ok("check m 40 1 4");
+    let home = setting.claimant();
+    hosts[home].kill_host();
+    workers[3 - home].all(&format!("fill m 41 1 5\nsync o 0 {MIB}"));
+    workers[home].ok("check m 41 1 5");
+    hosts[0].start_again().unwrap();
+    until_says(&hosts[0], "another host is its home by now");
+    let back = hosts[0].worker();
+    back.eventually(&format!("open o {NAME} rw"));
+    back.all("map m o rw shared 0 0\ncheck m 0 10 2\ncheck m 20 5 3\ncheck m 40 1 4");
+}
+
+/// Nobody used the object when its home was lost; whoever opens it becomes its home. Names are what they were called last.
+#[test]
+fn whoever_opens_an_object_without_a_home_becomes_its_home() {
+    let Some(setting) = Setting::new(2, "strict page-size=16384") else { return };
+    let Setting { hosts, workers, .. } = &setting;
+    workers[0].all(&format!(
+        "fill m 0 256 1\nsync o 0 {MIB}\nrename {NAME} /lab/renamed\nresize /lab/renamed 2097152"
+    ));
+    workers[1].all("check m 0 10 1\ndrop m\nclose o");
+    workers[0].all("fill m 100 1 2\nsync o 409600 4096");
+    setting.lose(0);
+    until_says(&hosts[1], "host0 is lost");
+    workers[1].refused(&format!("open o {NAME} r"), "NotFound");
+    workers[1].eventually("open o /lab/renamed rw");
+    workers[1]
+        .all("map m o rw shared 0 0\ncheck m 0 100 1\ncheck m 100 1 2\ncheck m 101 155 1\nfill m 300 10 3");
+    assert_eq!(workers[1].ok("stat /lab/renamed size"), (2 * MIB).to_string());
+    hosts[0].start_again().unwrap();
+    until_says(&hosts[0], "another host is its home by now");
+    let back = hosts[0].worker();
+    back.eventually("open o /lab/renamed rw");
+    back.all("map m o rw shared 0 0\ncheck m 300 10 3\ncheck m 100 1 2");
+    workers[1].all("remove /lab/renamed\ndrop m\nclose o");
+    back.all("drop m\nclose o");
+    wait::until("what lies beside the file goes with the object", || {
+        (!setting.file.with_extension("commonhold").exists()).then_some(())
+    });
+}
+
+/// What could not move is refused when it is created.
+#[test]
+fn what_cannot_move_is_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.join("file");
+    std::fs::write(&file, [0; 8192]).unwrap();
+    let create = |more: &str| format!("create x /x file={} home-moves {more}", file.display());
+    let alone = TestHost::start();
+    for (line, words) in [
+        (create("strict"), "is in no cluster"),
+        (create(""), "make it strict or explicit"),
+        (create("forwarding"), "use the central scheduler"),
+        (create("strict sync=atomic"), "use ordered"),
+        ("create x /x size=4096 strict home-moves".to_owned(), "give --file"),
+        (create("strict").replace("file=", "file-ro="), "open for reading alone"),
+    ] {
+        let why = alone.worker().ask(&line).unwrap_err().message;
+        assert!(why.contains("home_moves") && why.contains(words), "{line}: {why}");
+    }
+    let hosts = commonhold_tests::cluster::cluster(2);
+    let why = hosts[0].worker().refused(&create("strict"), "Unsupported");
+    assert!(why.contains("--registry etcd://"), "{why}");
+    assert!(!file.with_extension("commonhold").exists(), "nothing is left of what was refused");
+    let Some(etcd) = Etcd::start() else { return };
+    let (first, second) = (etcd.host(0), etcd.host(1));
+    let worker = first.worker();
+    let held = lock(&file);
+    let why = wait::until("it belongs to the cluster", || {
+        Some(worker.ask(&create("strict")).unwrap_err()).filter(|why| why.kind != "Disconnected")
+    });
+    assert!(why.message.contains("another program has locked the file"), "{}", why.message);
+    drop(held);
+    worker.eventually(&create("strict"));
+    // The file of an object whose home is another host.
+    let why = second.worker().ask(&create("strict").replace(" /x ", " /y ")).unwrap_err().message;
+    assert!(why.contains("locked") || why.contains("is there already"), "{why}");
 }

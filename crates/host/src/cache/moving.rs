@@ -4,6 +4,7 @@
 use super::{Cache, book, read_frames, write_frames};
 use crate::live::Grant;
 use crate::newer::Newer;
+use crate::pagers::MayStore;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
@@ -48,10 +49,10 @@ impl Cache {
     }
 
     /// This host is the home, and alone has the file.
-    pub fn becomes_home(&self, file: File, newer: Newer) -> Result<()> {
+    pub fn becomes_home(&self, file: File, newer: Newer, may_store: MayStore) -> Result<()> {
         let mut inner = self.lock();
         inner.book.is_home(newer)?;
-        self.pager.is_home(file, inner.size_bytes)
+        self.pager.is_home(file, inner.size_bytes, may_store)
     }
 
     /// Whether this host has the file.

@@ -131,7 +131,8 @@ impl Cluster {
                 cache.forget_all()?;
             }
             let (file, newer) = host.open_home_file(&home)?;
-            cache.becomes_home(file, newer)?;
+            let lease = self.lease.clone();
+            cache.becomes_home(file, newer, Box::new(move || lease.allows_storing()))?;
         }
         if same {
             let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();

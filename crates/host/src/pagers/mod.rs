@@ -10,7 +10,7 @@ pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
 pub use file::FilePager;
-pub use moving::MovingPager;
+pub use moving::{MayStore, MovingPager};
 
 use commonhold_object::{Error, ErrorKind, Result};
 use std::fs::File;
@@ -75,8 +75,8 @@ pub trait Pager: Send + Sync {
     }
 
     /// From now on this host is the object's home, and alone has the file.
-    fn is_home(&self, file: File, size_bytes: u64) -> Result<()> {
-        drop((file, size_bytes));
+    fn is_home(&self, file: File, size_bytes: u64, may_store: MayStore) -> Result<()> {
+        drop((file, size_bytes, may_store));
         Err(Error::new(ErrorKind::Unsupported, "the object's home does not move"))
     }
 }

@@ -7,15 +7,28 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
+/// Whether this host's lease lets it store anything.
+pub type MayStore = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// A file, once this host is the home.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MovingPager {
-    file: OnceLock<FilePager>,
+    home: OnceLock<(FilePager, MayStore)>,
 }
 
 impl MovingPager {
     fn pager(&self) -> &dyn Pager {
-        self.file.get().map_or(&ElsewherePager, |file| file)
+        self.home.get().map_or(&ElsewherePager, |(file, _)| file)
+    }
+
+    /// Whoever takes this host's place waits for the lock of the file. But what is stored so late would be in vain.
+    fn check_may_store(&self) -> Result<()> {
+        if self.home.get().is_none_or(|(_, may_store)| may_store()) {
+            return Ok(());
+        }
+        let text =
+            "this host's lease is nearly over, or is not renewed yet: nothing is stored; try again later";
+        Err(Error::new(ErrorKind::Disconnected, text))
     }
 }
 
@@ -25,10 +38,12 @@ impl Pager for MovingPager {
     }
 
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_may_store()?;
         self.pager().page_out(offset, data)
     }
 
     fn flush(&self) -> Result<()> {
+        self.check_may_store()?;
         self.pager().flush()
     }
 
@@ -41,6 +56,7 @@ impl Pager for MovingPager {
     }
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
+        self.check_may_store()?;
         self.pager().resize(size_bytes)
     }
 
@@ -56,8 +72,8 @@ impl Pager for MovingPager {
         self.pager().stamp()
     }
 
-    fn is_home(&self, file: File, size_bytes: u64) -> Result<()> {
-        let taken = self.file.set(FilePager::new(file, size_bytes));
+    fn is_home(&self, file: File, size_bytes: u64, may_store: MayStore) -> Result<()> {
+        let taken = self.home.set((FilePager::new(file, size_bytes), may_store));
         taken.map_err(|_| Error::new(ErrorKind::Busy, "this host has the object's file already"))
     }
 }

@@ -149,6 +149,7 @@ impl Host {
                 self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
             }
         }
+        self.store_moving();
         self.leave_cluster();
         self.machine.log("stopping");
         let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));

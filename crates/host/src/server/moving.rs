@@ -7,7 +7,7 @@ use crate::cluster::options_here;
 use crate::cluster::wire::{Claim, Moving};
 use crate::newer::{self, Newer};
 use commonhold_object::error::Doing;
-use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, Result};
+use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, Result, pages_of};
 use commonhold_registry::{BackingFile, ObjectRecord};
 use commonhold_sys::file_lock;
 use rustix::fs::{Mode, OFlags};
@@ -140,6 +140,19 @@ impl Host {
         self.keep_object(&home);
         home.cache().iter().for_each(|cache| self.keep_frames(&home, cache));
         Ok(home)
+    }
+
+    /// At the orderly end: what this home alone has newest, the next one finds in the file.
+    pub(super) fn store_moving(&self) {
+        for object in self.all_objects() {
+            let record = object.record().clone();
+            let is_home = record.options.home_moves && !record.is_elsewhere;
+            if let Some(cache) = object.cache().filter(|cache| is_home && cache.has_file())
+                && let Err(error) = cache.sync(PageRange::new(0, pages_of(cache.size_bytes())), false)
+            {
+                self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
+            }
+        }
     }
 
     /// Another host is the object's home. For a process that has not joined: the next one takes it over as any sharer.

@@ -431,7 +431,13 @@ impl Driver {
         }
         if self.plan.how == How::Explicit {
             // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
-            Turn::take(self, &mut state, event, Vec::new());
+            if self.plan.home_moves {
+                // Whoever waits for pages asks the next home.
+                let failed = |sync: Sender<Result<()>>| drop(sync.send(Err(why_not(Why::HomeLost))));
+                state.syncs.drain(..).for_each(failed);
+            } else {
+                Turn::take(self, &mut state, event, Vec::new());
+            }
             self.forget_conversation(&mut state);
             state.home = None;
             if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {

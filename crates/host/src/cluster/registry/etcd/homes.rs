@@ -8,9 +8,9 @@ use crate::cluster::lock;
 use crate::cluster::registry::{Homed, out_of_reach};
 use crate::cluster::wire::{Claim, Member, Moving};
 use commonhold_coherence::HostId;
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn is_there(key: &str) -> Compare {
     Compare::version(key, CompareOp::Greater, 0)
@@ -65,8 +65,7 @@ impl Etcd {
                 then.push(TxnOp::put(name_key.as_str(), text(&own), None));
             }
             if self.transact(when, then)? {
-                let mut mine = lock(&self.mine);
-                mine.moving.insert(object, about.clone());
+                lock(&self.mine).moving.entry(object).or_default().push(about.clone());
                 return Ok(None);
             }
         }
@@ -81,31 +80,38 @@ impl Etcd {
         let before = lock(&self.mine).moving.clone();
         let now: BTreeMap<u128, Moving> =
             claims.into_iter().filter_map(|claim| Some((claim.object, *claim.moving?))).collect();
-        for (object, about) in now.iter().filter(|(object, about)| before.get(*object) != Some(*about)) {
+        let last = |object: &u128| before.get(object).and_then(|said| said.last());
+        for (object, about) in now.iter().filter(|(object, about)| last(object) != Some(*about)) {
             // Where two have one name, who was first keeps it.
             self.take_moving(me, *object, about)?;
         }
-        for (object, about) in &before {
+        for (object, said) in &before {
             let still = now.get(object);
-            if still.is_none_or(|still| still.name != about.name) {
-                self.give_name_up(me, *object, about, still.is_none())?;
-            }
+            let names: BTreeSet<&Name> = said.iter().map(|about| &about.name).collect();
+            let gone =
+                names.into_iter().filter(|name| still.is_none_or(|still| still.name != **name)).cloned();
+            self.give_names_up(me, *object, &gone.collect::<Vec<_>>(), still.is_none())?;
         }
-        lock(&self.mine).moving = now;
+        lock(&self.mine).moving = now.into_iter().map(|(object, about)| (object, vec![about])).collect();
         Ok(())
     }
 
-    /// A name is free again; and the object is no more, if that was its last.
-    fn give_name_up(&self, me: HostId, object: u128, about: &Moving, is_gone: bool) -> Result<()> {
-        let (name_key, object_key) = (self.keys.name(&about.name), self.keys.object(object));
+    /// Names are free again; and the object is no more, if those were all.
+    fn give_names_up(&self, me: HostId, object: u128, names: &[Name], is_gone: bool) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let object_key = self.keys.object(object);
         let Some(there) = self.get(&object_key)? else { return Ok(()) };
         let homed: Option<Homed> = serde_json::from_slice(&there).ok();
         if homed.is_none_or(|homed| homed.home != me) {
             return Ok(());
         }
-        let own = self.named(&name_key)?.is_some_and(|named| named.object == format!("{object:032x}"));
         let mut then = Vec::new();
-        then.extend(own.then(|| TxnOp::delete(name_key.as_str(), None)));
+        for key in names.iter().map(|name| self.keys.name(name)) {
+            let own = self.named(&key)?.is_some_and(|named| named.object == format!("{object:032x}"));
+            then.extend(own.then(|| TxnOp::delete(key.as_str(), None)));
+        }
         then.extend(is_gone.then(|| TxnOp::delete(object_key.as_str(), None)));
         self.transact(vec![Compare::value(object_key.as_str(), CompareOp::Equal, there)], then).map(drop)
     }
@@ -129,7 +135,7 @@ impl Etcd {
         // Asked twice because an answer was lost, it has succeeded if this host is the home.
         let taken = self.transact(when, then)? || self.home_of(object)?.is_some_and(|homed| homed.home == me);
         if taken {
-            lock(&self.mine).moving.insert(object, of.about.clone());
+            lock(&self.mine).moving.entry(object).or_default().push(of.about.clone());
         }
         Ok(taken)
     }

@@ -50,8 +50,8 @@ struct Mine {
     /// The revision that others know to have been heard here.
     told: u64,
     names: BTreeMap<Name, u128>,
-    /// Those of them whose home moves: they hang on no lease.
-    moving: BTreeMap<u128, Moving>,
+    /// Of objects whose home moves all that was said of each, the last at the end. Their names hang on no lease.
+    moving: BTreeMap<u128, Vec<Moving>>,
 }
 
 fn text(value: &impl serde::Serialize) -> Vec<u8> {
