@@ -4,6 +4,7 @@
 
 use commonhold_sys::file_lock::try_lock;
 use commonhold_tests::cluster::{says, until_says};
+use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
@@ -208,6 +209,46 @@ fn what_was_valid_outlives_the_processes_that_had_it() {
     assert!(!says(&hosts[home], "are lost with"), "{}", hosts[home].log());
 }
 
+/// Whoever has taken the home's place is struck at any instant of it, wholly or by its process alone: what was synced is
+/// there, and nothing older than that is read, nor anything that was never written.
+#[test]
+fn a_claimant_may_die_at_any_instant() {
+    let mut chance = Chance::new("claims of homes");
+    for round in 0..rounds(2) {
+        let Some(setting) = Setting::new(3, "strict=revert") else { return };
+        let Setting { hosts, workers, .. } = &setting;
+        workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+        workers[1].ok("fill m 0 40 2");
+        workers[2].ok("fill m 100 40 2");
+        setting.lose(0);
+        let first = setting.claimant();
+        chance.pause(60);
+        let wholly = round % 2 == 0;
+        if wholly {
+            setting.lose(first);
+        } else {
+            hosts[first].kill_host();
+        }
+        let left: Vec<usize> = (1..3).filter(|number| !wholly || *number != first).collect();
+        let mut seen = Vec::new();
+        for number in left {
+            let worker = &workers[number];
+            worker.all("check m 40 60 1\ncheck m 140 116 1");
+            let newest = |page: u32| {
+                worker.ask(&format!("check m {page} 1 2")).is_ok() || {
+                    worker.ok(&format!("check m {page} 1 1"));
+                    false
+                }
+            };
+            let all: Vec<bool> = (0..40).chain(100..140).map(newest).collect();
+            assert!(wholly || all.iter().all(|newest| *newest), "their processes alone were lost: {all:?}");
+            // If the claimant had begun, what others had was its alone.
+            seen.push(all);
+        }
+        assert!(seen.windows(2).all(|two| two[0] == two[1]), "two hosts see two versions: {seen:?}");
+    }
+}
+
 #[test]
 fn the_home_of_an_explicit_object_moves() {
     let Some(setting) = Setting::new(3, "explicit") else { return };
@@ -298,4 +339,26 @@ fn what_cannot_move_is_refused() {
     // The file of an object whose home is another host.
     let why = second.worker().ask(&create("strict").replace(" /x ", " /y ")).unwrap_err().message;
     assert!(why.contains("locked") || why.contains("is there already"), "{why}");
+}
+
+/// Who holds pages holds them still when the home is another: the next home knows of all of them.
+#[test]
+fn locks_outlive_the_home() {
+    let Some(setting) = Setting::new(3, "strict") else { return };
+    let workers = &setting.workers;
+    workers[1].ok("lock o 0 4096");
+    workers[2].ok("lock o 4096 4096");
+    setting.lose(0);
+    // Each wants what the other holds: only a home that knows of both locks can tell.
+    workers[1].send("lock o 4096 4096");
+    workers[2].send("lock o 0 4096");
+    let (refused, why) = wait::until("one of the two is told", || {
+        [1, 2].into_iter().find_map(|number: usize| {
+            Some((number, workers[number].answer_within(std::time::Duration::from_millis(50))?))
+        })
+    });
+    let why = why.unwrap_err();
+    assert!(why.kind == "Busy" && why.message.contains("deadlock"), "{why:?}");
+    workers[refused].ok(&format!("unlock o {} 4096", (refused - 1) * 4096));
+    workers[3 - refused].answer().expect("it is let in");
 }

@@ -13,9 +13,9 @@
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"ChNewer\x01";
@@ -34,25 +34,52 @@ fn beside(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Makes it for a new object.
-pub fn make(file: &Path, object: u128, mode: u32) -> Result<()> {
+/// Makes it for a new object on that open file. `owner`: whose the directory must be, for a host that may write everywhere.
+pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Result<()> {
     let path = beside(file);
     let making = || format!("making {}, which says what is newer than the file", path.display());
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if path.symlink_metadata().is_ok() {
-        let text =
-            format!("{} is there already: the file is that of an object whose home moves", path.display());
-        return Err(Error::new(ErrorKind::Exists, text + "; remove it if that object is no more"));
+    let (Some(folder), Some(name), Some(own)) = (file.parent(), file.file_name(), path.file_name()) else {
+        return Err(Error::invalid(format!("{} is no path of a file", file.display())));
+    };
+    // By one descriptor: what is looked at is where the file is made.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder =
+        rustix::fs::open(folder, flags, Mode::empty()).map_err(std::io::Error::from).doing(making())?;
+    let folder = File::from(folder);
+    let looked = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(std::io::Error::from);
+    let (looked, its) = (looked.doing(making())?, opened.metadata().doing(making())?);
+    if (looked.st_dev, looked.st_ino) != (its.dev(), its.ino()) {
+        return Err(Error::invalid(format!("{} leads to another file than was given", file.display())));
     }
-    let mode = Mode::from_raw_mode(mode & 0o666 | 0o600);
-    let made = rustix::fs::open(&path, flags, mode).map_err(std::io::Error::from).doing(making())?;
+    let whose = folder.metadata().doing(making())?.uid();
+    if let Some(owner) = owner.filter(|owner| *owner != whose) {
+        return Err(Error::new(
+            ErrorKind::Permission,
+            format!(
+                "{} would lie in a directory of user {whose}, not {owner}: use a directory of yours",
+                path.display()
+            ),
+        ));
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(its.mode() & 0o666 | 0o600);
+    let made = match rustix::fs::openat(&folder, own, flags, mode) {
+        Err(rustix::io::Errno::EXIST) => {
+            let text = format!(
+                "{} is there already: the file is that of an object whose home moves",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Exists, text + "; remove it if that object is no more"));
+        }
+        made => File::from(made.map_err(std::io::Error::from).doing(making())?),
+    };
     let mut header = vec![0; BITS_OFFSET as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..24].copy_from_slice(&object.to_le_bytes());
-    let made = File::from(made);
-    made.write_all_at(&header, 0).and_then(|()| made.sync_all()).doing(making())?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    File::open(folder).and_then(|folder| folder.sync_all()).doing(making())
+    made.write_all_at(&header, 0)
+        .and_then(|()| made.sync_all())
+        .and_then(|()| folder.sync_all())
+        .doing(making())
 }
 
 /// The object is no more.
@@ -146,7 +173,12 @@ mod tests {
     fn what_was_noted_is_found_by_the_next_home_of_the_same_object_alone() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        make(&file, 7, 0o600).unwrap();
+        std::fs::write(&file, [0; 8]).unwrap();
+        let opened = File::open(&file).unwrap();
+        let own = opened.metadata().unwrap().uid();
+        make(&file, &opened, 7, Some(own + 1)).unwrap_err();
+        make(&file, &File::open("/dev/null").unwrap(), 7, None).unwrap_err();
+        make(&file, &opened, 7, Some(own)).unwrap();
         let mut newer = Newer::open(&file, 7).unwrap();
         assert!(newer.pages().is_empty());
         newer.set(&[0, 9, 17, 18, 1_000_000].into()).unwrap();
@@ -154,11 +186,11 @@ mod tests {
         newer.set(&[19].into()).unwrap();
         assert_eq!(*Newer::open(&file, 7).unwrap().pages(), [0, 18, 19, 1_000_000].into());
         assert!(Newer::open(&file, 8).is_err());
-        make(&file, 8, 0o600).unwrap_err();
+        make(&file, &opened, 8, None).unwrap_err();
         remove(&file, 8);
         Newer::open(&file, 7).unwrap();
         remove(&file, 7);
-        make(&file, 8, 0o600).unwrap();
+        make(&file, &opened, 8, None).unwrap();
         assert!(Newer::open(&file, 7).is_err() && Newer::open(&file, 8).unwrap().pages().is_empty());
     }
 }

@@ -64,20 +64,22 @@ impl Cluster {
         let host = self.host()?;
         let object = driver.plan().object;
         let home = host.be_home(object, &homed.about)?;
-        driver.retire();
+        self.note_moved_here(object);
         if homed.about.options.coherence == Coherence::Explicit {
             // What processes here use stays apart from the saved copies.
             host.cache_of(&home)?;
             let used = host.object_of(object, true).and_then(|object| object.cache());
-            if let (Some(driver), Some(used)) = (self.driver(object), used) {
-                driver.attach(&used);
+            if let (Some(home), Some(used)) = (self.driver(object), used) {
+                home.attach(&used);
             }
+            driver.retire();
             return Ok(());
         }
         let cache = home.cache().ok_or_else(|| busy("the object is not in use here any more"))?;
         cache.nothing_is_lent();
         let record = home.record().clone();
         self.take_part(&record, &cache, Lent::default());
+        driver.retire();
         Ok(())
     }
 

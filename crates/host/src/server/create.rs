@@ -64,7 +64,12 @@ impl Host {
                 return Err(error);
             }
         };
-        let object = self.commit_create(prepared, descriptor)?;
+        let moves = prepared.record().options.home_moves;
+        let object = self.commit_create(prepared, descriptor).inspect_err(|_| {
+            if moves {
+                self.tell_names(); // its name hangs on no lease
+            }
+        })?;
         let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
         self.give(session, &object, if read_only { Access::Read } else { Access::ReadWrite }, give)
     }
@@ -77,8 +82,10 @@ impl Host {
     ) -> Result<Arc<Object>> {
         let id = prepared.record().id;
         let mut registry = lock(&self.registry);
+        let about = prepared.record().clone();
         let record = registry.commit_create(prepared).inspect_err(|_| {
             self.remove_files(id);
+            self.forget_moving(&about);
             self.unkeep_object(id);
         })?;
         let object = Object::new(record, descriptor, String::new());

@@ -63,7 +63,8 @@ impl Host {
         if !try_lock(&own, path)? {
             return refused("another program has locked the file: end that first");
         }
-        newer::make(path, record.uuid, own_is.mode())
+        let owner = record.charged_uid;
+        newer::make(path, &own, record.uuid, self.machine.is_ordinary(owner).then_some(owner))
     }
 
     /// An object is no more, or was never made.

@@ -9,7 +9,7 @@ use crate::cluster::registry::{Homed, out_of_reach};
 use crate::cluster::wire::{Claim, Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn is_there(key: &str) -> Compare {
@@ -168,13 +168,11 @@ impl Etcd {
     /// This process joins as the next of a host that was the home of these objects. Of those that others took meanwhile it is
     /// not any more, and ends.
     pub(super) fn take_homes_again(&self, member: &Member, claims: &[Claim]) -> Result<()> {
-        if claims.iter().all(|claim| claim.moving.is_none()) {
-            return Ok(());
-        }
         let me = member.host;
         let own = self.get(&self.keys.host(&member.name))?;
         let own: SavedHost =
             own.and_then(|own| serde_json::from_slice(&own).ok()).ok_or_else(out_of_reach)?;
+        self.undo_unfinished(&own.former, claims)?;
         let mut elsewhere = Vec::new();
         for claim in claims.iter().filter(|claim| claim.moving.is_some()) {
             if !self.take_home_again(me, &own.former, claim.object)? {
@@ -185,6 +183,33 @@ impl Etcd {
             use crate::cluster::registry::Registry;
             self.leave();
             self.cluster()?.is_home_no_more(&elsewhere);
+        }
+        Ok(())
+    }
+
+    /// What a process before this one began, and died before its record said so: a creation is no more, and an object whose
+    /// home it wanted to become is to be had by anybody again.
+    fn undo_unfinished(&self, former: &[u32], claims: &[Claim]) -> Result<()> {
+        let prefix = self.keys.objects();
+        let all = self.client.ask(PATIENCE, async |mut etcd| {
+            etcd.get(prefix.as_str(), Some(GetOptions::new().with_prefix())).await
+        })?;
+        for kv in all.kvs() {
+            let Ok(homed) = serde_json::from_slice::<Homed>(kv.value()) else { continue };
+            let is_known = |claim: &Claim| self.keys.object(claim.object).as_bytes() == kv.key();
+            if !former.contains(&homed.home.0) || claims.iter().any(is_known) {
+                continue;
+            }
+            let then = if former.contains(&homed.served.0) {
+                let name_key = self.keys.name(&homed.about.name);
+                let id = kv.key_str().unwrap_or_default().strip_prefix(prefix.as_str()).unwrap_or_default();
+                let own = self.named(&name_key)?.is_some_and(|named| named.object == id);
+                let name = own.then(|| TxnOp::delete(name_key.as_str(), None));
+                [TxnOp::delete(kv.key(), None)].into_iter().chain(name).collect()
+            } else {
+                vec![TxnOp::put(kv.key(), text(&Homed { home: homed.served, ..homed }), None)]
+            };
+            self.transact(vec![Compare::value(kv.key(), CompareOp::Equal, kv.value())], then)?;
         }
         Ok(())
     }

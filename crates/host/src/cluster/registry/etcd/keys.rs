@@ -116,8 +116,12 @@ impl Keys {
         format!("{}names{name}", self.prefix)
     }
 
+    pub fn objects(&self) -> String {
+        format!("{}objects/", self.prefix)
+    }
+
     pub fn object(&self, object: u128) -> String {
-        format!("{}objects/{object:032x}", self.prefix)
+        format!("{}{object:032x}", self.objects())
     }
 
     pub fn given_up(&self, home: HostId, object: u128, former: HostId) -> String {
