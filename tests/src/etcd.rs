@@ -2,8 +2,10 @@
 
 use crate::cluster::free_address;
 use crate::{Scratch, TestHost, wait};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Three members of etcd on this machine.
 pub struct Etcd {
@@ -39,6 +41,11 @@ impl Etcd {
         if !etcd_is_there() {
             return None;
         }
+        // Whoever runs beside this test may have taken a port meanwhile.
+        Some(wait::until("three members of etcd run", Etcd::try_start))
+    }
+
+    fn try_start() -> Option<Etcd> {
         let scratch = Scratch::new();
         let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(|_| (free_address(), free_address())).unzip();
         let all: Vec<String> =
@@ -64,7 +71,12 @@ impl Etcd {
         for client in &etcd.clients {
             wait::until("etcd listens", || TcpStream::connect(client).ok());
         }
-        Some(etcd)
+        // One whose port somebody else had has ended by the time that the others have a leader.
+        wait::within(Duration::from_secs(10), || {
+            etcd.clients.iter().all(|client| is_healthy(client)).then_some(())
+        })?;
+        let mut members = etcd.members.iter_mut().flatten();
+        members.all(|member| matches!(member.try_wait(), Ok(None))).then_some(etcd)
     }
 
     /// Starts one again.
@@ -90,6 +102,18 @@ impl Etcd {
         let words = ["--plain", "--listen", &own, "--name", &name, "--registry", &url, "--lease", "6"];
         TestHost::with(&words)
     }
+}
+
+fn is_healthy(client: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(client)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
 }
 
 impl Drop for Etcd {

@@ -349,6 +349,8 @@ fn locks_outlive_the_home() {
     workers[1].ok("lock o 0 4096");
     workers[2].ok("lock o 4096 4096");
     setting.lose(0);
+    // The next home lets nobody in before all have said again what they hold.
+    workers[1].ok("lock o 40960 4096");
     // Each wants what the other holds: only a home that knows of both locks can tell.
     workers[1].send("lock o 4096 4096");
     workers[2].send("lock o 0 4096");
