@@ -285,6 +285,123 @@ typedef struct ch_pager {
 /* Serves as the pager of that name, in the calling thread, until the host closes the connection: then 0. */
 int ch_serve_pager(const char *name, const ch_pager *pager);
 
+/* ---- Images ---------------------------------------------------------------------------------------------- */
+
+/* Data with ordinary pointers that has one address in every process: built once in an arena at the addresses that it
+ * will have, sealed, and included by any process in microseconds, read-only, with nothing to parse. No host is needed.
+ *
+ *     struct node { uint64_t key; struct node *left, *right; struct { const char *first; size_t count; } word; };
+ *
+ *     static const ch_type node;
+ *     static const ch_type node_or_null = CH_TYPE_OF(CH_TYPE_POINTER_OR_NULL, node);
+ *     static const ch_field fields[] = {
+ *         {"key", offsetof(struct node, key), &ch_u64, 0},
+ *         {"left", offsetof(struct node, left), &node_or_null, 0},
+ *         {"right", offsetof(struct node, right), &node_or_null, 0},
+ *         {"word", offsetof(struct node, word), &ch_text, 0},
+ *     };
+ *     static const ch_type node = CH_TYPE_STRUCT_OF(struct node, fields);
+ *
+ *     ch_arena *arena = ch_arena_new("words@1.2.0", NULL, 0, NULL, 0);
+ *     struct node *top = ch_arena_take(arena, sizeof *top, _Alignof(struct node));
+ *     ...
+ *     if (ch_arena_root(arena, "tree", top, 1, &node) || ch_arena_seal(arena)) puts(ch_last_error());
+ *     ch_arena_free(arena);
+ *
+ *     const ch_image *words = ch_include("words@1");          // any process
+ *     const struct node *tree = ch_image_root(words, "tree", &node, NULL);
+ *
+ * Rust and Python read such images, and C reads theirs, if sizes, offsets and names of fields are the same. */
+typedef struct ch_arena ch_arena;
+typedef struct ch_image ch_image;
+typedef struct ch_type ch_type;
+
+enum {
+    CH_TYPE_STRUCT = 1,
+    CH_TYPE_UNSIGNED = 2,
+    CH_TYPE_SIGNED = 3,
+    CH_TYPE_FLOAT = 4,
+    CH_TYPE_BOOL = 5,            /* one byte, 0 or 1 */
+    CH_TYPE_UTF8 = 6,            /* a byte of text in UTF-8 */
+    CH_TYPE_POINTER = 7,         /* never null */
+    CH_TYPE_POINTER_OR_NULL = 8,
+    CH_TYPE_RUN = 9              /* a pointer, then a size_t: so many values one behind the other */
+};
+
+typedef struct ch_field {
+    const char *name;
+    size_t offset;
+    const ch_type *type;
+    size_t count; /* 0: one; else an array of so many */
+} ch_field;
+
+struct ch_type {
+    const char *name; /* for messages; it does not count */
+    int kind;         /* CH_TYPE_... */
+    size_t bytes;
+    size_t alignment;
+    const ch_type *of; /* what pointers and runs lead to */
+    const ch_field *fields;
+    size_t field_count;
+};
+
+#define CH_TYPE_OF(kind, of) \
+    {#of, kind, (kind) == CH_TYPE_RUN ? 16 : 8, 8, &(of), NULL, 0}
+#ifdef __cplusplus
+#define CH_TYPE_STRUCT_OF(type, fields) \
+    {#type, CH_TYPE_STRUCT, sizeof(type), alignof(type), NULL, fields, sizeof(fields) / sizeof((fields)[0])}
+#else
+#define CH_TYPE_STRUCT_OF(type, fields) \
+    {#type, CH_TYPE_STRUCT, sizeof(type), _Alignof(type), NULL, fields, sizeof(fields) / sizeof((fields)[0])}
+#endif
+#define CH_TYPE_SCALAR(name, kind, bytes) {name, kind, bytes, bytes, NULL, NULL, 0}
+
+static const ch_type ch_u8 = CH_TYPE_SCALAR("u8", CH_TYPE_UNSIGNED, 1);
+static const ch_type ch_u16 = CH_TYPE_SCALAR("u16", CH_TYPE_UNSIGNED, 2);
+static const ch_type ch_u32 = CH_TYPE_SCALAR("u32", CH_TYPE_UNSIGNED, 4);
+static const ch_type ch_u64 = CH_TYPE_SCALAR("u64", CH_TYPE_UNSIGNED, 8);
+static const ch_type ch_i8 = CH_TYPE_SCALAR("i8", CH_TYPE_SIGNED, 1);
+static const ch_type ch_i16 = CH_TYPE_SCALAR("i16", CH_TYPE_SIGNED, 2);
+static const ch_type ch_i32 = CH_TYPE_SCALAR("i32", CH_TYPE_SIGNED, 4);
+static const ch_type ch_i64 = CH_TYPE_SCALAR("i64", CH_TYPE_SIGNED, 8);
+static const ch_type ch_f32 = CH_TYPE_SCALAR("f32", CH_TYPE_FLOAT, 4);
+static const ch_type ch_f64 = CH_TYPE_SCALAR("f64", CH_TYPE_FLOAT, 8);
+static const ch_type ch_bool = CH_TYPE_SCALAR("bool", CH_TYPE_BOOL, 1);
+static const ch_type ch_utf8 = CH_TYPE_SCALAR("utf8", CH_TYPE_UTF8, 1);
+/* Text: a pointer to its bytes, and their number. */
+static const ch_type ch_text = CH_TYPE_OF(CH_TYPE_RUN, ch_utf8);
+
+/* Begins an image, by name and whole version. store: the directory where it will be published; NULL: the first of
+ * COMMONHOLD_IMAGES, else /var/lib/commonhold/images for root and the user's own data directory for others.
+ * capacity_bytes: how large it can become (0: 16 GiB; no memory is taken for it). imports: images that it may lead into. */
+ch_arena *ch_arena_new(const char *name, const char *store, uint64_t capacity_bytes, const ch_image *const *imports,
+                       size_t import_count);
+
+/* Memory of the arena, zeroed. */
+void *ch_arena_take(ch_arena *arena, size_t bytes, size_t alignment);
+
+/* Makes count values, one behind the other, be found by name. */
+int ch_arena_root(ch_arena *arena, const char *name, const void *first, size_t count, const ch_type *type);
+
+/* Follows all pointers from the roots, writes the image and publishes it. A pointer that leads out of the arena and of what
+ * it imports is EINVAL, and ch_last_error() tells the way to it; then nothing was published. */
+int ch_arena_seal(ch_arena *arena);
+
+/* Frees the arena with its memory, sealed or not. */
+void ch_arena_free(ch_arena *arena);
+
+/* Includes the newest version of "words", "words@1", "words@1.2" or "words@1.2.3", with what it leads into. What the process
+ * has and fits is the answer; ch_include_newest() looks again. An image stays until the process ends. */
+const ch_image *ch_include(const char *name);
+const ch_image *ch_include_newest(const char *name);
+
+/* Name and version, such as "words@1.2.0". */
+const char *ch_image_name(const ch_image *image);
+
+/* What is found by name: its address, and how many values there are, in *count, if that is not NULL. Another type than it was
+ * made with is EPROTOTYPE. */
+const void *ch_image_root(const ch_image *image, const char *name, const ch_type *type, size_t *count);
+
 #ifdef __cplusplus
 }
 #endif

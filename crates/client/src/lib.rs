@@ -13,6 +13,7 @@ mod direct;
 mod exit;
 mod fork;
 mod host;
+pub mod image;
 mod in_thread;
 mod link;
 mod locate;

@@ -1,48 +1,19 @@
 //! The C ABI: the header against the Rust side, and a C program under AddressSanitizer.
 
+#[path = "common/c.rs"]
+mod c;
 mod common;
 
+use c::{compile, library_directory};
 use common::{Do, FakeHost};
 use commonhold::Host;
-use commonhold::c_api::{ch_info, ch_options, ch_pager, ch_region};
+use commonhold::c_api::{ch_field, ch_info, ch_options, ch_pager, ch_region, ch_type};
 use commonhold_object::PageState;
 use commonhold_object::wire::Request;
 use std::fmt::Write;
 use std::mem::offset_of;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// Where cargo puts the library that it builds with the tests: beside them.
-fn library_directory() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let directory = test.parent().unwrap().to_path_buf();
-    assert!(directory.join("libcommonhold.so").exists(), "cargo builds the library with its tests");
-    directory
-}
-
-/// Compiles a C program against header and library.
-fn compile(source: &str, flags: &[&str]) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = library_directory();
-    let program =
-        std::env::temp_dir().join(format!("commonhold-{source}-{}-{}", std::process::id(), flags.len()));
-    let output = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-g"])
-        .args(flags)
-        .arg("-I")
-        .arg(root.join("../../include"))
-        .arg(root.join("tests/c").join(source))
-        .arg("-o")
-        .arg(&program)
-        .arg("-L")
-        .arg(&library)
-        .arg("-lcommonhold")
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .output()
-        .expect("cc");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    program
-}
 
 macro_rules! describe {
     ($out:expr, $type:ident: $($field:ident)*) => {
@@ -53,7 +24,8 @@ macro_rules! describe {
             }
             let bytes = size(|whole: &$type| &whole.$field);
             let at = offset_of!($type, $field);
-            writeln!($out, concat!(stringify!($type), ".", stringify!($field), " {} {}"), at, bytes).unwrap();
+            let name = stringify!($field).trim_start_matches("r#");
+            writeln!($out, "{}.{name} {at} {bytes}", stringify!($type)).unwrap();
         })*
     };
 }
@@ -68,6 +40,8 @@ fn the_header_says_what_the_library_does() {
         file_path warning);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);
+    describe!(expected, ch_type: name kind bytes alignment of fields field_count);
+    describe!(expected, ch_field: name offset r#type count);
     let states = [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty];
     let states: Vec<String> = states.iter().map(|state| state.encode(false).to_string()).collect();
     writeln!(expected, "states {} {}", states.join(" "), PageState::Invalid.encode(true)).unwrap();

@@ -5,8 +5,16 @@
 //! homogeneous and a heterogeneous part.
 //!
 //! * [`ranges`]: the registry of address ranges.
+//! * [`store`]: immutable images, and their versions.
+//! * [`format`]: what an image says of itself.
+//! * [`include`]: images become part of a process.
+//! * [`data`]: structures with ordinary pointers, built as images.
 
+pub mod data;
 mod error;
+pub mod include;
 pub mod ranges;
+pub mod store;
 
+pub use commonhold_image as format;
 pub use error::{Error, Result};

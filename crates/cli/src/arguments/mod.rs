@@ -4,6 +4,7 @@ pub mod audit;
 pub mod ca;
 pub mod entry;
 pub mod host;
+pub mod image;
 pub mod objects;
 pub mod place;
 pub mod rebase;
@@ -84,6 +85,9 @@ pub enum Command {
     /// Make programs start faster, with relocated libraries that they share
     #[command(subcommand)]
     Rebase(rebase::RebaseCommand),
+    /// Keep images: code and data at addresses that are the same in every process
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output

@@ -9,6 +9,7 @@ mod create;
 mod documents;
 mod host;
 mod hosts;
+mod image;
 mod incore;
 mod interrupts;
 mod list;
@@ -49,6 +50,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Ca(command) => ca::run(&place, command),
         Command::Audit(arguments) => audit::audit(&arguments),
         Command::Rebase(command) => rebase::run(command),
+        Command::Image(command) => image::run(command),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),

@@ -3,6 +3,8 @@
 //! Every function catches panics, sets errno and the thread's last error on failure, and takes null pointers
 //! for bad arguments. There is one host for the process, connected at first use.
 
+mod image_types;
+mod images;
 mod memory;
 mod names;
 mod objects;
@@ -10,6 +12,8 @@ mod outcome;
 mod pager;
 mod structs;
 
+pub use image_types::{ch_field, ch_type};
+pub use images::*;
 pub use memory::*;
 pub use names::*;
 pub use objects::*;

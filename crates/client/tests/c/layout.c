@@ -59,6 +59,19 @@ int main(void) {
     FIELD(ch_pager, page_in);
     FIELD(ch_pager, page_out);
     FIELD(ch_pager, user);
+    SIZE(ch_type);
+    FIELD(ch_type, name);
+    FIELD(ch_type, kind);
+    FIELD(ch_type, bytes);
+    FIELD(ch_type, alignment);
+    FIELD(ch_type, of);
+    FIELD(ch_type, fields);
+    FIELD(ch_type, field_count);
+    SIZE(ch_field);
+    FIELD(ch_field, name);
+    FIELD(ch_field, offset);
+    FIELD(ch_field, type);
+    FIELD(ch_field, count);
     printf("states %d %d %d %d %d\n", CH_INVALID, CH_ABSENT, CH_CLEAN, CH_DIRTY, CH_LOCKED);
 
     ch_options set = CH_OPTIONS_INIT, filled;

@@ -18,6 +18,7 @@
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `larger` | what of that is about pages of more than 4 KiB |
+//! | `leaving` | what is newest here when nobody here uses it any more |
 //! | `resize`, `recover` | what the names say |
 
 mod bell;
@@ -32,6 +33,7 @@ mod hold;
 mod install;
 pub mod kept;
 mod larger;
+mod leaving;
 mod moving;
 mod recover;
 mod resize;

@@ -49,6 +49,9 @@ impl Cluster {
         if !self.is_without_successor(homed.home) || !self.has_begun() {
             return Ok(false);
         }
+        if self.host()?.object_of(object, true).is_none() {
+            return Err(busy("the object is not in use here any more"));
+        }
         self.host()?.check_can_be_home(object, &homed.about)?;
         std::thread::sleep(Duration::from_millis(u64::from(random() % MOST_WAIT_MS)));
         if self.lease.is_fenced() || !self.registry()?.take_home(object, &homed)? {
@@ -56,7 +59,13 @@ impl Cluster {
         }
         let (name, before) = (&homed.about.name, self.called(homed.home));
         self.report(format_args!("becomes the home of {name}, which was {before}, which is lost"));
-        self.become_home(driver, &homed).map(|()| true)
+        // What fails before the record says so is not begun: another may do it.
+        let becoming = self.become_home(driver, &homed);
+        becoming.map(|()| true).inspect_err(|_| {
+            if self.host().is_ok_and(|host| host.object_of(object, false).is_none()) {
+                let _ = self.registry().and_then(|registry| registry.return_home(object, &homed));
+            }
+        })
     }
 
     /// The registry says that this host is the home: what was used here as another's is its own.
@@ -138,7 +147,9 @@ impl Cluster {
         }
         if same {
             let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
-            self.ask_all_back(driver, &driver.borrowers(&members));
+            if !self.ask_all_back(driver, &driver.borrowers(&members)) {
+                return Err(busy("this host is fenced"));
+            }
         } else {
             self.collect(driver, homed.served)?;
         }

@@ -65,6 +65,14 @@ impl Ranges {
         self.change(|table| Ok(table.remove(name)))
     }
 
+    /// The image needs no more than these bytes of its range: the rest is for others.
+    pub fn trim(&self, name: &str, bytes: u64) -> Result<()> {
+        self.change(|table| {
+            table.trim(name, bytes);
+            Ok(())
+        })
+    }
+
     /// All ranges, by address.
     pub fn list(&self) -> Result<Vec<Range>> {
         let wrong = |error: redb::Error| self.wrong(error);

@@ -123,6 +123,14 @@ impl Table {
         self.all.remove(name).is_some()
     }
 
+    pub fn trim(&mut self, name: &str, bytes: u64) {
+        let bytes = bytes.next_multiple_of(16 * PAGE_BYTES);
+        if let Some(range) = self.all.get_mut(name).filter(|range| range.bytes > bytes) {
+            range.bytes = bytes;
+            self.changed.insert(name.to_owned());
+        }
+    }
+
     pub fn assign(&mut self, wanted: &Wanted, owner: Owner) -> Result<Range> {
         let suits = |range: &&Range| {
             let same =

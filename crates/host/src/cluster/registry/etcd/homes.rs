@@ -140,6 +140,20 @@ impl Etcd {
         Ok(taken)
     }
 
+    /// The home is the lost one again, until another takes its place.
+    pub(super) fn give_home_back(&self, me: HostId, object: u128, of: &Homed) -> Result<()> {
+        let Some(homed) = self.home_of(object)?.filter(|homed| homed.home == me && homed.served == of.served)
+        else {
+            return Ok(());
+        };
+        let key = self.keys.object(object);
+        let when = vec![Compare::value(key.as_str(), CompareOp::Equal, text(&homed))];
+        let back = Homed { home: of.home, ..homed };
+        self.transact(when, vec![TxnOp::put(key.as_str(), text(&back), None)])?;
+        lock(&self.mine).moving.remove(&object);
+        Ok(())
+    }
+
     fn home_of(&self, object: u128) -> Result<Option<Homed>> {
         Ok(self.get(&self.keys.object(object))?.and_then(|value| serde_json::from_slice(&value).ok()))
     }

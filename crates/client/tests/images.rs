@@ -1,0 +1,69 @@
+//! Images in C and in Rust, each read by the other.
+
+#[path = "common/c.rs"]
+mod c;
+
+use commonhold::image::{Arena, Options, Owner, Run, Store, Text, include_from, layout};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+layout! {
+    struct Node<'a> {
+        key: u64,
+        left: Option<&'a Node<'a>>,
+        right: Option<&'a Node<'a>>,
+        word: Text<'a>,
+        rare: bool,
+    }
+
+    struct Forest<'a> {
+        trees: Run<'a, &'a Node<'a>>,
+        corners: [f32; 3],
+    }
+}
+
+fn run(program: &Path, store: &Path, words: &[&str]) {
+    // Cargo's own path leads to the library of the last `cargo build`, not to the one beside this test.
+    let mut command = Command::new(program);
+    command.args(words).env("COMMONHOLD_IMAGES", store).env_remove("LD_LIBRARY_PATH");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+}
+
+#[test]
+fn c_and_rust_read_each_others_images() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::at(&folder.path().join("store"), Owner::Machine);
+    let program = c::compile("images.c", &["-std=c11", "-fsanitize=address", "-O1"]);
+    run(&program, store.root(), &["build", "of-c@1.0.0"]);
+    run(&program, store.root(), &["read", "of-c"]);
+    run(&program, store.root(), &["refuse"]);
+
+    let image = include_from(std::slice::from_ref(&store), "of-c@1", false).unwrap();
+    let forest: &'static Forest<'static> = image.root("forest").unwrap();
+    let tree: &'static Node<'static> = image.root("tree").unwrap();
+    assert!(std::ptr::eq(forest.trees[0], tree) && forest.trees.len() == 2);
+    assert_eq!((tree.key, tree.word.as_str(), tree.rare, forest.corners), (2, "two", false, [0.0, 0.0, 0.5]));
+    assert_eq!((tree.left.unwrap().key, tree.right.unwrap().rare), (1, true));
+
+    let options = Options { store: Some(store.clone()), capacity: 1 << 24, imports: Vec::new() };
+    let arena = Arena::with("of-rust@2.0.0", options).unwrap();
+    let leaf = |key, word| {
+        let word = arena.text(word).unwrap();
+        arena.place(Node { key, left: None, right: None, word, rare: key > 2 }).unwrap()
+    };
+    let right = &*leaf(3, "three");
+    let top = leaf(2, "two");
+    top.left = Some(leaf(1, "one"));
+    top.right = Some(right);
+    let top = &*top;
+    let trees = arena.run(&[top, right]).unwrap();
+    arena.root("forest", arena.place(Forest { trees, corners: [0.0, 0.0, 0.5] }).unwrap()).unwrap();
+    arena.root("tree", top).unwrap();
+    arena.seal().unwrap();
+    run(&program, store.root(), &["read", "of-rust"]);
+    std::fs::remove_file(program).unwrap();
+}

@@ -1,0 +1,264 @@
+//! What is known of types: for Rust from a macro, for C and Python from tables. From it a seal knows where the pointers are,
+//! and a reader whether an image was made with the same fields.
+
+use crate::{Error, Result};
+use std::collections::HashMap;
+
+/// A type among [`Types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeRef(pub(super) usize);
+
+/// What has no pointers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// A number without sign, of 1, 2, 4, 8 or 16 bytes.
+    Unsigned,
+    /// With one.
+    Signed,
+    /// Of 4 or 8 bytes.
+    Float,
+    /// One byte, 0 or 1.
+    Bool,
+    /// A byte of text in UTF-8.
+    Utf8,
+}
+
+/// A field of a structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Where it begins.
+    pub offset: usize,
+    /// What it is.
+    pub of: TypeRef,
+}
+
+/// How a type is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Without pointers.
+    Scalar(Scalar),
+    /// The address of another value.
+    Pointer {
+        /// Of which type.
+        to: TypeRef,
+        /// Whether it may be null.
+        nullable: bool,
+    },
+    /// An address and a count: so many values one behind the other. If the count is 0, the address says nothing.
+    Run {
+        /// Of which type.
+        of: TypeRef,
+    },
+    /// So many of another.
+    Array {
+        /// Of which type.
+        of: TypeRef,
+        /// How many.
+        count: usize,
+    },
+    /// Fields, by offset.
+    Struct(Vec<Field>),
+    /// It was named and not described yet.
+    Open,
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// What people call it; it does not count.
+    pub name: String,
+    /// Its size.
+    pub bytes: usize,
+    /// Its alignment.
+    pub alignment: usize,
+    /// How it is made.
+    pub shape: Shape,
+}
+
+/// Types that may mention each other.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    all: Vec<Type>,
+    known: HashMap<(String, usize), TypeRef>,
+}
+
+/// An address.
+const POINTER_BYTES: usize = 8;
+
+impl Types {
+    /// What is known of one.
+    pub fn get(&self, of: TypeRef) -> &Type {
+        &self.all[of.0]
+    }
+
+    /// Names a type, to be described by [`Types::describe`]; so it can be mentioned before.
+    pub fn open(&mut self, name: &str, bytes: usize, alignment: usize) -> TypeRef {
+        self.all.push(Type { name: name.to_owned(), bytes, alignment, shape: Shape::Open });
+        TypeRef(self.all.len() - 1)
+    }
+
+    fn add(&mut self, name: String, bytes: usize, alignment: usize, shape: Shape) -> TypeRef {
+        if let Some(there) = self.all.iter().position(|one| {
+            (one.bytes, one.alignment, &one.shape) == (bytes, alignment, &shape) && shape != Shape::Open
+        }) {
+            return TypeRef(there);
+        }
+        self.all.push(Type { name, bytes, alignment, shape });
+        TypeRef(self.all.len() - 1)
+    }
+
+    /// One without pointers.
+    pub fn scalar(&mut self, scalar: Scalar, bytes: usize) -> Result<TypeRef> {
+        let sound = match scalar {
+            Scalar::Unsigned | Scalar::Signed => [1, 2, 4, 8, 16].contains(&bytes),
+            Scalar::Float => [4, 8].contains(&bytes),
+            Scalar::Bool | Scalar::Utf8 => bytes == 1,
+        };
+        if !sound {
+            return Err(Error::Invalid(format!("there is no {scalar:?} of {bytes} bytes in images")));
+        }
+        Ok(self.add(format!("{scalar:?} of {bytes}"), bytes, bytes, Shape::Scalar(scalar)))
+    }
+
+    /// The address of another.
+    pub fn pointer(&mut self, to: TypeRef, nullable: bool) -> TypeRef {
+        self.add("pointer".into(), POINTER_BYTES, POINTER_BYTES, Shape::Pointer { to, nullable })
+    }
+
+    /// An address and a count.
+    pub fn run(&mut self, of: TypeRef) -> TypeRef {
+        self.add("run".into(), 2 * POINTER_BYTES, POINTER_BYTES, Shape::Run { of })
+    }
+
+    /// So many of another. One that is not described yet cannot be in an array.
+    pub fn array(&mut self, of: TypeRef, count: usize) -> Result<TypeRef> {
+        let Type { bytes, alignment, .. } = *self.get(of);
+        let bytes = bytes.checked_mul(count).filter(|bytes| *bytes <= 1 << 40);
+        let bytes =
+            bytes.ok_or_else(|| Error::Invalid(format!("an array of {count} is too large for an image")))?;
+        Ok(self.add("array".into(), bytes, alignment, Shape::Array { of, count }))
+    }
+
+    /// Says what a type that was named consists of.
+    pub fn describe(&mut self, of: TypeRef, mut fields: Vec<Field>) -> Result<()> {
+        fields.sort_by_key(|field| field.offset);
+        let Type { name, bytes, alignment, shape } = self.get(of);
+        let invalid = |why: String| Err(Error::Invalid(format!("type {name}: {why}")));
+        if *shape != Shape::Open {
+            return invalid("it is described already".into());
+        }
+        if !alignment.is_power_of_two() || *alignment > 4096 || !bytes.is_multiple_of(*alignment) {
+            return invalid(format!(
+                "{bytes} bytes are no multiple of its alignment {alignment}, or that is no power of 2"
+            ));
+        }
+        let mut free = 0;
+        for field in &fields {
+            let inner = self.get(field.of);
+            let end = field.offset.saturating_add(inner.bytes);
+            if field.of == of || (inner.shape == Shape::Open) {
+                return invalid(format!(
+                    "field {} is of a type that is not described yet: use a pointer",
+                    field.name
+                ));
+            }
+            if field.offset < free || end > *bytes {
+                return invalid(format!("field {} overlaps another, or the end", field.name));
+            }
+            if !field.offset.is_multiple_of(inner.alignment) || inner.alignment > *alignment {
+                return invalid(format!("field {} is not aligned to {}", field.name, inner.alignment));
+            }
+            free = end;
+        }
+        self.all[of.0].shape = Shape::Struct(fields);
+        Ok(())
+    }
+
+    /// The type of that name and size; described now if it was not. For types whose descriptions mention each other.
+    pub fn known(
+        &mut self,
+        name: &str,
+        bytes: usize,
+        alignment: usize,
+        fields: impl FnOnce(&mut Types) -> Vec<Field>,
+    ) -> TypeRef {
+        let key = (name.to_owned(), bytes);
+        if let Some(there) = self.known.get(&key) {
+            return *there;
+        }
+        let of = self.open(name, bytes, alignment);
+        self.known.insert(key, of);
+        let fields = fields(self);
+        self.describe(of, fields).expect("the compiler laid it out");
+        of
+    }
+
+    /// All that can be reached from a type, in an order that only its structure decides.
+    fn reachable(&self, from: TypeRef) -> Vec<TypeRef> {
+        let mut order = vec![from];
+        let mut next = 0;
+        while let Some(of) = order.get(next) {
+            let inner: Vec<TypeRef> = match &self.get(*of).shape {
+                Shape::Scalar(_) | Shape::Open => Vec::new(),
+                Shape::Pointer { to, .. } => vec![*to],
+                Shape::Run { of } | Shape::Array { of, .. } => vec![*of],
+                Shape::Struct(fields) => fields.iter().map(|field| field.of).collect(),
+            };
+            for of in inner {
+                if !order.contains(&of) {
+                    order.push(of);
+                }
+            }
+            next += 1;
+        }
+        order
+    }
+
+    /// Every type that this one mentions is described.
+    pub fn check(&self, of: TypeRef) -> Result<()> {
+        match self.reachable(of).into_iter().find(|of| self.get(*of).shape == Shape::Open) {
+            Some(open) => {
+                Err(Error::Invalid(format!("type {} was named and never described", self.get(open).name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tells one layout from another, in every language: sizes, offsets, names of fields and where pointers lead.
+    pub fn hash(&self, of: TypeRef) -> u64 {
+        let order = self.reachable(of);
+        let place = |of: &TypeRef| order.iter().position(|one| one == of).unwrap_or(0) as u64;
+        let mut hasher = blake3::Hasher::new();
+        let mut put = |numbers: &[u64]| {
+            for number in numbers {
+                hasher.update(&number.to_le_bytes());
+            }
+        };
+        let mut names = String::new();
+        for of in &order {
+            let one = self.get(*of);
+            put(&[one.bytes as u64, one.alignment as u64]);
+            match &one.shape {
+                Shape::Open => put(&[0]),
+                Shape::Scalar(scalar) => put(&[1, *scalar as u64]),
+                Shape::Pointer { to, nullable } => put(&[2, u64::from(*nullable), place(to)]),
+                Shape::Run { of } => put(&[3, place(of)]),
+                Shape::Array { of, count } => put(&[4, place(of), *count as u64]),
+                Shape::Struct(fields) => {
+                    put(&[5, fields.len() as u64]);
+                    for field in fields {
+                        put(&[field.offset as u64, place(&field.of)]);
+                        names.push_str(&field.name);
+                        names.push('\0');
+                    }
+                }
+            }
+        }
+        hasher.update(names.as_bytes());
+        let mut hash = [0; 8];
+        hash.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        u64::from_le_bytes(hash).max(1)
+    }
+}

@@ -1,0 +1,148 @@
+//! Content: written beside, whole and synced before it has its name; opened only if nobody else could have written it.
+
+use super::compatible::Export;
+use super::{Store, trust, verity};
+use crate::{Error, Result};
+use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// The names of drafts begin so.
+pub(super) const MAKING: &str = ".making-";
+
+/// An image that is being written, from its first byte to its last.
+pub struct Draft {
+    pub(super) file: NamedTempFile,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Draft {
+    /// The build ID of what was written.
+    pub fn id(&self) -> Id {
+        Id(*self.hasher.finalize().as_bytes())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Synced, and closed to changes.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let path = self.file.path().to_owned();
+        let done = self.file.as_file().set_permissions(Permissions::from_mode(0o444));
+        done.and_then(|()| self.file.as_file().sync_all()).map_err(Error::file(&path))
+    }
+}
+
+/// Content that is open.
+pub struct Opened {
+    /// The file, for reading.
+    pub file: File,
+    /// Its first page.
+    pub page: Box<[u8; PAGE_BYTES]>,
+    /// How long it is.
+    pub file_bytes: u64,
+    /// Where.
+    pub path: PathBuf,
+}
+
+impl Opened {
+    /// What the first page says: it was checked when this was opened.
+    pub fn header(&self) -> Header<'_> {
+        Header::new(&self.page[..]).expect("it was read before")
+    }
+
+    /// Whether the file system checks each page.
+    pub fn has_verity(&self) -> bool {
+        verity::is_on(&self.file)
+    }
+
+    /// Bytes of the file.
+    pub fn read(&mut self, at: std::ops::Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; (at.end - at.start) as usize];
+        self.file
+            .seek(SeekFrom::Start(at.start))
+            .and_then(|_| self.file.read_exact(&mut bytes))
+            .map_err(Error::file(&self.path))?;
+        Ok(bytes)
+    }
+
+    /// All its roots, or exports.
+    pub fn exports(&mut self) -> Result<Vec<Export>> {
+        let (at, count) = (self.header().roots_at(), self.header().root_count());
+        let bytes = self.read(at)?;
+        let damaged = || Error::Damaged { path: self.path.clone() };
+        Ok(Export::all(Roots::new(&bytes, count).ok_or_else(damaged)?))
+    }
+
+    /// The hash of all of it as it is now.
+    pub fn hash(&mut self) -> Result<Id> {
+        let mut hasher = blake3::Hasher::new();
+        self.file
+            .rewind()
+            .and_then(|()| hasher.update_reader(&self.file).map(drop))
+            .map_err(Error::file(&self.path))?;
+        Ok(Id(*hasher.finalize().as_bytes()))
+    }
+}
+
+/// The first page and what else is known of an open file, which must be an image for this machine.
+fn opened(file: File, file_bytes: u64, path: PathBuf) -> Result<Opened> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    let read =
+        rustix::io::pread(&file, &mut page[..], 0).map_err(|error| Error::file(&path)(error.into()))?;
+    let header = Header::new(&page[..read]).map_err(Error::unfit(&path))?;
+    header.check_here(file_bytes).map_err(Error::unfit(&path))?;
+    Ok(Opened { file, page, file_bytes, path })
+}
+
+impl Store {
+    /// Begins an image. It is nowhere to be found before it is published.
+    pub fn draft(&self) -> Result<Draft> {
+        self.create()?;
+        let content = self.content();
+        let file =
+            tempfile::Builder::new().prefix(MAKING).tempfile_in(&content).map_err(Error::file(&content))?;
+        Ok(Draft { file, hasher: blake3::Hasher::new() })
+    }
+
+    /// A draft with the bytes of a file.
+    pub fn draft_of(&self, path: &Path) -> Result<Draft> {
+        let mut from = File::open(path).map_err(Error::file(path))?;
+        let mut draft = self.draft()?;
+        io::copy(&mut from, &mut draft).map_err(Error::file(draft.path()))?;
+        Ok(draft)
+    }
+
+    /// Opens the content of a build ID. Its hash is not computed: that takes as long as reading it.
+    pub fn open(&self, id: Id) -> Result<Opened> {
+        let path = self.path_of(id);
+        let missing = || Error::Missing(format!("there is no {}", path.display()));
+        let directory = self.open_directory(&["content"])?.ok_or_else(missing)?;
+        let (file, bytes) = trust::file_below(directory.as_fd(), &id.to_string(), &path)?;
+        opened(file.into(), bytes, path)
+    }
+
+    pub(super) fn open_draft(&self, draft: &Draft) -> Result<Opened> {
+        let path = draft.path().to_owned();
+        let file = File::open(&path).map_err(Error::file(&path))?;
+        let bytes = file.metadata().map_err(Error::file(&path))?.len();
+        opened(file, bytes, path)
+    }
+}

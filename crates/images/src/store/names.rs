@@ -1,0 +1,169 @@
+//! The tree of versions, read: each lookup is a read of one directory.
+
+use super::{Store, trust};
+use crate::{Error, Result};
+use commonhold_image::{Id, Version, Wanted, is_name};
+use rustix::fs::{Dir, readlinkat};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Behind the version in the name of a link.
+pub(super) const WITHDRAWN: &str = "~";
+
+/// One version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which.
+    pub version: Version,
+    /// The build ID of its content.
+    pub id: Id,
+    /// Had only by who names it exactly.
+    pub withdrawn: bool,
+}
+
+/// A version that was asked for.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// The version.
+    pub entry: Entry,
+    /// The store that has it.
+    pub store: Store,
+}
+
+impl Found {
+    /// Name and version.
+    pub fn full_name(&self) -> String {
+        format!("{}@{}", self.name, self.entry.version)
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.store.path_of(self.entry.id)
+    }
+}
+
+/// The version and whether it is withdrawn, from the name of a link.
+fn read_name(name: &str) -> Option<(Version, bool)> {
+    let plain = name.strip_suffix(WITHDRAWN);
+    Some((Version::parse(plain.unwrap_or(name))?, plain.is_some()))
+}
+
+fn gone(error: &Error) -> bool {
+    matches!(error, Error::File { source, .. } if source.kind() == ErrorKind::NotFound)
+}
+
+impl Store {
+    /// Where the content of that build ID is, or would be.
+    pub fn path_of(&self, id: Id) -> PathBuf {
+        self.content().join(id.to_string())
+    }
+
+    pub(super) fn directory_of(&self, name: &str) -> PathBuf {
+        self.names_directory().join(name)
+    }
+
+    pub(super) fn link_of(&self, name: &str, version: Version, withdrawn: bool) -> PathBuf {
+        self.directory_of(name).join(format!("{version}{}", if withdrawn { WITHDRAWN } else { "" }))
+    }
+
+    /// A trusted directory of the store; none if it is not there.
+    pub(super) fn open_directory(&self, parts: &[&str]) -> Result<Option<OwnedFd>> {
+        let mut path = self.root.clone();
+        let mut open = match trust::directory(&path) {
+            Err(error) if gone(&error) => return Ok(None),
+            outcome => outcome?,
+        };
+        for part in parts {
+            path.push(part);
+            open = match trust::directory_below(&open, part, &path) {
+                Err(error) if gone(&error) => return Ok(None),
+                outcome => outcome?,
+            };
+        }
+        Ok(Some(open))
+    }
+
+    /// The names of a directory's entries.
+    fn entries(directory: &OwnedFd, path: &Path) -> Result<Vec<String>> {
+        let wrong = |error: rustix::io::Errno| Error::file(path)(error.into());
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory).map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        }
+        Ok(names)
+    }
+
+    /// The names of all images.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let Some(directory) = self.open_directory(&["names"])? else { return Ok(Vec::new()) };
+        let mut names = Store::entries(&directory, &self.names_directory())?;
+        names.retain(|name| is_name(name));
+        names.sort();
+        Ok(names)
+    }
+
+    /// All versions of an image, oldest first. What is no version or leads to no content is passed over.
+    pub fn versions(&self, name: &str) -> Result<Vec<Entry>> {
+        if !is_name(name) {
+            return Err(not_a_name(name));
+        }
+        let Some(directory) = self.open_directory(&["names", name])? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for link in Store::entries(&directory, &self.directory_of(name))? {
+            let Some((version, withdrawn)) = read_name(&link) else { continue };
+            all.extend(read_link(&directory, &link).map(|id| Entry { version, id, withdrawn }));
+        }
+        all.sort_by_key(|entry| entry.version);
+        Ok(all)
+    }
+
+    /// The newest version that will do; one that is withdrawn only if it is named exactly.
+    pub fn resolve(&self, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        let Some(directory) = self.open_directory(&["names", wanted.name])? else { return Ok(None) };
+        let suits = |(version, withdrawn): &(Version, bool)| {
+            wanted.accepts(*version) && (!withdrawn || wanted.exact().is_some())
+        };
+        let links = Store::entries(&directory, &self.directory_of(wanted.name))?;
+        let Some((version, withdrawn)) = links.iter().filter_map(|link| read_name(link)).filter(suits).max()
+        else {
+            return Ok(None);
+        };
+        let link = self.link_of(wanted.name, version, withdrawn);
+        let file = link.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let id = read_link(&directory, file)
+            .ok_or_else(|| Error::untrusted(&link, "it does not lead to content of this store"))?;
+        let entry = Entry { version, id, withdrawn };
+        Ok(Some(Found { name: wanted.name.to_owned(), entry, store: self.clone() }))
+    }
+
+    /// As [`Store::resolve`], in the first of these stores that has one.
+    pub fn resolve_in(stores: &[Store], text: &str) -> Result<Found> {
+        let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
+        for store in stores {
+            if let Some(found) = store.resolve(&wanted)? {
+                return Ok(found);
+            }
+        }
+        let places: Vec<String> = stores.iter().map(|store| store.root.display().to_string()).collect();
+        Err(Error::Missing(format!(
+            "there is no image {text} in {}; `commonhold image list` shows what there is",
+            places.join(" or ")
+        )))
+    }
+}
+
+pub(crate) fn not_a_name(text: &str) -> Error {
+    Error::Invalid(format!(
+        "{text:?} names no image: a name has 1 to 63 letters, digits and . _ + -, and may be followed by @1, @1.2 or @1.2.3"
+    ))
+}
+
+/// What a link names: only content beside, whatever else it says.
+fn read_link(directory: &OwnedFd, link: &str) -> Option<Id> {
+    let target = readlinkat(directory, link, Vec::new()).ok()?;
+    Id::parse(target.to_str().ok()?.strip_prefix("../../content/")?)
+}

@@ -1,0 +1,327 @@
+//! What changes a store: publication, rollback, removal. All under its lock.
+
+use super::compatible::breaks;
+use super::content::{Draft, MAKING, Opened};
+use super::names::{Entry, not_a_name};
+use super::{Store, in_use, range_name, slide, verity, wanted};
+use crate::{Error, Result};
+use commonhold_image::{Header, Id, Kind, Version, Wanted};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Drafts of so long ago nobody writes any more.
+const OLD: Duration = Duration::from_secs(24 * 3600);
+
+/// What came of a publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The image's.
+    pub name: String,
+    /// Which.
+    pub version: Version,
+    /// Its build ID.
+    pub id: Id,
+    /// The file.
+    pub path: PathBuf,
+    /// False: this very version was there already.
+    pub is_new: bool,
+    /// Whether the file system checks each page of it (fs-verity).
+    pub has_verity: bool,
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(Error::file(path))
+}
+
+impl Store {
+    /// Publishes a draft under the name and version that it says. What would break others is refused and changes nothing.
+    pub fn publish(&self, mut draft: Draft) -> Result<Published> {
+        draft.finish()?;
+        let mut image = self.open_draft(&draft)?;
+        let _alone = self.lock()?;
+        self.sweep()?;
+        let (name, version, id) = {
+            let header = image.header();
+            (header.name().to_owned(), header.version(), draft.id())
+        };
+        let all = self.versions(&name)?;
+        if let Some(there) = all.iter().find(|entry| entry.version == version) {
+            if there.id != id {
+                return Err(Error::Exists { name: format!("{name}@{version}") });
+            }
+            let path = self.path_of(id);
+            let has_verity = self.open(id)?.has_verity();
+            return Ok(Published { name, version, id, path, is_new: false, has_verity });
+        }
+        self.check_imports(image.header())?;
+        self.check_neighbours(&name, version, &all, &mut image)?;
+        self.check_range(image.header())?;
+        let has_verity = self.put(draft, id)?;
+        self.link(&name, version, id)?;
+        Ok(Published { path: self.path_of(id), name, version, id, is_new: true, has_verity })
+    }
+
+    /// All that it leads into is there, in this store or the machine's.
+    fn check_imports(&self, header: Header<'_>) -> Result<()> {
+        for import in header.imports() {
+            let stores = [self.clone(), Store::of_machine()];
+            let found = stores.iter().find_map(|store| store.open(import.id).ok());
+            let sound = found.is_some_and(|found| {
+                let there = found.header();
+                (there.name(), there.version(), there.base()) == (import.name, import.version, import.base)
+            });
+            if !sound {
+                return Err(Error::Missing(format!(
+                    "{}@{} leads into {}@{} with build ID {}, which is not in {}: publish that one first",
+                    header.name(),
+                    header.version(),
+                    import.name,
+                    import.version,
+                    import.id,
+                    self.root.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// It can stand for the version before it, and the one behind it for it.
+    fn check_neighbours(
+        &self,
+        name: &str,
+        version: Version,
+        all: &[Entry],
+        image: &mut Opened,
+    ) -> Result<()> {
+        let same = |entry: &&Entry| entry.version.major == version.major && !entry.withdrawn;
+        let before = all.iter().filter(same).rfind(|entry| entry.version < version);
+        let behind = all.iter().filter(same).find(|entry| entry.version > version);
+        let mine = image.exports()?;
+        let incompatible = |newer: Version, older: Version, why| Error::Incompatible {
+            newer: format!("{name}@{newer}"),
+            older: format!("{name}@{older}"),
+            why,
+            next: all.iter().map(|entry| entry.version.major).max().unwrap_or(0).saturating_add(1),
+        };
+        for other in before.into_iter().chain(behind) {
+            let mut there = self.open(other.id)?;
+            if there.header().kind() != image.header().kind() {
+                return Err(incompatible(version, other.version, "one is data and one is code".into()));
+            }
+            let theirs = there.exports()?;
+            let newer_is_mine = other.version < version;
+            let (older, newer) = if newer_is_mine { (&theirs, &mine) } else { (&mine, &theirs) };
+            if let Some(why) = breaks(older, newer) {
+                let (newer, older) =
+                    if newer_is_mine { (version, other.version) } else { (other.version, version) };
+                return Err(incompatible(newer, older, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Its addresses are its own: reserved before, or now, if nobody has them.
+    fn check_range(&self, header: Header<'_>) -> Result<()> {
+        let (kind, name, version) = (header.kind(), header.name(), header.version());
+        let ranges = self.ranges()?;
+        let (first, end) = (header.base(), header.base() + header.bytes());
+        let own = range_name(kind, name, version);
+        let has = ranges.list()?.into_iter().find(|range| range.name == own);
+        match has {
+            Some(range) if range.first <= first && end <= range.end() => {}
+            // The major version moved: who is linked to it would not find it.
+            Some(range) if kind == Kind::Code => {
+                return Err(Error::Taken {
+                    wanted: format!("{name}@{version}"),
+                    first,
+                    end,
+                    holder: range.name,
+                });
+            }
+            _ => {
+                let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?);
+                wanted.alignment = 4096;
+                ranges.claim(&wanted, first)?;
+            }
+        }
+        if kind == Kind::Data {
+            ranges.trim(&own, header.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Gives content its name. Whether the file system checks it.
+    fn put(&self, draft: Draft, id: Id) -> Result<bool> {
+        let path = self.path_of(id);
+        if !path.exists() {
+            // Nobody may have it open for writing then.
+            let temporary = draft.file.into_temp_path();
+            if let Ok(file) = File::open(&temporary) {
+                verity::enable(&file);
+            }
+            temporary.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
+            sync_directory(&self.content())?;
+        }
+        Ok(self.open(id)?.has_verity())
+    }
+
+    fn link(&self, name: &str, version: Version, id: Id) -> Result<()> {
+        let directory = self.directory_of(name);
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(Error::file(&directory)(error));
+            }
+            Ok(()) => {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(&directory, mode).map_err(Error::file(&directory))?;
+                sync_directory(&self.names_directory())?;
+            }
+            Err(_) => {}
+        }
+        let beside = directory.join(format!("{MAKING}{version}"));
+        let _ = fs::remove_file(&beside);
+        let link = self.link_of(name, version, false);
+        std::os::unix::fs::symlink(format!("../../content/{id}"), &beside)
+            .and_then(|()| fs::rename(&beside, &link))
+            .map_err(Error::file(&link))?;
+        sync_directory(&directory)
+    }
+
+    fn one(&self, text: &str) -> Result<super::Found> {
+        Store::resolve_in(std::slice::from_ref(self), text)
+    }
+
+    /// Withdraws the newest version that begins so: from now on the one before it is had, and this one only by who names
+    /// it exactly. Refused if there is none before it.
+    pub fn rollback(&self, text: &str) -> Result<(Version, Version)> {
+        let _alone = self.lock()?;
+        let newest = self.one(text)?;
+        let (name, version) = (newest.name.as_str(), newest.entry.version);
+        let suits = |entry: &&Entry| {
+            !entry.withdrawn && entry.version < version && entry.version.major == version.major
+        };
+        let all = self.versions(name)?;
+        let Some(before) = all.iter().rfind(suits) else {
+            return Err(Error::Missing(format!(
+                "{name}@{version} is the first of its major version: there is none to go back to"
+            )));
+        };
+        if newest.entry.withdrawn {
+            return Err(Error::Invalid(format!("{name}@{version} is withdrawn already")));
+        }
+        let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
+        fs::rename(&from, &to).map_err(Error::file(&from))?;
+        sync_directory(&self.directory_of(name))?;
+        Ok((version, before.version))
+    }
+
+    /// Makes a version that was withdrawn one like all others again.
+    pub fn restore(&self, text: &str) -> Result<Version> {
+        let _alone = self.lock()?;
+        let found = self.one(text)?;
+        let version = found.entry.version;
+        if !found.entry.withdrawn {
+            return Err(Error::Invalid(format!(
+                "{} is not withdrawn: name a version exactly",
+                found.full_name()
+            )));
+        }
+        let (from, to) =
+            (self.link_of(&found.name, version, true), self.link_of(&found.name, version, false));
+        fs::rename(&from, &to).map_err(Error::file(&from))?;
+        sync_directory(&self.directory_of(&found.name))?;
+        Ok(version)
+    }
+
+    /// Removes one version, which must be named exactly, and its content, if no other is the same. Refused while a process
+    /// maps it or another image leads into it. Gives how many bytes are free now.
+    pub fn remove(&self, text: &str) -> Result<u64> {
+        let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
+        let version = wanted.exact().ok_or_else(|| {
+            Error::Invalid(format!(
+                "{text} may be several versions: name the one to remove, as in words@1.2.3"
+            ))
+        })?;
+        let _alone = self.lock()?;
+        let found = self.one(text)?;
+        let Entry { id, withdrawn, .. } = found.entry;
+        let in_use = |by| Err(Error::InUse { what: found.full_name(), by });
+        let processes = in_use::processes_with(id);
+        if let Some(first) = processes.first() {
+            return in_use(format!("{} processes map it, such as {first}", processes.len()));
+        }
+        if let Some(user) = self.who_imports(id)? {
+            return in_use(format!("{user} leads into it"));
+        }
+        let kind = self.open(id).map(|image| image.header().kind());
+        let link = self.link_of(&found.name, version, withdrawn);
+        fs::remove_file(&link).map_err(Error::file(&link))?;
+        let left = self.versions(&found.name)?;
+        if left.is_empty() {
+            let _ = fs::remove_dir(self.directory_of(&found.name));
+        }
+        let kind = kind.unwrap_or(Kind::Data);
+        if kind == Kind::Data || !left.iter().any(|entry| entry.version.major == version.major) {
+            self.ranges()?.release(&range_name(kind, &found.name, version))?;
+        }
+        self.sweep()
+    }
+
+    /// Every version, with its name.
+    pub fn all(&self) -> Result<Vec<(String, Entry)>> {
+        let mut all = Vec::new();
+        for name in self.names()? {
+            all.extend(self.versions(&name)?.into_iter().map(|entry| (name.clone(), entry)));
+        }
+        Ok(all)
+    }
+
+    /// An image of this store that leads into that one.
+    fn who_imports(&self, id: Id) -> Result<Option<String>> {
+        let all = self.all()?;
+        let user = all.iter().find(|(_, entry)| {
+            let imports = |image: Opened| image.header().imports().any(|import| import.id == id);
+            self.open(entry.id).is_ok_and(imports)
+        });
+        Ok(user.map(|(name, entry)| format!("{name}@{}", entry.version)))
+    }
+
+    /// Removes content that nobody names and nobody maps, and drafts that were given up. Gives their bytes.
+    fn sweep(&self) -> Result<u64> {
+        let named: BTreeSet<Id> = self.all()?.into_iter().map(|(_, entry)| entry.id).collect();
+        let content = self.content();
+        let mut bytes = 0;
+        for file in fs::read_dir(&content).map_err(Error::file(&content))?.flatten() {
+            let name = file.file_name().to_string_lossy().into_owned();
+            let Ok(metadata) = file.metadata() else { continue };
+            let old = || metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD));
+            let unused = match Id::parse(&name) {
+                Some(id) => !named.contains(&id) && in_use::processes_with(id).is_empty(),
+                None => name.starts_with(MAKING) && old(),
+            };
+            if unused && fs::remove_file(file.path()).is_ok() {
+                bytes += metadata.len();
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Computes the hash of each content again. Gives those that are not as published, and how many were looked at.
+    pub fn verify(&self) -> Result<(Vec<(String, Error)>, usize)> {
+        let all = self.all()?;
+        let mut wrong = Vec::new();
+        for (name, entry) in &all {
+            let outcome = self.open(entry.id).and_then(|mut image| {
+                let same = image.hash()? == entry.id
+                    && (image.header().name(), image.header().version()) == (name, entry.version);
+                if same { Ok(()) } else { Err(Error::Damaged { path: image.path }) }
+            });
+            wrong.extend(outcome.err().map(|error| (format!("{name}@{}", entry.version), error)));
+        }
+        Ok((wrong, all.len()))
+    }
+}
