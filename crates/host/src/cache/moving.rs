@@ -69,7 +69,7 @@ impl Cache {
     pub fn had_by_nobody(&self) -> RoaringBitmap {
         let inner = self.lock();
         let whole = book::set_of(inner.whole());
-        inner.book.newer() & whole - &inner.resident
+        inner.book.newer() & (whole - &inner.resident)
     }
 
     /// Their newest versions are lost. `until_reverted`: for the next process too; else the stored ones are the newest now.
