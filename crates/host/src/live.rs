@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Of an object whose home is elsewhere the header also names the host (its number) under which the frames were granted.
-//! The next host has another number, and gives back what is newest in its predecessor's name.
+//! The next host has another number, and gives back what is newest in its predecessor's name. If the object's home moves, it
+//! also names the home when whose loss was heard of the frames were valid.
 //!
 //! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
 //! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
@@ -36,6 +37,7 @@ const BITMAPS_OFFSET: u64 = 65536;
 const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
 const HOLDER_OFFSET: u64 = 144;
+const LOST_HOME_OFFSET: u64 = 152;
 const GRANTS_OFFSET: u64 = BITMAPS_OFFSET + 4 * BITMAP_STRIDE;
 const SLOT_WORDS: u64 = 2;
 const SLOT_BYTES: u64 = SLOT_WORDS * 8;
@@ -222,10 +224,26 @@ impl Live {
         self.file.write_all_at(&bytes, HOLDER_OFFSET).doing("noting whose the frames are")
     }
 
-    /// Under which host the frames were granted; none: under none yet.
+    /// Under which host the frames were granted; none: under none yet. At the home of an object that moves: which process
+    /// of it scheduled last.
     pub fn holder(&self) -> Option<u32> {
+        self.host_at(HOLDER_OFFSET)
+    }
+
+    /// Notes that the frames are what was valid here when that home was lost.
+    pub fn set_lost_home(&self, home: u32) -> Result<()> {
+        let bytes = (u64::from(home) + 1).to_le_bytes();
+        self.file.write_all_at(&bytes, LOST_HOME_OFFSET).doing("noting which home is lost")
+    }
+
+    /// When which home was lost the frames were valid; none: that is not known of them.
+    pub fn lost_home(&self) -> Option<u32> {
+        self.host_at(LOST_HOME_OFFSET)
+    }
+
+    fn host_at(&self, offset: u64) -> Option<u32> {
         let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, HOLDER_OFFSET).ok()?;
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
         u64::from_le_bytes(bytes).checked_sub(1).map(|host| host as u32)
     }
 

@@ -24,6 +24,8 @@ pub struct Lent {
     pub to: BTreeMap<HostId, RoaringBitmap>,
     /// Those whose newest version nobody has any more.
     pub to_nobody: RoaringBitmap,
+    /// Whether this is all there is to know, because the frames are those of that process.
+    pub is_known: bool,
 }
 
 impl Cache {
@@ -46,6 +48,10 @@ impl Cache {
             *rights = Rights::default();
         }
         let all = inner.resident.clone();
+        if self.traits.home_moves {
+            // The next home may be another, which asks for whatever was valid.
+            self.record(&mut inner, &all);
+        }
         let kept = &all & inner.book.dirty();
         let gone = &all - &kept;
         // What grows old first.
@@ -149,7 +155,7 @@ impl Cache {
     /// At the home: pages that are lent, and to whom.
     pub(super) fn lent(&self) -> Lent {
         let inner = self.lock();
-        let mut found = Lent::default();
+        let mut found = Lent { is_known: true, ..Lent::default() };
         for page in inner.book.lent() {
             match inner.book.live().grant(page.into()).to {
                 Some(host) => found.to.entry(HostId(host)).or_default().insert(page),
@@ -211,6 +217,7 @@ mod tests {
             space_reserved: false,
             fault_deadline_ms: None,
             limit_pages: PAGES,
+            home_moves: false,
         };
         let (pager, book) = (Box::new(ElsewherePager), Book::recover(live).unwrap());
         let spill = Spill::new(&directory.join("spill"));

@@ -84,6 +84,7 @@ impl Cluster {
     /// What an object's scheduler wants could not be done here.
     pub(super) fn give_up_unasked(self: &Arc<Self>, object: u128) {
         let Some(driver) = self.driver(object) else { return };
+        driver.gives_up(); // what is here need not be what it should be
         match driver.home() {
             _ if forwards(&driver) => self.fence("a page of another host's object could not be moved"),
             Some(home) => self.give_up(&driver, home),
@@ -141,11 +142,14 @@ impl Cluster {
         };
         if let Err(error) = self.reach(home) {
             // The two cannot reach each other, but others wait for the home. It is said again when they can.
-            if former == self.me.host {
+            // The home of an object that moves may be lost already, and the next one wants what was valid here.
+            let moves = self.driver(object).is_some_and(|driver| driver.plan().home_moves);
+            if former == self.me.host && !moves {
                 self.registry()?.pass_given_up(home, object, number)?;
             }
             return Err(error);
         }
+        self.driver(object).iter().for_each(|driver| driver.gives_up());
         self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE)?;
         self.beginnings.home_knows(object, given_up);
         Ok(())
@@ -244,6 +248,7 @@ impl Cluster {
                 }
                 self.find_home(&driver);
             }
+            driver.home_is_lost(host);
         }
         if let Ok(this) = self.host() {
             this.settle_removed();

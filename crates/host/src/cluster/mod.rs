@@ -12,6 +12,7 @@
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `moving` | homes that move to another host when they are lost |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
 //! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
@@ -34,6 +35,7 @@ mod locks;
 mod long;
 mod losses;
 mod members;
+mod moving;
 mod objects;
 mod pools;
 mod refusals;
@@ -358,6 +360,10 @@ impl Cluster {
             self.check_not_lost(from)?;
             return self.give_back(from, object, former, &pages);
         }
+        if let Call::Valid { object, lost, from_page } = call {
+            self.check_not_lost(from)?;
+            return self.valid_here(from, object, lost, from_page);
+        }
         self.answer_alone(from, call).map(|answer| (answer, Vec::new()))
     }
 
@@ -394,7 +400,7 @@ impl Cluster {
             }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
             Call::Size { object, told } => self.heard_size(from, object, told, false),
-            Call::GiveBack { .. } => {
+            Call::GiveBack { .. } | Call::Valid { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }
         }

@@ -45,6 +45,7 @@ impl Cluster {
             sizes: self.sizes_of(&record.options),
             how,
             hold: Duration::from_micros(hold_us.into()),
+            home_moves: record.options.home_moves,
         };
         if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
             driver.attach(cache); // it was used here before
@@ -102,19 +103,20 @@ impl Cluster {
         }
     }
 
-    /// Claims the name of a new shared object for this host.
-    pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
+    /// Claims the name of a shared object for this host.
+    pub fn claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
         if self.reads_alone() {
             return Err(Error::new(
                 ErrorKind::Permission,
                 format!(
-                    "this host was admitted to the cluster for reading alone: create {name} on another host, or with \
-                     --coherence local"
+                    "this host was admitted to the cluster for reading alone: create {} on another host, or with \
+                     --coherence local",
+                    claim.name
                 ),
             ));
         }
-        self.check_names_can_be_told(name)?;
-        self.registry()?.claim(Claim { name: name.clone(), object })
+        self.check_names_can_be_told(&claim.name)?;
+        self.registry()?.claim(claim)
     }
 
     /// Names of this host's shared objects may have become others' while it was away: the log says which.
@@ -145,6 +147,9 @@ impl Cluster {
         access: Access,
     ) -> Result<Shared> {
         let home = self.registry()?.look_up(name)?;
+        if let Some(shared) = self.open_without_home(name, home, who, access)? {
+            return Ok(shared);
+        }
         self.reach(home)?;
         self.check_may_decide(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
@@ -172,6 +177,7 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !driver.is_over()
                 && !driver.has_left()
                 && !this.lease.is_fenced()
             {
@@ -197,6 +203,9 @@ impl Cluster {
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
         let home = self.registry()?.where_is(object)?;
+        if driver.plan().home_moves && self.take_home_of(driver, home)? {
+            return Ok(()); // this host is the home now
+        }
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         self.check_may_decide(home)?;

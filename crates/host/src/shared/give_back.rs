@@ -167,7 +167,7 @@ impl Driver {
 
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
-        let Lent { to, to_nobody } = std::mem::take(&mut state.lent);
+        let Lent { to, to_nobody, .. } = std::mem::take(&mut state.lent);
         let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
         if let Some(saved) = self.saved() {
             note_lost(&saved, &lost);

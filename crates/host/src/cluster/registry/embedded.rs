@@ -148,6 +148,9 @@ impl Registry for Embedded {
     }
 
     fn claim(&self, claim: Claim) -> Result<()> {
+        if claim.moving.is_some() {
+            return Err(super::does_not_move());
+        }
         self.ask(Call::Claim(claim), PATIENCE).map(drop)
     }
 

@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn claim(name: &str, object: u128) -> Claim {
-        Claim { name: Name::new(name).unwrap(), object }
+        Claim { name: Name::new(name).unwrap(), object, moving: None }
     }
 
     fn lost(list: &List) -> Vec<u32> {
