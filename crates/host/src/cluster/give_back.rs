@@ -52,13 +52,13 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => self.from_the_ring(object, pages)?,
+            None => self.what_left_last(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
     }
 
     /// Of an object that is not in use here any more: what left last, and may not have arrived.
-    fn from_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+    fn what_left_last(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
         let (host, mut back) = (self.host()?, Back::default());
         for (page, stamp) in pages {
             if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {

@@ -49,6 +49,8 @@ impl Cluster {
         lock(&self.unreachable).insert(host);
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
+        self.parts.forget(host);
+        self.asked.forget(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
@@ -59,7 +61,9 @@ impl Cluster {
             return;
         }
         let is_member = self.member(host).is_some();
-        if is_member {
+        if !is_member {
+            self.forget_rights(host); // it may have come under many numbers
+        } else {
             let name = self.called(host);
             self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }

@@ -138,6 +138,9 @@ impl Cluster {
     /// The claims of this host's shared objects.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
+        if self.reads_alone() {
+            return Vec::new(); // it is the home of nothing
+        }
         let records = host.shared_records();
         let claim = |(name, object)| Claim { name, object };
         records.into_iter().map(claim).collect()
