@@ -4,21 +4,15 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::images::spent::Start;
 use crate::images::suite::{FUNCTIONS, Libc, Linked, STEP, Suite};
-use crate::measure::{Pairs, alternate_best};
+use crate::measure::{Pairs, alternate};
 use crate::row::{Bar, Measured, Row};
 use serde_json::{Value, json};
 
-/// Starts in one go.
-const IN_ONE_GO: usize = 10;
-/// Goes of which the best counts: what other programs do to the processor's caches is no part of it.
-const TRIES: usize = 7;
-
-/// Both in turns, after each has been in memory once.
+/// Both in turns, start by start: in each other's way, as programs are on a machine, and not hot from the start before.
 fn pairs(context: &Context, ours: &Start, theirs: &Start) -> Result<Pairs> {
-    ours.mean(IN_ONE_GO)?;
-    theirs.mean(IN_ONE_GO)?;
-    let pairs = context.pick(31, 5);
-    alternate_best(pairs, TRIES, |_| ours.mean(IN_ONE_GO), |_| theirs.mean(IN_ONE_GO))
+    ours.once()?;
+    theirs.once()?;
+    alternate(context.pick(1501, 101), |_| ours.once(), |_| theirs.once())
 }
 
 /// The suite with these programs linked.
