@@ -15,6 +15,7 @@ mod measure;
 mod objects;
 mod pages;
 mod placement;
+mod pointer_tree;
 mod processes;
 mod rebase;
 mod row;

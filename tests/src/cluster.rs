@@ -73,6 +73,12 @@ pub fn secure_cluster(authority: &Scratch, count: usize) -> Vec<TestHost> {
         .collect()
 }
 
+/// Where that host listens.
+pub fn address_of(host: &TestHost) -> String {
+    let hosts = host.connect().hosts().expect("the hosts");
+    hosts.iter().find(|host| host.is_this).expect("this host").address.to_string()
+}
+
 /// `commonhold ca` with these words, which must work, for the authority in that directory.
 pub fn ca(directory: &Path, words: &[&str]) {
     let mut command = Command::new(program("commonhold-tests-host"));

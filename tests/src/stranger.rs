@@ -4,9 +4,10 @@ use crate::wait;
 use commonhold_coherence::HostId;
 use commonhold_host::cluster::registry::Joined;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message};
-use commonhold_peers::{Error, Handler, Hello, Payload, PeerRights, Peers, Result, Security};
+use commonhold_peers::{Error, Handler, Hello, Identity, Payload, PeerRights, Peers, Result, Security};
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -72,6 +73,13 @@ impl Stranger {
         Self::with(hello, Security::Plain { even_beyond_loopback: false }).expect("it listens")
     }
 
+    /// One with the certificate in that directory.
+    pub fn certified(number: u32, name: &str, identity: &Path) -> Stranger {
+        let identity = Identity::load(identity).expect("an identity");
+        let hello = Hello::new(identity.cluster(), HostId(number), name, 1).expect("a hello");
+        Self::with(hello, Security::Tls(identity)).expect("it listens")
+    }
+
     /// One that says this of itself.
     pub fn with(hello: Hello, security: Security) -> Result<Stranger> {
         let (sender, heard) = channel();
@@ -124,6 +132,14 @@ impl Stranger {
         match self.ask(list, call)? {
             Answer::Joined(joined) => Ok(*joined),
             other => panic!("joining was answered with {other:?}"),
+        }
+    }
+
+    /// The next message that it hears.
+    pub fn hears(&self) -> Message {
+        match self.next() {
+            Heard::Said(message) => message,
+            Heard::Lost(host, why) => panic!("{host} ended the session: {why}"),
         }
     }
 

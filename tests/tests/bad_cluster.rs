@@ -4,7 +4,9 @@
 use commonhold_peers::PeerRights;
 use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::greeting::{Mode, preamble};
-use commonhold_tests::cluster::{brief_cluster, ca, cluster, free_address, secure_cluster, sharers};
+use commonhold_tests::cluster::{
+    address_of, brief_cluster, ca, cluster, free_address, secure_cluster, sharers,
+};
 use commonhold_tests::stranger::Stranger;
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
 use std::io::{Read, Write};
@@ -13,12 +15,6 @@ use std::time::{Duration, SystemTime};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// Where the host of that number listens.
-fn address_of(host: &TestHost) -> String {
-    let hosts = host.connect().hosts().unwrap();
-    hosts.iter().find(|host| host.is_this).expect("this host").address.to_string()
-}
 
 fn until_says(host: &TestHost, words: &str) {
     let all = |line: &str| words.split('|').all(|word| line.contains(word));

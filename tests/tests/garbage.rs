@@ -112,9 +112,9 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         Call::Lookup(name("/shared")),
         Call::Open { name: name("/nothing"), who: root(), access: Access::ReadWrite },
         Call::WhereIs(object),
-        Call::Use { object: object + 1, who: root(), access: Access::ReadWrite },
-        Call::GaveUp { home: of_others.host, object, former: of_others.host },
-        Call::Leave(object),
+        Call::Use { object: object + 1, who: root(), access: Access::ReadWrite, number: 1 },
+        Call::GaveUp { home: of_others.host, object, former: of_others.host, number: 1 },
+        Call::Leave { object, number: 1 },
         Call::Sync { object, offset: u64::MAX, length: u64::MAX, freeze: false },
     ];
     let news = News {
@@ -171,7 +171,7 @@ fn garbage_cuts_its_sender_off_and_nobody_else_notices() {
         let hosts = acquainted(&scout, &bystanders);
         scout.join(hosts[0], Vec::new()).unwrap();
         let object = open(&scout, hosts[0], "/shared").object;
-        scout.ask(hosts[0], Call::Leave(object)).unwrap();
+        scout.ask(hosts[0], Call::Leave { object, number: 1 }).unwrap();
         scout.tell(hosts[0], &Message::Call { number: 0, call: Call::Resign }, &[]).unwrap();
         object
     };
@@ -239,11 +239,15 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         let why = call(list, Call::Claim(Claim { name: name("/shared"), object: 6 })).unwrap_err();
         assert_eq!(why.kind, ErrorKind::Exists, "{why}");
         let shared = open(&stranger, hosts[home], "/shared").object;
-        call(home, Call::Leave(shared)).unwrap();
+        call(home, Call::Leave { object: shared, number: 1 }).unwrap();
         // Not open to it any more.
         for (to, asked, says) in [
             (home, Call::Sync { object: shared, offset: 0, length: 4096, freeze: false }, "no process of"),
-            (home, Call::GaveUp { home: hosts[0], object: shared, former: hosts[1] }, "for itself alone"),
+            (
+                home,
+                Call::GaveUp { home: hosts[0], object: shared, former: hosts[1], number: 1 },
+                "for itself alone",
+            ),
             (1, Call::Claim(Claim { name: name("/x"), object: 6 }), "does not keep the cluster's list"),
         ] {
             let why = call(to, asked).unwrap_err();

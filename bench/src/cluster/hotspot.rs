@@ -15,9 +15,11 @@ pub const HOLD: Duration = Duration::from_millis(30);
 /// The same where all are to ask before anybody is done, as in the paper's example: what was held back is said again by
 /// then.
 pub const LONG_HOLD: Duration = Duration::from_millis(400);
-/// Between the requests of two parties, so that they come in the order of their numbers.
-const BETWEEN: Duration = Duration::from_millis(1);
-/// How long the network holds everything back after the last has asked, so that it has, on a busy machine too.
+/// Between the requests of two parties, so that they come in the order of their numbers. TCP says again what was held back
+/// after as long as it was held for each, give or take a tick of the kernel's clock: this is three of them.
+const BETWEEN: Duration = Duration::from_millis(12);
+/// How long the network holds everything back after the last has asked, so that it has, on a busy machine too. TCP says the
+/// first request again 200 ms after it was said: by then this must be over, or it comes last.
 const HELD_BACK: Duration = Duration::from_millis(25);
 /// How long a count may take until what one host sent the other has received.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -132,7 +134,7 @@ impl Game<'_> {
         self.all_but_owner()
     }
 
-    /// Every party writes once; the last owner first, which is served on its own host (forwarding), or last, when it has
+    /// Every party writes once; who has the page first, which is served on its own host (forwarding), or last, when it has
     /// the page no more (central).
     pub fn cycle(&mut self) -> Result<()> {
         let last = self.owner;
@@ -161,9 +163,25 @@ impl Game<'_> {
             std::thread::sleep(HELD_BACK);
             network.hold_back(false)?;
         }
-        others.iter().try_for_each(|party| self.parties[*party].wrote_first())?;
-        self.owner = others.last().copied().unwrap_or(self.owner);
+        self.owner = self.last_to_write()?.unwrap_or(self.owner);
         Ok(())
+    }
+
+    /// Waits for all but the owner; who of them was the last, and so has the page now. Under forwarding that need not be who
+    /// asked last.
+    fn last_to_write(&mut self) -> Result<Option<usize>> {
+        let owner = self.owner;
+        let others = self.parties.iter_mut().enumerate().filter(|(party, _)| *party != owner);
+        let ends: Result<Vec<(Instant, usize)>> = std::thread::scope(|scope| {
+            let waiting: Vec<_> = others
+                .map(|(party, sharer)| {
+                    scope.spawn(move || sharer.wrote_first().map(|()| (Instant::now(), party)))
+                })
+                .collect();
+            let ends = waiting.into_iter().map(|one| one.join().expect("a thread that waits does not panic"));
+            ends.collect()
+        });
+        Ok(ends?.into_iter().max().map(|(_, party)| party))
     }
 
     /// All add to the word as fast as they can for so long: how often each host got the page, and how often its process

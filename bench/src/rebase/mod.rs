@@ -21,6 +21,18 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// Whether it is to have a copy itself.
     pub moved: bool,
+    /// Variables that it is always started with.
+    pub variables: Vec<(&'static str, PathBuf)>,
+}
+
+impl Program {
+    /// Ready to be started with its libraries as they are.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments).env_remove("LD_AUDIT");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
 }
 
 /// The program of the first of these paths that is there.
@@ -30,7 +42,30 @@ pub fn find(paths: &[&str], arguments: &[&str]) -> Option<Program> {
         path: path.canonicalize().ok()?,
         arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
         moved: false,
+        variables: Vec::new(),
     })
+}
+
+/// A program of Qt with something to do: it makes a picture of a page, without a screen. To a file, or to standard output.
+pub fn qt(context: &Context, picture: &str) -> Option<Program> {
+    let page = context.directory.join("picture.html");
+    let text = "<h1>A page</h1><p>with <b>text</b></p><script>document.body.append(6 * 7)</script>";
+    std::fs::write(&page, text).ok()?;
+    let page = page.to_str()?.to_owned();
+    let program = find(&["/usr/bin/wkhtmltoimage"], &["--quiet", "--format", "png", &page, picture])?;
+    let place = context.directory.clone();
+    Some(Program {
+        variables: vec![("QT_QPA_PLATFORM", "offscreen".into()), ("XDG_RUNTIME_DIR", place)],
+        ..program
+    })
+}
+
+/// Python with numpy, where that is installed.
+pub fn numpy(code: &str) -> Option<Program> {
+    let program = find(&["/usr/bin/python3"], &["-I", "-c", code])?;
+    let mut ask = Command::new(&program.path);
+    ask.args(["-I", "-c", "import numpy"]).stdout(Stdio::null()).stderr(Stdio::null());
+    ask.status().is_ok_and(|status| status.success()).then_some(program)
 }
 
 /// clang, which compiles `hello.cc` of this folder.
@@ -57,8 +92,14 @@ pub fn chromium(arguments: &[&str]) -> Result<Program> {
 /// Programs with large libraries and small ones, each with something short to do; those that are installed.
 pub fn programs(context: &Context) -> Result<Vec<Program>> {
     let python = "import json, re, zlib; print(json.dumps({'a': [1, 2.5]}), re.findall('b+', 'abba'), zlib.crc32(b'x'))";
+    // What it makes is what it says here.
+    let said = clang(context).map(|mut clang| {
+        clang.arguments.pop();
+        clang.arguments.push("-".to_owned());
+        clang
+    });
     let all = [
-        clang(context).ok(),
+        said.ok(),
         chromium(&["--version"]).ok(),
         find(&["/usr/bin/git"], &["version", "--build-options"]),
         find(&["/usr/bin/gdb"], &["-nx", "-batch", "-ex", "print 6 * 7"]),
@@ -66,13 +107,15 @@ pub fn programs(context: &Context) -> Result<Vec<Program>> {
         find(&["/usr/bin/python3"], &["-I", "-c", python]),
         find(&["/usr/lib/postgresql/15/bin/postgres"], &["--describe-config"]),
         find(&["/usr/lib/postgresql/15/bin/psql"], &["--help"]),
-        find(&["/usr/lib/qt5/bin/moc", "/usr/lib/qt6/libexec/moc"], &["-v"]),
+        numpy("import numpy as n; print(n.linalg.det(n.diag([1, 2, 3.])), n.fft.fft(n.arange(8)).real)"),
+        qt(context, "-"),
         find(&["/usr/bin/ls"], &["-d", "/"]),
     ];
     let all: Vec<Program> = all.into_iter().flatten().collect();
     if all.len() < 2 {
         return Err(Failure::Skipped(
-            "of clang, chromium, git, gdb, node, python3, PostgreSQL and Qt none is installed".into(),
+            "of clang, chromium, git, gdb, node, python3, PostgreSQL and Qt (wkhtmltopdf) none is installed"
+                .into(),
         ));
     }
     Ok(all)
@@ -95,6 +138,8 @@ pub fn waiting(context: &Context) -> Result<Vec<Program>> {
         find(&["/usr/bin/gdb"], &["-nx", "-q"]),
         find(&["/usr/bin/node"], &["-"]),
         find(&["/usr/bin/python3"], &["-I", "-c", python]),
+        numpy("import numpy, sys; sys.stdin.read()"),
+        qt_waiting(context),
         find(&["/usr/bin/cat"], &[]),
     ];
     let all: Vec<Program> = all.into_iter().flatten().collect();
@@ -104,6 +149,14 @@ pub fn waiting(context: &Context) -> Result<Vec<Program>> {
         ));
     }
     Ok(all)
+}
+
+/// The program of Qt, which reads its page from standard input.
+fn qt_waiting(context: &Context) -> Option<Program> {
+    let mut program = qt(context, "/dev/null")?;
+    let page = program.arguments.len() - 2;
+    program.arguments[page] = "-".to_owned();
+    Some(program)
 }
 
 /// A store in which programs are set.
@@ -135,8 +188,7 @@ impl Rebased {
 
     /// The program, ready to be started with copies or without, saying nothing.
     pub fn command(&self, program: &Program, with_copies: bool) -> Command {
-        let mut command = Command::new(&program.path);
-        command.args(&program.arguments).env_remove("LD_AUDIT");
+        let mut command = program.command();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if with_copies {
             command.envs(self.store.variables());

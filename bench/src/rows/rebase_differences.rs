@@ -86,8 +86,8 @@ impl Row for Differences {
 }
 
 fn command(program: &Program) -> Command {
-    let mut command = Command::new(&program.path);
-    command.args(&program.arguments).env_remove("LD_AUDIT").stdin(Stdio::null());
+    let mut command = program.command();
+    command.stdin(Stdio::null());
     command
 }
 

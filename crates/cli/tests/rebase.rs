@@ -1,71 +1,10 @@
 //! `commonhold rebase` as people use it. No host is needed here.
 
+mod rebased;
+
+use rebased::{Place, text};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(TempDir::new().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join(name)
-    }
-
-    /// A program that prints how often it was asked, and the number of mappings that are copies.
-    fn program(&self) -> PathBuf {
-        let path = self.path("program");
-        let source = self.path("program.c");
-        std::fs::write(
-            &source,
-            r#"#include <stdio.h>
-               #include <string.h>
-               int main(int n, char **a) {
-                   char line[4096]; int copies = 0; FILE *maps = fopen("/proc/self/maps", "r");
-                   while (fgets(line, sizeof line, maps)) copies += strstr(line, "/copies/") != NULL;
-                   printf("%s %d %s\n", n > 1 ? a[1] : "-", n, copies ? "copies" : "none");
-                   return n > 2 ? 7 : 0; }"#,
-        )
-        .unwrap();
-        let made = Command::new("cc").arg("-o").arg(&path).arg(&source).status().unwrap();
-        assert!(made.success());
-        path
-    }
-
-    fn rebase(&self, words: &[&str]) -> Output {
-        let store = self.path("store");
-        let (verb, rest) = words.split_first().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_commonhold"));
-        command.args(["rebase", verb, "--store"]).arg(store).args(rest);
-        command.env_remove("LD_AUDIT").output().unwrap()
-    }
-
-    fn says(&self, words: &[&str]) -> String {
-        let output = self.rebase(words);
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.says(&[words, &["--json"]].concat())).unwrap()
-    }
-
-    fn complaint(&self, words: &[&str]) -> String {
-        let output = self.rebase(words);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
-        assert!(said.starts_with("commonhold: ") && said.lines().count() == 1, "{said}");
-        said
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use std::process::Command;
 
 #[test]
 fn a_program_is_set_started_checked_and_unset() {
@@ -80,7 +19,9 @@ fn a_program_is_set_started_checked_and_unset() {
     let list = place.json(&["list"]);
     assert_eq!((&list[0]["state"], &list[0]["executable"]), (&Value::from("current"), &Value::from(false)));
     let variable = place.json(&["env"])["LD_AUDIT"].as_str().unwrap().to_owned();
-    assert!(place.says(&["env"]).starts_with(&format!("export LD_AUDIT={variable}\nexport GLIBC_TUNABLES=")));
+    assert!(
+        place.says(&["env"]).starts_with(&format!("export LD_AUDIT='{variable}'\nexport GLIBC_TUNABLES="))
+    );
     let output = Command::new(&program).env("LD_AUDIT", &variable).output().unwrap();
     assert_eq!(output.stdout, b"- 1 copies\n");
     assert_eq!(place.json(&["verify"])["damaged"].as_array().unwrap().len(), 0);

@@ -236,6 +236,8 @@ pub enum Why {
     HomeLost,
     /// The home could not store it: what was sent is what everybody sees, and not durable.
     NotStored,
+    /// The home could not read it.
+    NotRead,
 }
 
 /// How messages are counted: the paper's figures are of requests and pages alone.

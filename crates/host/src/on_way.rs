@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Pages in the ring.
 const SLOTS: u64 = 2048;
+/// Bytes of pages that leave unasked while so many have not arrived: half of the ring. The other half is for pages that are
+/// asked for meanwhile.
+pub const MOST_UNASKED_BYTES: usize = SLOTS as usize / 2 * PAGE;
 const PAGE: usize = commonhold_object::PAGE_SIZE_BYTES as usize;
 const HEADER: usize = 64;
 const BODIES: u64 = SLOTS * HEADER as u64;

@@ -1,6 +1,6 @@
 //! Whom the connections speak to.
 
-use crate::{Error, Hello, HostId, Payload, PeerRights};
+use crate::{Error, Hello, HostId, Payload, PeerRights, Result};
 use std::net::SocketAddr;
 
 /// What becomes of connections and messages. Called on the connections' own threads, without a lock held; a call that
@@ -9,6 +9,12 @@ use std::net::SocketAddr;
 /// What is told is the life of *sessions* with one process of another host each, which outlive their connections:
 /// `connected`, then for each connection that breaks `broken` and, when there is another, `resumed`; at the end `lost`.
 pub trait Handler: Send + Sync + 'static {
+    /// Whether a host that says so may be a peer, beside what the connections know: its number may be another's. Asked
+    /// before anything of an earlier connection ends.
+    fn may_come(&self, _peer: &Hello) -> Result<()> {
+        Ok(())
+    }
+
     /// A session with a host begins; before anything of it is received. Sending to it works from here on.
     fn connected(&self, peer: &Hello, rights: PeerRights);
 

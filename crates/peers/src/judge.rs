@@ -57,7 +57,7 @@ pub struct Known {
     pub present: Option<Present>,
     /// This end is about to connect to it as well.
     pub dialing: bool,
-    /// The newest incarnation that ever was connected.
+    /// The newest incarnation of that name that ever was connected.
     pub newest: u64,
     /// Incarnations up to this one are not let in any more.
     pub barred: Option<u64>,

@@ -43,7 +43,9 @@ struct Slot {
     /// One that it began was accepted, and is about to be the connection: who would connect waits for that. Without
     /// this, each end could accept the other's and keep its own.
     settling: bool,
+    /// The newest incarnation that came, and under which name: another host's says nothing of this one's.
     newest: u64,
+    name: String,
     last: u64,
     barred: Option<u64>,
     /// Held while a connection takes the place of another: one at a time.
@@ -55,13 +57,27 @@ impl Slot {
         self.link.as_ref().filter(|link| link.is_live())
     }
 
-    fn known(&self) -> Known {
+    /// What is known of the host of this name.
+    fn known(&self, name: &str) -> Known {
         let present = self.live().map(|link| Present {
             incarnation: link.session.hello.incarnation,
             link: link.id,
             begun_by_peer: link.begun_by_peer,
         });
-        Known { present, dialing: self.dialing, newest: self.newest, barred: self.barred }
+        let newest = if self.name == name { self.newest } else { 0 };
+        Known { present, dialing: self.dialing, newest, barred: self.barred }
+    }
+
+    /// Refuses who comes under the number of another that has a session: whatever it says its incarnation is, it takes
+    /// nobody's place.
+    fn check_name(&self, hello: &Hello) -> Result<()> {
+        match self.standings.session.as_ref().map(|session| (session, &session.hello)) {
+            Some((session, other)) if session.is_open() && other.name != hello.name => Err(Error::new(
+                ErrorKind::Exists,
+                format!("{} comes under a number that is {}'s: it is not let in", hello.who(), other.name),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -279,6 +295,7 @@ impl Table {
     /// What must end for a new connection; none if that is to yield. From here on the new one counts.
     fn decide(&self, peer: &Introduction, end: End) -> Result<Option<Old>> {
         let hello = &peer.hello;
+        self.handler.may_come(hello)?;
         let mut inner = lock(&self.inner);
         if inner.stopped {
             return Err(stopped());
@@ -305,10 +322,12 @@ impl Table {
             }
         }
         let slot = inner.slots.entry(hello.host).or_default();
+        slot.check_name(hello)?;
+        let known = slot.known(&hello.name);
         match end {
-            End::Begins => judge::check_incarnation(hello, &slot.known())?,
+            End::Begins => judge::check_incarnation(hello, &known)?,
             End::Answers => {
-                if judge::judge(&self.me, peer, &slot.known())? == Verdict::Yield {
+                if judge::judge(&self.me, peer, &known)? == Verdict::Yield {
                     return Ok(None);
                 }
                 slot.settling = true;
@@ -317,6 +336,7 @@ impl Table {
         old.links.extend(slot.link.clone());
         old.sessions.extend(slot.standings.session.clone().filter(|session| !session.is_with(hello)));
         slot.newest = hello.incarnation;
+        slot.name.clone_from(&hello.name);
         slot.last = peer.link;
         Ok(Some(old))
     }

@@ -147,6 +147,37 @@ fn a_name_or_number_is_one_host() {
     assert!(b.refused().contains("host 2"));
 }
 
+/// Whoever comes under the number of a host that is connected takes nobody's place, however new it says to be, and that host
+/// is let in ever after.
+#[test]
+fn who_comes_under_the_number_of_another_takes_nobodys_place() {
+    for net in [Net::plain(), Net::tls()] {
+        let (b, good) = (net.host(2, "b"), net.host(1, "good"));
+        good.peers.connect(b.id, b.address()).unwrap();
+        assert!(matches!(b.next(), Heard::Connected(..)));
+        let newest = Hello { incarnation: u64::MAX, ..net.hello(1, "evil") };
+        let evil = start(newest.clone(), net.security("evil"));
+        let (ours, theirs) = refused(&evil, &b);
+        assert!(theirs.contains("a number that is good's") && ours.contains(&theirs), "{ours} {theirs}");
+        // As little if it is it that is called.
+        let error = b.peers.connect(evil.id, evil.address());
+        assert!(error.is_ok(), "the one of that number is connected: {error:?}");
+        good.peers.send(b.id, b"still here", &[]).unwrap();
+        assert_eq!(b.next(), Heard::Message(good.id, b"still here".to_vec(), vec![]));
+        // Where the session is over, the other may come; it shuts nobody out.
+        b.peers.disconnect(good.id, "for a while");
+        b.lost(good.id, 1);
+        evil.peers.connect(b.id, b.address()).unwrap();
+        assert!(matches!(b.next(), Heard::Connected(_, u64::MAX, _)));
+        b.peers.disconnect(evil.id, "it is another");
+        b.lost(evil.id, u64::MAX);
+        assert!(matches!(good.next(), Heard::Connected(..)));
+        good.lost(b.id, 1);
+        good.peers.connect(b.id, b.address()).unwrap();
+        assert_eq!(b.next(), Heard::Connected(good.id, 1, PeerRights::ReadWrite));
+    }
+}
+
 #[test]
 fn a_restarted_host_takes_its_place_and_the_old_one_is_shut_out() {
     let net = Net::plain();

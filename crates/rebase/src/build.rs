@@ -7,7 +7,7 @@ use crate::elf::Elf;
 use crate::plan::{Binding, Files, Id, Plan, Program, Unset, state_of, words};
 use crate::record::{Entry, encode};
 use crate::store::{Set, Store};
-use crate::{Error, Result, copy};
+use crate::{Error, Result, copy, trial};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
 use commonhold_record::{IS_THE_COPY, State};
 use std::collections::HashMap;
@@ -67,8 +67,12 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     report.made = made.iter().filter(|made| made.is_new).count();
     report.kept = made.len() - report.made;
     for (program, copies) in &plan.programs {
-        match write_records(store, &plan.files, program, copies, &made) {
+        let bases: Vec<Option<u64>> = copies.iter().map(|copy| copy.map(|index| made[index].base)).collect();
+        let written = write_records(store, &plan.files, program, copies, &made);
+        match written.and_then(|()| trial::start(store, program, &plan.files, &bases, scratch.path())) {
             Ok(()) => report.programs.push((program.path.clone(), copies.iter().flatten().count())),
+            // The store itself: nothing of it is changed then.
+            Err(why @ Error::File { .. }) => return Err(why),
             Err(why) => report.unset.push(Unset { path: program.path.clone(), why }),
         }
     }
@@ -146,6 +150,7 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
     let file: OsString = elf.path.file_name().unwrap_or_default().into();
     let is_new = !store.has(&key, &file);
     if is_new {
+        store.discard(&key)?;
         store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
     }
     Ok(Made { path: store.copy(&key, &file), base, is_new })
@@ -202,7 +207,7 @@ fn write_records(
         let record = record(files, program, &paths, Some(own), &copied);
         store.write_record(copy, &record)?;
     }
-    store.write_record(&program.path, &record(files, program, &program.paths, None, &copied))
+    store.write_record(&program.path, &record(files, program, &program.said.objects, None, &copied))
 }
 
 /// `itself`: the state of the file that runs, if it is not the original.

@@ -29,6 +29,14 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The store is not one that can be used.
+    #[error("the store {path} cannot be used: {why}")]
+    Store {
+        /// Which.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The addresses cannot be had.
     #[error(transparent)]
     Images(#[from] commonhold_images::Error),
@@ -57,6 +65,10 @@ impl Error {
 
     pub(crate) fn unfit(path: &Path, why: impl Into<String>) -> Error {
         Error::Unfit { path: path.to_owned(), why: why.into() }
+    }
+
+    pub(crate) fn store(path: &Path, why: impl Into<String>) -> Error {
+        Error::Store { path: path.to_owned(), why: why.into() }
     }
 
     pub(crate) fn program(path: &Path, why: impl Into<String>) -> Error {

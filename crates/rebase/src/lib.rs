@@ -17,10 +17,13 @@ pub mod copy;
 pub mod core_dump;
 pub mod elf;
 mod error;
+mod library;
 pub mod plan;
 mod record;
 pub mod state;
 pub mod store;
+mod trial;
+pub mod verity;
 
 pub use error::{Error, Result};
 

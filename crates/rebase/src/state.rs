@@ -57,6 +57,7 @@ pub fn of(store: &Store, program: &Path) -> Result<State> {
 /// Removes copies that no record names and no process maps, and the addresses of libraries that have none any more. Gives
 /// how many copies went.
 pub fn clean(store: &Store) -> Result<usize> {
+    store.remove_records_of_copies()?;
     let mut named = BTreeSet::new();
     for bytes in store.records()? {
         let record = Record::new(&bytes);

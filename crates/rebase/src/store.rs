@@ -6,11 +6,11 @@
 //! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
-//! libcommonhold_start.so    what the loader is given
+//! lib…/libcommonhold_start.so  what loaders are given, each its own
 //! ```
 
 use crate::copy::Role;
-use crate::{Error, Result};
+use crate::{Error, Result, verity};
 use commonhold_images::ranges::{Owner, Ranges};
 use commonhold_images::store::registry_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file name of the audit library.
-pub const LIBRARY: &str = "libcommonhold_start.so";
-const LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
 /// What glibc is told by it.
 pub const TUNABLES: &str = "GLIBC_TUNABLES";
-/// Room for libraries whose thread-local storage must have its place at the start.
-pub const ROOM: &str = "glibc.rtld.optional_static_tls=20480";
+/// Room for libraries whose thread-local storage must have its place at the start. It is taken from the stack of each thread:
+/// with 8 KiB threads of the smallest stack that there is (16 KiB) still start, with more they do not.
+pub const ROOM: &str = "glibc.rtld.optional_static_tls=8192";
 const SUM: &str = ".sum";
 
 /// Programs that are set, and whether each has a copy itself.
@@ -41,15 +39,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store in a directory, made if it is not there. Others than its owner may not write there.
+    /// The store in a directory, made if it is not there. What others could have put there is not used.
     pub fn open(root: &Path, owner: Owner) -> Result<Store> {
         for directory in [root.to_owned(), root.join("copies"), root.join("programs")] {
-            fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-            let metadata = fs::metadata(&directory).map_err(Error::file(&directory))?;
-            if metadata.permissions().mode() & 0o022 != 0 {
+            if !directory.exists() {
+                fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
                 fs::set_permissions(&directory, Permissions::from_mode(0o755))
                     .map_err(Error::file(&directory))?;
             }
+            refuse_shared(&directory)?;
         }
         let root = root.canonicalize().map_err(Error::file(root))?;
         Ok(Store { root, owner })
@@ -63,25 +61,9 @@ impl Store {
         Ok(file)
     }
 
-    /// Puts the audit library there, if it is not.
-    pub fn install(&self) -> Result<()> {
-        if LIBRARY_BYTES.is_empty() {
-            return Err(Error::unfit(&self.library(), "rebasing is for x86-64 and glibc"));
-        }
-        match fs::read(self.library()) {
-            Ok(bytes) if bytes == LIBRARY_BYTES => Ok(()),
-            _ => self.replace(Path::new(LIBRARY), LIBRARY_BYTES),
-        }
-    }
-
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// What `LD_AUDIT` is to be.
-    pub fn library(&self) -> PathBuf {
-        self.root.join(LIBRARY)
     }
 
     /// The variables with which programs have their copies. With an audit library the loader lays out the thread-local
@@ -107,9 +89,21 @@ impl Store {
         self.root.join("copies").join(key).join(file)
     }
 
-    /// Whether that copy is there.
+    /// Whether that copy is there, as it was written.
     pub fn has(&self, key: &str, file: &OsStr) -> bool {
-        self.copy(key, file).exists()
+        is_as_written(&self.copy(key, file)).unwrap_or(false)
+    }
+
+    /// Takes away what is in the place of a copy and is none. Who maps it keeps it.
+    pub fn discard(&self, key: &str) -> Result<()> {
+        let copies = self.root.join("copies");
+        let place = copies.join(key);
+        if !place.exists() {
+            return Ok(());
+        }
+        let aside = tempfile::Builder::new().prefix(".damaged-").tempdir_in(&copies);
+        let aside = aside.map_err(Error::file(&copies))?;
+        fs::rename(&place, aside.path().join(key)).map_err(Error::file(&place))
     }
 
     /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label it gets.
@@ -122,6 +116,8 @@ impl Store {
         if role == Role::Program {
             link_neighbours(like, made.path())?;
         }
+        // Where there is no such thing the hash beside it has to do.
+        let _ = verity::seal(&path);
         write(&made.path().join(SUM), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
         keep_label(like, &path);
         fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;
@@ -137,9 +133,7 @@ impl Store {
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for (_, path) in self.copies()? {
-            let bytes = fs::read(&path).map_err(Error::file(&path))?;
-            let sum = fs::read_to_string(path.with_file_name(SUM)).unwrap_or_default();
-            if sum != blake3::hash(&bytes).to_hex().as_str() {
+            if !is_as_written(&path)? {
                 damaged.push(path);
             }
         }
@@ -244,6 +238,24 @@ impl Store {
         }
     }
 
+    /// Removes the records of programs' copies that are no program's any more.
+    pub fn remove_records_of_copies(&self) -> Result<()> {
+        let first = |bytes: &[u8]| {
+            let record = commonhold_record::Record::new(bytes)?;
+            let file = record.files().next()?;
+            let path = |raw: &[u8]| PathBuf::from(OsStr::from_bytes(raw.strip_suffix(b"\0").unwrap_or(raw)));
+            Some((path(file.path), path(file.copy)))
+        };
+        let all: Vec<(PathBuf, PathBuf)> = self.records()?.iter().filter_map(|bytes| first(bytes)).collect();
+        let copies = self.root.join("copies");
+        for (program, _) in all.iter().filter(|(program, _)| program.starts_with(&copies)) {
+            if !all.iter().any(|(_, copy)| copy == program) {
+                self.remove_record(program)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a file of the store another: whoever reads it sees the one or the other.
     pub fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let path = self.root.join(path);
@@ -255,6 +267,27 @@ impl Store {
         file.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
         Ok(())
     }
+}
+
+/// Whatever others may write, or have made, can be anything.
+fn refuse_shared(directory: &Path) -> Result<()> {
+    let metadata = fs::metadata(directory).map_err(Error::file(directory))?;
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != 0 && metadata.uid() != user {
+        let why = format!("it belongs to user {}, and what is there would be run by you", metadata.uid());
+        return Err(Error::store(directory, why));
+    }
+    if metadata.permissions().mode() & 0o022 != 0 {
+        let why = "others may write there: remove it, or take that right from them and what is there away";
+        return Err(Error::store(directory, why));
+    }
+    Ok(())
+}
+
+fn is_as_written(copy: &Path) -> Result<bool> {
+    let bytes = fs::read(copy).map_err(Error::file(copy))?;
+    let sum = fs::read_to_string(copy.with_file_name(SUM)).unwrap_or_default();
+    Ok(sum == blake3::hash(&bytes).to_hex().as_str())
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {

@@ -5,6 +5,9 @@ use crate::{again, process};
 use commonhold_record::{MOST_BYTES, Record, name};
 
 const LONGEST_PATH: usize = 4096;
+/// `commonhold rebase set` has the loader say what it would do, and run nothing; it does not care for the value. What else
+/// it is told then is about what it says.
+const TRIAL: &[u8] = b"LD_TRACE_LOADED_OBJECTS=commonhold";
 /// This library's file, in the directory that has the records.
 const RECORDS: &[u8] = b"/programs/";
 
@@ -19,7 +22,10 @@ pub fn record() -> Option<&'static [u8]> {
     let file = File::open(path)?;
     let status = file.status()?;
     const OTHERS_MAY_WRITE: u32 = 0o022;
-    let trusted = status.owner == 0 || status.owner == system::user();
+    // In a user's name space everybody whom it does not know is this one.
+    const NOBODY: u32 = 65534;
+    let own = status.owner == system::user() && status.owner != NOBODY;
+    let trusted = status.owner == 0 || own;
     let bytes = usize::try_from(status.state.size).ok().filter(|bytes| *bytes <= MOST_BYTES)?;
     if !trusted || status.mode & OTHERS_MAY_WRITE != 0 {
         return None;
@@ -28,7 +34,15 @@ pub fn record() -> Option<&'static [u8]> {
     let record = Record::new(bytes)?;
     let of_this_program = record.files().next().is_some_and(|file| file.path == program);
     let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);
-    (of_this_program && record.files().all(as_it_was)).then_some(bytes)
+    let addresses_are_free = || first_library(&record).is_none_or(system::is_free);
+    (of_this_program && record.files().all(as_it_was) && addresses_are_free()).then_some(bytes)
+}
+
+/// An address within the first library that has a copy. Where it is taken, or cannot be had at all, a look now saves a
+/// second start later; that the others are free each copy is asked for itself.
+fn first_library(record: &Record<'_>) -> Option<usize> {
+    let library = record.files().skip(1).find(|file| !file.copy.is_empty())?;
+    usize::try_from(library.dynamic).ok()
 }
 
 /// The directory of this library, if the variables are such that the loader works as when the record was made: another
@@ -37,24 +51,38 @@ pub fn record() -> Option<&'static [u8]> {
 fn find_directory(buffer: &mut [u8; LONGEST_PATH]) -> Option<&[u8]> {
     let mut length = None;
     let mut as_usual = true;
+    let (mut trial, mut changed) = (false, false);
     let all = process::variables(|variable| {
         if let Some(library) = variable.strip_prefix(b"LD_AUDIT=") {
             let slash = library.iter().rposition(|byte| *byte == b'/');
             let usable = library.first() == Some(&b'/') && !library.contains(&b':');
             length = slash.filter(|slash| usable && *slash < LONGEST_PATH);
-            if let Some(length) = length {
-                buffer[..length].copy_from_slice(&library[..length]);
+            if let Some(whole) = length {
+                // The loader has put the name of its own directory there.
+                let store = library[..whole].strip_suffix(b"/$LIB").unwrap_or(&library[..whole]);
+                length = Some(store.len());
+                buffer[..store.len()].copy_from_slice(store);
             }
-        } else if again::says_so(variable) || variable.starts_with(b"LD_") && !is_harmless(variable) {
+        } else if variable == TRIAL {
+            trial = true;
+        } else if variable.starts_with(b"LD_") && !is_harmless(variable) {
+            changed = true;
+        } else if again::says_so(variable) || is_processor(variable) {
             as_usual = false;
         }
     });
-    length.filter(|_| all && as_usual).map(|length| &buffer[..length])
+    length.filter(|_| all && as_usual && (trial || !changed)).map(|length| &buffer[..length])
 }
 
 /// These change the search, which the loader does itself, and when functions are looked up.
 fn is_harmless(variable: &[u8]) -> bool {
     variable.starts_with(b"LD_LIBRARY_PATH=") || variable.starts_with(b"LD_BIND_NOW=")
+}
+
+/// Programs that are processors themselves have addresses of their own: valgrind's tools, which find this among their
+/// variables and hide it from the program.
+fn is_processor(variable: &[u8]) -> bool {
+    variable.starts_with(b"VALGRIND_LAUNCHER=")
 }
 
 /// The parts, one behind the other.

@@ -7,6 +7,7 @@ use core::ffi::c_char;
 const READ: usize = 0;
 const CLOSE: usize = 3;
 const MMAP: usize = 9;
+const MUNMAP: usize = 11;
 const WRITE: usize = 1;
 const GETPID: usize = 39;
 const EXECVE: usize = 59;
@@ -141,6 +142,21 @@ pub fn memory(bytes: usize) -> Option<&'static mut [u8]> {
         unsafe { call(MMAP, [0, bytes, READABLE_AND_WRITABLE, PRIVATE_AND_ANONYMOUS, usize::MAX, 0]) };
     // SAFETY: of so many bytes, which nobody else knows of.
     (bytes > 0 && first > 0).then(|| unsafe { core::slice::from_raw_parts_mut(first as *mut u8, bytes) })
+}
+
+/// Whether the page with an address may be mapped, and is not.
+pub fn is_free(address: usize) -> bool {
+    const PAGE_BYTES: usize = 4096;
+    const PRIVATE_ANONYMOUS_AND_NEVER_ELSEWHERE: usize = 0x10_0022;
+    let page = address & !(PAGE_BYTES - 1);
+    // SAFETY: a new mapping, which never takes the place of another.
+    let first =
+        unsafe { call(MMAP, [page, PAGE_BYTES, 0, PRIVATE_ANONYMOUS_AND_NEVER_ELSEWHERE, usize::MAX, 0]) };
+    if first > 0 {
+        // SAFETY: the mapping that was just made, wherever an older kernel has put it.
+        unsafe { call(MUNMAP, [first as usize, PAGE_BYTES, 0, 0, 0, 0]) };
+    }
+    first as usize == page
 }
 
 /// Runs another program instead of this one. Comes back if that cannot be.

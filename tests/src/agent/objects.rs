@@ -166,6 +166,11 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
                 let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
                 options.coherence = Coherence::forwarding(on_loss);
             }
+            "hold-us" => {
+                if let Coherence::Strict { hold_us, .. } = &mut options.coherence {
+                    *hold_us = number(value)? as u32;
+                }
+            }
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
             "replicas" => options.replicas = number(value)? as u32,

@@ -198,7 +198,7 @@ impl Cache {
 
     fn refused(&mut self, span: Span, why: crate::Why, actions: &mut Vec<Action<Message>>) {
         self.spans.remove(&span.first);
-        if why == crate::Why::NewestLost && span.count > 1 {
+        if why != crate::Why::HomeLost && span.count > 1 {
             // Some of them can be had: each is asked for by itself.
             for number in span.pages() {
                 let page = self.page(number);

@@ -84,6 +84,10 @@ impl Home {
             Message::PageOut { page, answers, keeps } => self.page_out(from, page, answers, keeps, actions),
             Message::Done { page } => {
                 self.table.remove_reader(page, from);
+                if self.table.owner(page) == Some(from) {
+                    // It has left the object off before the grant came: nobody wrote the page.
+                    self.table.set_owner(page, None);
+                }
                 self.answered(from, page, actions);
             }
             Message::Grant { .. }

@@ -40,6 +40,7 @@ impl Home {
                 self.turns.push_back(Turn { host: from, pages });
                 if self.turns.len() == 1 {
                     self.begin(true, actions);
+                    self.go_on(actions);
                 } else {
                     actions.push(Action::Keep);
                 }
@@ -66,17 +67,17 @@ impl Home {
         self.expected = self.sharing.iter().copied().filter(concerned).collect();
         let message = Message::Changed { pages: turn.pages.clone() };
         actions.extend(self.expected.iter().map(|to| Action::Send { to: *to, message: message.clone() }));
-        self.end_if_known(actions);
     }
 
     fn knows(&mut self, host: HostId, actions: &mut Vec<Action<Message>>) {
         if self.expected.remove(&host) {
-            self.end_if_known(actions);
+            self.go_on(actions);
         }
     }
 
-    fn end_if_known(&mut self, actions: &mut Vec<Action<Message>>) {
-        if self.expected.is_empty()
+    /// Ends turns that all know of, one after the other: many that nobody has to know of may wait.
+    fn go_on(&mut self, actions: &mut Vec<Action<Message>>) {
+        while self.expected.is_empty()
             && let Some(turn) = self.turns.pop_front()
         {
             if self.sharing.contains(&turn.host) {

@@ -43,6 +43,9 @@ impl Node {
 
     fn learn_view(&mut self, view: &View, actions: &mut Actions) {
         self.learn(&view.epoch, actions);
+        if self.me == self.home {
+            return; // who takes part it says itself
+        }
         for (host, rank) in &view.ranks {
             if !self.view.ranks.contains_key(host) {
                 self.admit(*host, *rank, actions);

@@ -53,6 +53,6 @@ impl View {
 
     /// The next rank, at the home.
     pub fn next_rank(&self) -> u32 {
-        self.ranks.values().max().map_or(0, |rank| rank + 1)
+        self.ranks.values().max().map_or(0, |rank| rank.saturating_add(1))
     }
 }

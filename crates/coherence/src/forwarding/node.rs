@@ -247,12 +247,32 @@ impl Node {
             Message::Hello(view) => self.greeted(from, &view, actions),
             Message::Known(view) => self.known(from, &view, actions),
             Message::Flush(epoch) => self.flush(from, &epoch, actions),
+            // Whoever takes part is known before it asks for anything: what anybody else says, or asks for others, is let
+            // go by.
+            message if !self.is_of_members(from, &message) => {}
             // Until its flush is in, what a host says is of an epoch before.
             message if self.view.epoch.is_first() || self.flushed.contains(&from) => {
                 self.said_now(from, message, actions);
             }
             message => self.said_before(message, actions),
         }
+    }
+
+    /// Whether it was said by a member, for a member.
+    fn is_of_members(&self, from: HostId, message: &Message) -> bool {
+        let is_member = |host: &HostId| self.view.ranks.contains_key(host);
+        let about = match message {
+            Message::Read { who, .. } | Message::Write { who, .. } => *who,
+            Message::Invalidate { owner, .. } => *owner,
+            _ => from,
+        };
+        is_member(&from) && is_member(&about)
+    }
+
+    /// Whether this host asked for that and has not got it: nothing else is taken from others, least of all in place of what
+    /// it has newest itself.
+    pub(super) fn has_asked(&self, number: u32, access: Access) -> bool {
+        self.pages.busy_one(number).is_some_and(|page| page.asked == access && !page.owned)
     }
 
     /// A message of this host's epoch.
@@ -274,8 +294,10 @@ impl Node {
             return;
         }
         match message {
-            Message::Copy { page } => self.received(page, Access::Read, actions),
-            Message::HandOver { page, number, keepers, before } => {
+            Message::Copy { page } if self.has_asked(page, Access::Read) => {
+                self.received(page, Access::Read, actions);
+            }
+            Message::HandOver { page, number, keepers, before } if self.has_asked(page, Access::Write) => {
                 self.handed_over(page, number, keepers, before, actions);
             }
             Message::Forget { page, number } => self.forget(page, number, actions),

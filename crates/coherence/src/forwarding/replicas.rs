@@ -102,8 +102,7 @@ impl Node {
     pub(super) fn held(&mut self, from: HostId, number: u32, actions: &mut Actions) {
         let page = self.page(number);
         if matches!(page.purpose, Some(Purpose::Publish(_))) {
-            page.expected.remove(&from);
-            if page.expected.is_empty() {
+            if page.expected.remove(&from) && page.expected.is_empty() {
                 self.is_published(number, actions);
             }
         }

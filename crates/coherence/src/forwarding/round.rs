@@ -97,6 +97,12 @@ impl Node {
             return;
         }
         let report = self.round.reports.entry(from).or_default();
+        // In order, and so each once: who never comes to an end does not fill this host's memory.
+        let last = report.pages.last().map(|standing| standing.page);
+        let all = last.into_iter().chain(pages.iter().map(|standing| standing.page));
+        if report.is_complete || !all.is_sorted_by(|a, b| a < b) {
+            return;
+        }
         report.pages.extend(pages);
         report.settled_reverts = settled_reverts;
         report.is_complete = is_last;

@@ -14,15 +14,20 @@ impl Node {
             Message::Read { page, who, hops } => self.read_request(page, who, hops, actions),
             Message::Write { page, who } => self.write_request(page, who, actions),
             Message::Insist { page } => self.insist(page, actions),
-            Message::Copy { page } => self.received(page, Access::Read, actions),
+            Message::Copy { page } => {
+                if self.has_asked(page, Access::Read) {
+                    self.received(page, Access::Read, actions);
+                }
+            }
             Message::HandOver { page, number, keepers, before } => {
-                self.handed_over(page, number, keepers, before, actions)
+                if self.has_asked(page, Access::Write) {
+                    self.handed_over(page, number, keepers, before, actions);
+                }
             }
             Message::Invalidate { page, owner } => self.invalidated(page, from, owner, actions),
             Message::Invalidated { page } => {
                 let known = self.page(page);
-                known.expected.remove(&from);
-                if known.expected.is_empty() {
+                if known.expected.remove(&from) && known.expected.is_empty() {
                     self.all_gone(page, actions);
                 }
             }
@@ -65,6 +70,9 @@ impl Node {
 
     /// Our request to read ran after the page in vain: one to write has its place in the order.
     fn insist(&mut self, number: u32, actions: &mut Actions) {
+        if !self.has_asked(number, Access::Read) {
+            return;
+        }
         let me = self.me;
         let page = self.page(number);
         page.asked = Access::Write;
@@ -357,6 +365,9 @@ impl Node {
 
     /// The page that was asked for is lost. Those who asked here meanwhile learn it too.
     fn missing(&mut self, number: u32, actions: &mut Actions) {
+        if !self.has_asked(number, Access::Read) && !self.has_asked(number, Access::Write) {
+            return;
+        }
         let at = self.settled_reverts;
         let page = self.page(number);
         let waiting: Vec<HostId> =

@@ -81,6 +81,11 @@ impl Table {
         self.busy.iter().map(|(number, page)| (*number, page))
     }
 
+    /// A page where something is under way.
+    pub fn busy_one(&self, number: u32) -> Option<&Page> {
+        self.busy.get(&number)
+    }
+
     /// A page, to be changed; `new` if nothing is known of it.
     pub fn entry(&mut self, number: u32, new: impl FnOnce() -> Page) -> &mut Page {
         self.touched.push(number);

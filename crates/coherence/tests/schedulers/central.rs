@@ -67,6 +67,20 @@ fn figure_3_write_faults() {
     assert_eq!(request(&mut home, 3, Access::Write), [], "asked already");
 }
 
+/// A host that has left the object off before its grant came answers for a page that nobody wrote.
+#[test]
+fn an_owner_that_has_nothing_is_none() {
+    let mut home = Home::new(Options::default());
+    request(&mut home, 1, Access::Write);
+    assert_eq!(
+        request(&mut home, 2, Access::Read),
+        [(1, Message::Recall { page: PAGE, keep: Access::Read })]
+    );
+    assert_eq!(sent(&mut home, 1, Message::Done { page: PAGE }), [grant(2, Access::Read)]);
+    assert_eq!((home.state(PAGE), home.table().owner(PAGE)), (State::Read, None));
+    assert_eq!(request(&mut home, 3, Access::Read), [grant(3, Access::Read)], "nobody is asked again");
+}
+
 #[test]
 fn an_upgrade_needs_no_bytes() {
     let mut home = Home::new(Options::default());

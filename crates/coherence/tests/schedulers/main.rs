@@ -6,3 +6,4 @@ mod forwarding;
 mod locks;
 mod losses;
 mod replicas;
+mod unasked;

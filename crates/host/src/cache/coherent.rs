@@ -31,14 +31,13 @@ const FETCH_PAGES: u64 = 512;
 /// Pages that are fenced at once.
 pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
 
-/// Looks at what is still held, a millisecond apart, when an object is given up.
-const MOST_HOLDS: u32 = 200;
-
-/// How long a home that is away is waited for by what is newest here, when the object is not in use here any more.
-const HOME_AWAY: Duration = Duration::from_secs(30);
-
 /// Whoever waited for a page, and was woken less than that ago, may not have run since.
 const JUST_WOKEN: Duration = Duration::from_micros(100);
+
+/// So long whoever was woken has the page. Who yields the processor instead gets it back when the other's slice is over,
+/// milliseconds later. Who wakes from a sleep is let in at once, unless that would be more than its share: it needs about
+/// this long to take the page, so the other has as much.
+const GO_ON: Duration = Duration::from_micros(40);
 
 /// The bytes of one scheduler page.
 pub type PageBytes = Box<[u8]>;
@@ -120,29 +119,6 @@ impl Cache {
     /// At the home: the newest version is here again, or is given up.
     pub fn returned(&self, pages: PageRange) {
         self.lock().book.returned(pages);
-    }
-
-    /// The object is not in use here any more: what is newest here goes home.
-    pub fn send_home(self: &Arc<Self>) {
-        let Some(driver) = self.driver().filter(|driver| !driver.is_home()) else { return };
-        driver.leave();
-        if self.role() == Some(Role::Own) {
-            return; // what was not synced was given up
-        }
-        // What is newest here the home has to ask for, when it is found again.
-        let until = Instant::now() + HOME_AWAY;
-        while driver.home_may_not_hear() && self.has_newest() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // What was granted a moment ago stays for its minimum hold.
-        for _ in 0..MOST_HOLDS {
-            let resident = self.lock().resident.clone();
-            if resident.is_empty() {
-                return;
-            }
-            driver.evict(&resident);
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// Who speaks with the scheduler from now on.
@@ -242,6 +218,7 @@ impl Cache {
         let mut inner = self.lock();
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
+            self.cut_tail(&inner, pages)?;
         }
         self.note_newest(&mut inner, pages, access, bytes.is_some());
         self.allow(&mut inner, pages, access);
@@ -320,11 +297,11 @@ impl Cache {
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
-    /// it to and fro, and nobody would use it. Whoever was woken on this processor goes first.
+    /// it to and fro, and nobody would use it. Whoever was woken goes first.
     fn let_waiters_go_on(&self, pages: PageRange) {
         let let_in = self.lock().rights.as_ref().and_then(|rights| rights.let_in);
         if let_in.is_some_and(|(last, when)| pages.contains(last) && when.elapsed() < JUST_WOKEN) {
-            std::thread::yield_now();
+            std::thread::sleep(GO_ON);
         }
     }
 
@@ -351,7 +328,7 @@ impl Cache {
         write_frames(&self.frames, pages.first, bytes).doing("saving a page")?;
         self.count_frames(&mut inner, pages);
         self.note_writes(&mut inner, pages);
-        Ok(())
+        self.cut_tail(&inner, pages)
     }
 
     /// The newest version of these pages is lost: this one serves again.
@@ -474,6 +451,7 @@ impl Cache {
             let any = !written(&mut self.lock()).is_empty();
             any.then(|| self.store(false, written)).transpose()?;
         }
+        driver.wait_for_room(want * PAGE_SIZE_BYTES as usize);
         driver.evict(&victims);
         let mut inner = self.lock();
         let stayed = &victims & &inner.resident;

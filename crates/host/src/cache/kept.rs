@@ -101,7 +101,11 @@ impl Cache {
         for (page, stamp) in asked {
             let mut bytes = Box::new([0; PAGE_SIZE_BYTES as usize]);
             if inner.resident.contains(*page) && inner.book.dirty().contains(*page) {
-                read_frames(&self.frames, u64::from(*page), &mut bytes[..]).doing("reading a frame")?;
+                let read = read_frames(&self.frames, u64::from(*page), &mut bytes[..]);
+                if let Err(error) = read.doing("reading a frame") {
+                    self.report(&error); // this one is lost, and no other
+                    continue;
+                }
             } else if let Some(found) = self.machine.on_way.find(self.uuid, *page, *stamp) {
                 bytes = found;
             } else {

@@ -18,6 +18,7 @@
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `larger` | what of that is about pages of more than 4 KiB |
+//! | `leaving` | what is newest here when nobody here uses it any more |
 //! | `resize`, `recover` | what the names say |
 
 mod bell;
@@ -32,6 +33,7 @@ mod hold;
 mod install;
 pub mod kept;
 mod larger;
+mod leaving;
 mod recover;
 mod resize;
 mod shrink;
@@ -155,6 +157,8 @@ struct Inner {
     writers_stopped: bool,
     /// Pages from here on are being given up, because the object shrinks: who touches one waits.
     closing: u64,
+    /// Of another host's object: it is about to grow, and other hosts may write past the end before this one.
+    grows: bool,
     /// Syncs that replaced another host's version which nobody here had seen.
     conflicts: u64,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
@@ -264,6 +268,7 @@ impl Cache {
                 frozen: false,
                 writers_stopped: false,
                 closing: u64::MAX,
+                grows: false,
                 conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,

@@ -90,8 +90,9 @@ impl Cache {
         if parts { usable | book::within(&inner.resident, pages) } else { usable }
     }
 
-    /// Whether any of these pages lies past the object's end.
+    /// Whether any of these pages lies past the object's end, or that which it is to have.
     pub fn is_past_end(&self, pages: PageRange) -> bool {
-        pages.end() > self.lock().size_pages()
+        let inner = self.lock();
+        pages.end() > inner.size_pages().min(inner.closing)
     }
 }

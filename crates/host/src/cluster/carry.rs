@@ -32,14 +32,27 @@ impl Carrier for Cluster {
             }
             waiting.insert(to, VecDeque::from([(message, pages.to_vec())]));
             drop(waiting);
-            host.machine.workers.run(move || this.connect_and_send(to));
+            self.pools.short.run(move || this.connect_and_send(to));
             return;
         }
         self.report(format_args!("to {}: {error}", self.called(to)));
     }
 
+    fn begin_again(&self, object: u128) {
+        if let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            // The caller has the scheduler's lock.
+            self.pools.short.run(move || this.give_up_unasked(object));
+        }
+    }
+
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange) {
         self.say_unlocked(object, session, pages);
+    }
+
+    fn on_the_way(&self, host: HostId) -> usize {
+        self.transport().map_or(0, |transport| transport.on_the_way(host))
     }
 
     fn is_away(&self, host: HostId) -> bool {

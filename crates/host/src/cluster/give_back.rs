@@ -2,8 +2,9 @@
 //! were lost, or when a host's process is another: they are asked for before they count as lost. `docs/LEASES.md`, "Giving
 //! back", says why what comes so is never too old.
 
+use super::beginnings::Turn;
 use super::wire::{Answer, Call, Member};
-use super::{Cluster, PATIENCE, lock};
+use super::{Cluster, PATIENCE};
 use crate::shared::{Back, Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
@@ -51,9 +52,21 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => Back::default(),
+            None => self.from_the_ring(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
+    }
+
+    /// Of an object that is not in use here any more: what left last, and may not have arrived.
+    fn from_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+        let (host, mut back) = (self.host()?, Back::default());
+        for (page, stamp) in pages {
+            if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {
+                back.pages.push(*page);
+                back.bytes.extend_from_slice(&bytes[..]);
+            }
+        }
+        Ok(back)
     }
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
@@ -62,12 +75,16 @@ impl Cluster {
         let borrowers = driver.borrowers(&members);
         if borrowers.is_empty() {
             driver.begin();
+            self.size_own_import(driver);
             return;
         }
         let (this, driver) = (self.clone(), driver.clone());
         let asking = move || {
             // One after the other: each is waited for no longer than a lease after it answered last.
             borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
+            if this.lease.is_fenced() {
+                return; // who was not asked any more has lost nothing: the next process asks
+            }
             borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
             driver.begin();
         };
@@ -87,7 +104,7 @@ impl Cluster {
     pub(super) fn ask_and_lose(self: &Arc<Self>, driver: &Arc<Driver>, host: HostId) {
         let (this, driver) = (self.clone(), driver.clone());
         let asking = move || {
-            let _ = this.settle_given_up(&driver, host); // who is at it already says it, too
+            let _ = this.settle_given_up(driver.plan().object, host, None); // who is at it already says it, too
         };
         if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
             std::process::abort();
@@ -112,23 +129,41 @@ impl Cluster {
         }
     }
 
-    /// At the home: asks a host, or who follows it, for what it had newest; then it is lost to the object's scheduler.
-    pub(super) fn settle_given_up(self: &Arc<Self>, driver: &Arc<Driver>, former: HostId) -> Result<()> {
-        let object = driver.plan().object;
-        if driver.home().is_none() || !lock(&self.asking).insert((object, former)) {
+    /// At the home: a host has given up what it had (it says so under that number), or is lost. It, or who follows it, is asked
+    /// for what it had newest; then it is lost to the object's scheduler.
+    pub(super) fn settle_given_up(
+        self: &Arc<Self>,
+        object: u128,
+        former: HostId,
+        number: Option<u64>,
+    ) -> Result<()> {
+        let driver = self.driver(object).filter(|driver| driver.is_home());
+        if driver.as_ref().is_some_and(|driver| driver.home().is_none()) {
             return Err(self.asks(former));
         }
-        self.ask_back(driver, former);
-        self.lose(driver, former);
+        let _asking = match self.beginnings.ends(object, former, number) {
+            Turn::Now(asking) => asking,
+            Turn::Later => return Err(self.asks(former)),
+            Turn::Over => return Ok(()),
+        };
+        self.dismiss(object, former);
+        self.locks_lost(former, Some(object));
+        if let Some(driver) = driver {
+            self.ask_back(&driver, former);
+            if self.lease.is_fenced() {
+                return Err(self.asks(former)); // who was not asked any more has lost nothing: the next process asks
+            }
+            self.lose(&driver, former);
+        }
         self.do_not_send(former, object);
-        lock(&self.asking).remove(&(object, former));
         Ok(())
     }
 
-    /// Refuses who is being asked for what it had newest, and who asks for pages before this home has begun with them.
-    pub(super) fn check_asks_nobody(&self, object: u128, from: HostId) -> Result<()> {
+    /// A host begins with an object of this home. Refuses who is being asked for what it had newest, who has said something later,
+    /// and who comes before this home has begun.
+    pub(super) fn check_begins(&self, object: u128, from: HostId, number: u64) -> Result<()> {
         let begun = self.driver(object).is_some_and(|driver| driver.home().is_some());
-        if !begun || lock(&self.asking).contains(&(object, from)) {
+        if !begun || !self.beginnings.says(object, from, number) {
             return Err(self.asks(from));
         }
         Ok(())

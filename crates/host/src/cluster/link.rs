@@ -80,6 +80,10 @@ impl Transport for Link {
         self.peers()?.send(to, message, &[IoSlice::new(payload)])
     }
 
+    fn on_the_way(&self, to: HostId) -> usize {
+        self.peers().map_or(0, |peers| peers.unacknowledged(to))
+    }
+
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
         self.peers()?.connect(host, address)
     }
@@ -96,6 +100,10 @@ impl Transport for Link {
 }
 
 impl Handler for Link {
+    fn may_come(&self, peer: &Hello) -> Result<()> {
+        self.cluster.upgrade().map_or(Ok(()), |cluster| cluster.check_number(peer.host, &peer.name))
+    }
+
     fn connected(&self, peer: &Hello, rights: PeerRights) {
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.connected(peer.host, &peer.name, rights == PeerRights::ReadWrite);

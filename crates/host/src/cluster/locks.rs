@@ -316,9 +316,8 @@ impl Cluster {
 
     /// Answers are sent by others: sending may have to wait for a connection.
     fn answer_all(&self, replies: Vec<Reply>, answer: Result<Answer>) {
-        if let (false, Ok(host)) = (replies.is_empty(), self.host()) {
-            let all = move || replies.into_iter().for_each(|reply| reply(answer.clone()));
-            host.machine.workers.run(all);
+        if !replies.is_empty() {
+            self.pools.short.run(move || replies.into_iter().for_each(|reply| reply(answer.clone())));
         }
     }
 

@@ -8,6 +8,7 @@
 //! * *Lost*: the registry says so. Only now the schedulers hear of it.
 //! * *Fenced*: this host's lease is about to end.
 
+use super::beginnings::FOR_EVER;
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Driver, How};
@@ -76,10 +77,20 @@ impl Cluster {
         }
     }
 
+    /// What an object's scheduler wants could not be done here.
+    pub(super) fn give_up_unasked(self: &Arc<Self>, object: u128) {
+        let Some(driver) = self.driver(object) else { return };
+        match driver.home() {
+            _ if forwards(&driver) => self.fence("a page of another host's object could not be moved"),
+            Some(home) => self.give_up(&driver, home),
+            None => {} // it begins anew already
+        }
+    }
+
     /// Nothing of an object is used here any more, until its home has heard that it is so.
     fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
         // What is newest here stays until the home, which hears that from `try_home`, has asked for it.
-        lock(&self.given_up).insert(driver.plan().object);
+        self.beginnings.gave_up(driver.plan().object);
         let found_anew = driver.lost(home);
         self.do_not_send(home, driver.plan().object);
         if found_anew {
@@ -91,6 +102,9 @@ impl Cluster {
     /// are forwarded any host may have been told of what this one has: only its loss reaches them all, in order. Of two
     /// that are not the home it is the one with the greater number.
     fn must_begin_anew(&self, other: HostId) -> bool {
+        if self.is_reader(other) {
+            return false; // it has no part in such objects
+        }
         let anew = |driver: &Arc<Driver>| {
             let home = driver.home();
             forwards(driver) && !driver.is_home() && (home == Some(other) || self.me.host > other)
@@ -103,7 +117,7 @@ impl Cluster {
         let object = driver.plan().object;
         // What a process before this one had newest is here, but for what the home asks for before it answers.
         let former = driver.holder().filter(|former| *former != self.me.host);
-        if former.is_none() && !lock(&self.given_up).contains(&object) {
+        if former.is_none() && self.beginnings.given_up(object).is_none() {
             return Ok(());
         }
         self.say_object_given_up(home, object, former.unwrap_or(self.me.host))
@@ -115,20 +129,21 @@ impl Cluster {
         object: u128,
         former: HostId,
     ) -> Result<()> {
-        match self.reach(home) {
-            Ok(()) => {
-                let call = Call::GaveUp { home, object, former };
-                self.ask(home, call, PATIENCE).map(drop)?;
+        let given_up = self.beginnings.given_up(object);
+        let number = match given_up {
+            _ if former != self.me.host => FOR_EVER,
+            Some(number) => number,
+            None => return Ok(()), // it knows by now
+        };
+        if let Err(error) = self.reach(home) {
+            // The two cannot reach each other, but others wait for the home. It is said again when they can.
+            if former == self.me.host {
+                self.registry()?.pass_given_up(home, object, number)?;
             }
-            Err(error) if former != self.me.host => return Err(error),
-            Err(error) => {
-                // The two cannot reach each other, but others wait for the home.
-                self.registry()?.pass_given_up(home, object)?;
-                lock(&self.given_up).remove(&object);
-                return Err(error);
-            }
+            return Err(error);
         }
-        lock(&self.given_up).remove(&object);
+        self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE)?;
+        self.beginnings.home_knows(object, given_up);
         Ok(())
     }
 
@@ -140,6 +155,7 @@ impl Cluster {
         home: HostId,
         object: u128,
         former: HostId,
+        number: u64,
     ) -> Result<Answer> {
         let list = self.list_kept_by();
         if from != former && self.follower(former) != Some(from) && list != Some(from) {
@@ -153,15 +169,9 @@ impl Cluster {
                 return Err(Error::new(ErrorKind::Protocol, "that object's home is another host"));
             }
             self.reach(home)?;
-            return self.ask(home, Call::GaveUp { home, object, former }, PATIENCE);
+            return self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE);
         }
-        self.dismiss(object, former);
-        self.locks_lost(former, Some(object));
-        match self.driver(object).filter(|driver| driver.is_home()) {
-            Some(driver) => self.settle_given_up(&driver, former)?,
-            None => self.do_not_send(former, object),
-        }
-        Ok(Answer::Done)
+        self.settle_given_up(object, former, Some(number)).map(|()| Answer::Done)
     }
 
     /// Tries to reach a host until it is reached, or lost.
@@ -226,7 +236,7 @@ impl Cluster {
                 self.ask_and_lose(&driver, host);
             } else if self.lose(&driver, host) {
                 if !forwards(&driver) {
-                    lock(&self.given_up).insert(driver.plan().object);
+                    self.beginnings.gave_up(driver.plan().object);
                 }
                 self.find_home(&driver);
             }
@@ -239,6 +249,12 @@ impl Cluster {
     /// Hosts that are lost.
     pub(super) fn all_gone(&self) -> Vec<HostId> {
         self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Whether something may be waited for that follows from what a host said.
+    #[cfg(feature = "etcd")]
+    pub(super) fn waits_for(&self, host: HostId) -> bool {
+        self.check_not_lost(host).is_ok() && !self.lease.is_fenced()
     }
 
     /// Refuses what a host says that is lost: it does not know it yet.

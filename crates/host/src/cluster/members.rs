@@ -9,7 +9,8 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::clock;
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two attempts to join, or to renew a lease.
@@ -29,9 +30,21 @@ pub(super) struct Heard {
     begin_at: u64,
 }
 
+/// News that nothing has followed from yet. What follows may take as long as it takes to copy what is newest here, and the lease
+/// is renewed meanwhile: so a thread of their own does it, one after the other.
+pub(super) struct NewsQueue(Sender<News>, Mutex<Option<Receiver<News>>>);
+
+impl Default for NewsQueue {
+    fn default() -> NewsQueue {
+        let (sender, receiver) = channel();
+        NewsQueue(sender, Mutex::new(Some(receiver)))
+    }
+}
+
 impl Cluster {
     /// Joins, and renews the lease for as long as the host lives.
     pub(super) fn stay_a_member(self: &Arc<Self>) {
+        self.follow_news();
         let this = Arc::downgrade(self);
         let staying = move || {
             let (began, mut said) = (Instant::now(), false);
@@ -70,6 +83,20 @@ impl Cluster {
             }
         };
         let _ = std::thread::Builder::new().name("fencing".into()).spawn(fencing);
+    }
+
+    fn follow_news(self: &Arc<Self>) {
+        let (this, queue) = (Arc::downgrade(self), lock(&self.news.1).take());
+        let following = move || {
+            while let Some(news) = queue.as_ref().and_then(|queue| queue.recv().ok())
+                && let Some(this) = this.upgrade()
+            {
+                this.follow(news);
+            }
+        };
+        if std::thread::Builder::new().name("news".into()).spawn(following).is_err() {
+            std::process::abort(); // the keeper starts the next
+        }
     }
 
     fn what_is_tried(&self) -> String {
@@ -132,6 +159,9 @@ impl Cluster {
     }
 
     fn has_joined(self: &Arc<Self>, news: News, begin_at: u64) {
+        // Nothing follows from news before `joined` is set: who belongs is not overtaken by a later list.
+        self.now_follow(&news.members);
+        self.now_members(news.members.clone());
         let early = {
             let mut heard = lock(&self.heard);
             heard.joined = Some(news.epoch);
@@ -140,8 +170,6 @@ impl Cluster {
             heard.early.take()
         };
         self.report(format_args!("joined the cluster as {}, {}", self.me.name, self.me.host));
-        self.now_follow(&news.members);
-        self.now_members(news.members.clone());
         self.tell_of_taken_names();
         self.heard(news);
         if let Some(early) = early {
@@ -150,17 +178,25 @@ impl Cluster {
     }
 
     /// The registry told what happened.
-    pub fn heard(self: &Arc<Self>, news: News) {
+    pub fn heard(&self, news: News) {
+        let _ = self.news.0.send(news); // the other end is there as long as this host
+    }
+
+    /// How far this host has done what follows from news, if these go on from there.
+    fn goes_on_from(&self, news: &News) -> Option<u64> {
         let mut heard = lock(&self.heard);
         if heard.joined.is_none() {
-            heard.early = Some(news);
-            return;
+            heard.early = Some(news.clone());
+            return None;
         }
-        if heard.joined != Some(news.epoch) || news.number < heard.number {
-            return;
-        }
+        (heard.joined == Some(news.epoch) && news.number >= heard.number).then_some(heard.number)
+    }
+
+    /// Does what follows from news. By one thread: in order.
+    fn follow(self: &Arc<Self>, news: News) {
+        let Some(done) = self.goes_on_from(&news) else { return };
         let mut lost: Vec<HostId> =
-            news.lost.iter().filter(|(number, _)| *number > heard.number).map(|(_, host)| *host).collect();
+            news.lost.iter().filter(|(number, _)| *number > done).map(|(_, host)| *host).collect();
         // So many were lost that not all are told.
         let now: HashSet<HostId> = news.members.iter().map(|member| member.host).collect();
         let before = self.members();
@@ -174,10 +210,12 @@ impl Cluster {
         for host in &lost {
             self.lost(*host);
         }
-        heard.number = news.number;
-        let begins = news.settled >= heard.begin_at;
         self.now_members(news.members);
-        drop(heard);
+        let begins = {
+            let mut heard = lock(&self.heard);
+            heard.number = news.number;
+            news.settled >= heard.begin_at
+        };
         if !lost.is_empty() || joined {
             self.renew_now(); // others may wait for all to have heard of it
         }

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
+//! | `pools` | the threads that answer |
 //! | `registry` | who belongs, whose a name is, and who is lost |
 //! | `lease` | until when this host may go on |
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `beginnings` | where one use of an object by a host ends, and the next begins |
+//! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
@@ -16,15 +19,18 @@
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
+mod beginnings;
 mod calls;
 mod carry;
 mod give_back;
 pub mod lease;
+mod leaving;
 pub mod link;
 mod locks;
 mod losses;
 mod members;
 mod objects;
+mod pools;
 pub mod registry;
 mod rights;
 mod sizes;
@@ -57,6 +63,8 @@ pub struct Payload<'p>(pub &'p [u8]);
 pub trait Transport: Send + Sync {
     /// Sends a message with the bytes behind it; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
+    /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
+    fn on_the_way(&self, to: HostId) -> usize;
     /// Makes sure that there is a connection with a host, which listens at that address.
     fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
     /// Ends the session with a host: what is on its way may be lost.
@@ -107,13 +115,13 @@ pub struct Cluster {
     reaching: Mutex<HashSet<HostId>>,
     /// Numbers of hosts that are lost.
     gone: RwLock<HashSet<HostId>>,
-    /// Objects of which everything here was given up, and whose homes do not know it yet.
-    given_up: Mutex<HashSet<u128>>,
-    /// Objects, and hosts that are asked for what they had newest of them.
-    asking: Mutex<HashSet<(u128, HostId)>>,
+    beginnings: beginnings::Beginnings,
     /// Of hosts that are lost, the processes that follow them.
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
+    pools: pools::Pools,
+    /// News on their way to the thread that does what follows.
+    news: members::NewsQueue,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -163,10 +171,11 @@ impl Cluster {
             spoiled: Mutex::default(),
             reaching: Mutex::default(),
             gone: RwLock::default(),
-            given_up: Mutex::default(),
-            asking: Mutex::default(),
+            beginnings: beginnings::Beginnings::default(),
             followers: RwLock::default(),
             calls: Calls::default(),
+            pools: pools::Pools::new(),
+            news: members::NewsQueue::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -206,7 +215,8 @@ impl Cluster {
         }
     }
 
-    fn host(&self) -> Result<Arc<Host>> {
+    /// The host whose part this is.
+    pub fn host(&self) -> Result<Arc<Host>> {
         self.host.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "this host is ending"))
     }
 
@@ -271,7 +281,7 @@ impl Cluster {
             Message::Call { number, call: call @ (Call::Unlock { .. } | Call::Locks { .. }) } => {
                 self.check_not_lost(from)?;
                 let (this, answer) = (self.clone(), self.locks_said(from, &call));
-                self.host()?.machine.workers.run(move || {
+                self.pools.short.run(move || {
                     let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
                 });
                 Ok(())
@@ -279,7 +289,7 @@ impl Cluster {
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
-                self.host()?.machine.workers.run(move || {
+                self.pools.of(&call).run(move || {
                     let (answer, bytes) = match this.answer(from, call) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),
@@ -318,12 +328,18 @@ impl Cluster {
             | Call::Names(_)
             | Call::Lookup(_)
             | Call::WhereIs(_) => self.registry()?.answer(from, call),
-            Call::GaveUp { home, object, former } => self.other_gave_up(from, home, object, former),
-            Call::Use { object, who, access } => self.use_for_other(from, object, &who, access),
+            Call::GaveUp { home, object, former, number } => {
+                self.other_gave_up(from, home, object, former, number)
+            }
+            Call::Use { object, who, access, number } => {
+                self.use_for_other(from, object, &who, access, number)
+            }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
-            Call::Leave(object) => {
-                self.dismiss(object, from);
-                self.locks_lost(from, Some(object));
+            Call::Leave { object, number } => {
+                if self.beginnings.says(object, from, number) {
+                    self.dismiss(object, from);
+                    self.locks_lost(from, Some(object));
+                }
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }

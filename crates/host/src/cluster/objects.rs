@@ -53,7 +53,7 @@ impl Cluster {
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
         if driver.is_home() {
-            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0));
+            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));
         }
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
@@ -102,57 +102,6 @@ impl Cluster {
         }
     }
 
-    /// The object is not in use here any more, but for what goes home.
-    pub fn is_leaving(&self, object: u128) {
-        lock(&self.leaving).insert(object);
-    }
-
-    /// All of it is home.
-    pub fn leave_off(self: &Arc<Self>, object: u128) {
-        if !self.driver(object).is_some_and(|driver| driver.detach()) {
-            let driver = self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
-            driver.iter().for_each(|driver| driver.say_leave());
-            self.forget_locks(object);
-            if let Some(home) = driver.and_then(|driver| driver.home()).filter(|home| *home != self.me.host)
-                && self.ask(home, Call::Leave(object), PATIENCE).is_err()
-            {
-                self.leave_in_vain(home, object);
-            }
-        }
-        lock(&self.leaving).remove(&object);
-        if let Ok(host) = self.host() {
-            host.settle_removed(); // its home's record may have waited for this
-        }
-    }
-
-    /// The home did not hear that the object is left off. It may wait for an answer that nobody here gives: until it hears
-    /// or is lost, or this host is, it is told that what was here is given up.
-    fn leave_in_vain(self: &Arc<Self>, home: HostId, object: u128) {
-        lock(&self.given_up).insert(object);
-        while self.member(home).is_some() && !self.lease.is_fenced() {
-            if self.say_object_given_up(home, object, self.me.host).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        lock(&self.given_up).remove(&object);
-    }
-
-    /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
-    pub fn wait_left(&self, object: u128) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while lock(&self.leaving).contains(&object) {
-            if Instant::now() > deadline {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    "its pages are still on their way home from an earlier use: try again later",
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
     /// Claims the name of a new shared object for this host.
     pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
         self.registry()?.claim(Claim { name: name.clone(), object })
@@ -175,9 +124,7 @@ impl Cluster {
                 }
             }
         };
-        if let Ok(host) = self.host() {
-            host.machine.workers.run(look);
-        }
+        self.pools.short.run(look);
     }
 
     /// Opens an object of another host: what must be known of it here.
@@ -193,7 +140,7 @@ impl Cluster {
         match self.ask(home, call, PATIENCE)? {
             Answer::Opened(shared) => {
                 self.check_page_size(&shared.options).inspect_err(|_| {
-                    let _ = self.ask(home, Call::Leave(shared.object), PATIENCE); // it is not used here
+                    let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
                 })?;
                 Ok(*shared)
             }
@@ -209,9 +156,12 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !driver.has_left()
                 && !this.lease.is_fenced()
             {
-                if let Err(error) = this.try_home(&driver)
+                let alone = driver.seek_alone();
+                if driver.home().is_none()
+                    && let Err(error) = this.try_home(&driver)
                     && begun.elapsed() > HOME_AWAY
                 {
                     if !std::mem::replace(&mut said, true) {
@@ -220,6 +170,7 @@ impl Cluster {
                     }
                     driver.home_is_away();
                 }
+                drop(alone);
                 drop((this, driver));
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -233,7 +184,8 @@ impl Cluster {
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         for (who, access) in self.host()?.openers(object) {
-            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access }, PATIENCE)? {
+            let number = self.beginnings.next();
+            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
                 self.heard_size(home, object, told, true)?; // it began when it had all back
             }
         }
@@ -242,7 +194,7 @@ impl Cluster {
         self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
-            lock(&self.given_up).insert(object);
+            self.beginnings.gave_up(object);
             let _ = driver.lost(home);
         })
     }
@@ -274,6 +226,7 @@ impl Cluster {
             self.check_may_change(from)?;
         }
         let record = lock(&self.host()?.registry).lookup(name, who, access)?;
+        self.check_may_use(from, access, &record.options)?;
         if !record.options.is_shared() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -298,19 +251,18 @@ impl Cluster {
         object: u128,
         who: &Credentials,
         access: Access,
+        number: u64,
     ) -> Result<Answer> {
         self.check_belongs(from, PATIENCE / 2)?;
-        if access.writes() {
-            self.check_may_change(from)?;
-        }
+        let record = self.record_of(object)?.record().clone();
+        self.check_may_use(from, access, &record.options)?;
         // By its name: the rights of the directories above it count too.
-        let name = self.record_of(object)?.record().name.clone();
-        if let Some(name) = name {
+        if let Some(name) = record.name {
             lock(&self.host()?.registry).lookup(&name, who, access)?;
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
-        self.check_asks_nobody(object, from)?;
+        self.check_begins(object, from, number)?;
         self.admit(object, from, access);
         let told = self.driver(object).and_then(|driver| driver.size_told());
         Ok(told.map_or(Answer::Done, Answer::Used))

@@ -2,10 +2,10 @@
 //! nothing that changes anything, if it was admitted to the cluster for reading alone (Forin et al., section 2, the
 //! first footnote).
 
-use super::Cluster;
+use super::{Cluster, PATIENCE};
 use crate::shared::{Driver, Said};
-use commonhold_coherence::{HostId, Kind, central, explicit, forwarding};
-use commonhold_object::{Access, Error, ErrorKind, Result};
+use commonhold_coherence::{HostId, Kind, central, explicit};
+use commonhold_object::{Access, Coherence, CreateOptions, Error, ErrorKind, Result, Scheduler};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,17 @@ impl Cluster {
         } else {
             readers.insert(host)
         };
+    }
+
+    /// Refuses who comes under the number of a host that the registry knows by another name.
+    pub fn check_number(&self, host: HostId, name: &str) -> Result<()> {
+        match self.member(host).filter(|member| member.name != name) {
+            None => Ok(()),
+            Some(member) => Err(Error::new(
+                ErrorKind::Exists,
+                format!("{host} ({name:?}) is not {}, whose number that is: it is not let in", member.name),
+            )),
+        }
     }
 
     /// Cuts off whoever came under the number of a host that the registry knows by another name: what it says would be
@@ -54,7 +65,7 @@ impl Cluster {
     /// Refuses a host that has no lease (any more): nobody would hear of its loss. It may have joined just now.
     pub(super) fn check_belongs(&self, host: HostId, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
-        while host != self.me.host && self.member(host).is_none() {
+        while host != self.me.host && !self.is_member(host) {
             if Instant::now() > deadline {
                 let words =
                     format!("{host} does not belong to the cluster, as far as {} knows", self.me.name);
@@ -70,9 +81,37 @@ impl Cluster {
         self.names.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
     }
 
+    fn is_member(&self, host: HostId) -> bool {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).contains_key(&host)
+    }
+
+    /// Whether a host was admitted for reading alone.
+    pub(super) fn is_reader(&self, host: HostId) -> bool {
+        self.readers.read().unwrap_or_else(PoisonError::into_inner).contains(&host)
+    }
+
+    /// Refuses a use that the host has no part in, whatever its processes may: where all who use an object schedule it, each
+    /// is believed what it says of its pages.
+    pub(super) fn check_may_use(&self, host: HostId, access: Access, options: &CreateOptions) -> Result<()> {
+        if access.writes() {
+            self.check_may_change(host)?;
+        }
+        let forwards =
+            matches!(options.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if forwards && self.is_reader(host) {
+            let words = format!(
+                "all hosts that use the object schedule it (--scheduler forwarding), and {} was admitted to the cluster for \
+                 reading alone: create it with --scheduler central",
+                self.called(host)
+            );
+            return Err(Error::new(ErrorKind::Unsupported, words));
+        }
+        Ok(())
+    }
+
     /// Refuses a host that was admitted for reading alone.
     pub(super) fn check_may_change(&self, host: HostId) -> Result<()> {
-        if self.readers.read().unwrap_or_else(PoisonError::into_inner).contains(&host) {
+        if self.is_reader(host) {
             return Err(Error::new(
                 ErrorKind::Permission,
                 format!("{} was admitted to the cluster for reading alone", self.called(host)),
@@ -125,8 +164,14 @@ impl Cluster {
     pub(super) fn check_may_say(&self, driver: &Driver, from: HostId, message: &Said) -> Result<()> {
         let writes = writes(message);
         if let Said::Forwarding(_) = message {
-            // From whoever has it: whom its home admitted, the others do not know.
-            return if writes { self.check_may_change(from) } else { Ok(()) };
+            // Whoever takes part schedules for the others: who may change nothing does not.
+            self.check_may_change(from)?;
+            if driver.is_home() {
+                return self.check_admitted(driver.plan().object, from, false);
+            }
+            // Whom the home admitted the others hear from each other. It may have joined the cluster just now: then this
+            // holds up that one host.
+            return self.check_belongs(from, PATIENCE / 2);
         }
         if !driver.is_home() {
             // Of a home that is to be found (again): said before it heard that this host gave everything up.
@@ -152,6 +197,7 @@ impl Cluster {
     pub(super) fn forget_rights(&self, host: HostId) {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).remove(&host);
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != host);
+        self.beginnings.forget(host);
     }
 }
 
@@ -182,12 +228,8 @@ fn writes(message: &Said) -> bool {
             *access == commonhold_coherence::Access::Write
         }
         Said::Central(message) => matches!(message, central::Message::PageOut { .. }),
-        // Only owners, and whoever asks to be one, are in the way of a request to write.
-        Said::Forwarding(message) => {
-            use forwarding::Message;
-            matches!(message, Message::Write { .. } | Message::HandOver { .. } | Message::Replica { .. })
-        }
-        Said::Explicit(explicit::Message::Sync { pages }) => !pages.is_empty(),
-        Said::Explicit(_) => false,
+        // Also one of no pages: who only reads has nothing to sync.
+        Said::Explicit(message) => matches!(message, explicit::Message::Sync { .. }),
+        Said::Forwarding(_) => true,
     }
 }

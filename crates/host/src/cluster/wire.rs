@@ -112,6 +112,8 @@ pub enum Call {
         who: Credentials,
         /// What for.
         access: Access,
+        /// Of what the caller says of beginning and ending: what is older than what was heard last is not done.
+        number: u64,
     },
     /// Of an object's home, or of the list's host if the home cannot be reached: that host gave up all it had of the
     /// object, because messages may be lost.
@@ -122,6 +124,8 @@ pub enum Call {
         object: u128,
         /// Which host.
         former: HostId,
+        /// As in `Use`; the greatest there is, if the caller says it for its process before.
+        number: u64,
     },
     /// By an object's home: what that process had newest of these pages, which is the one asked or the one before it.
     GiveBack {
@@ -133,7 +137,12 @@ pub enum Call {
         pages: Vec<(u32, u64)>,
     },
     /// Of an object's home: no process of the caller's has it open any more.
-    Leave(u128),
+    Leave {
+        /// Which object.
+        object: u128,
+        /// As in `Use`.
+        number: u64,
+    },
     /// Of an object's home: store these pages (bytes, as `sync`).
     Sync {
         /// Which object.

@@ -103,15 +103,18 @@ impl Host {
         }
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let record = object.record().clone();
-        self.leave_off(&record, cache.as_ref());
+        self.leave_off(&object, cache);
+    }
+
+    /// Nothing of an object is needed any more.
+    pub(super) fn end_object(&self, object: &Object, cache: Option<&Cache>) {
         if let Some(cache) = cache {
             cache.discard();
         }
-        self.remove_files(id);
-        self.forget_object(&object);
-        if let Err(error) = lock(&self.registry).forget(id) {
-            self.machine.log(format_args!("object {}: {error}", id.0));
+        self.remove_files(object.id);
+        self.forget_object(object);
+        if let Err(error) = lock(&self.registry).forget(object.id) {
+            self.machine.log(format_args!("object {}: {error}", object.id.0));
         }
     }
 
@@ -131,6 +134,7 @@ impl Host {
         self.check_may_administer(session)?;
         if !force {
             self.check_idle(session)?;
+            self.wait_all_left(false)?;
         }
         self.stop_now();
         Ok(())
@@ -147,6 +151,9 @@ impl Host {
             {
                 self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
             }
+        }
+        if let Err(error) = self.wait_all_left(true) {
+            self.machine.log(format_args!("at the end: {error}"));
         }
         self.leave_cluster();
         self.machine.log("stopping");

@@ -129,16 +129,43 @@ impl Host {
         }
     }
 
-    /// A shared object is not in use here any more. What is newest here goes home, which may take long.
-    pub(super) fn leave_off(&self, record: &ObjectRecord, cache: Option<&Arc<Cache>>) {
-        if let (Some(cluster), Some(cache), true) = (self.with_cluster(), cache, record.options.is_shared()) {
-            let (cluster, cache, object) = (cluster.clone(), cache.clone(), record.uuid);
-            cluster.is_leaving(object);
+    /// An object is not in use here any more, and ends. Of another host's what is newest here goes home first, which may take
+    /// long: until then the keeper has it.
+    pub(super) fn leave_off(&self, object: &Arc<Object>, cache: Option<Arc<Cache>>) {
+        let record = object.record().clone();
+        let cluster = self.with_cluster().filter(|_| record.options.is_shared()).cloned();
+        let (Some(cluster), Some(cache)) = (cluster, cache.clone()) else {
+            return self.end_object(object, cache.as_deref());
+        };
+        let uuid = record.uuid;
+        cluster.is_leaving(uuid);
+        if !record.is_elsewhere {
+            let leaving = cluster.clone();
             self.machine.workers.run(move || {
-                cache.send_home();
-                cluster.leave_off(object);
+                leaving.leave_at_once(uuid);
+                leaving.has_left(uuid);
             });
+            return self.end_object(object, Some(&cache));
         }
+        let object = object.clone();
+        let leave = Arc::new(move || {
+            if cluster.leave_off(uuid, &cache)
+                && let Ok(host) = cluster.host()
+            {
+                host.end_object(&object, Some(&cache));
+                cluster.has_left(uuid);
+            }
+        });
+        let leaving = leave.clone();
+        let thread = std::thread::Builder::new().name("leaving".into());
+        if thread.spawn(move || leaving()).is_err() {
+            self.machine.workers.run(move || leave());
+        }
+    }
+
+    /// What goes home has gone, before this host ends.
+    pub(super) fn wait_all_left(&self, by_force: bool) -> Result<()> {
+        self.with_cluster().map_or(Ok(()), |cluster| cluster.wait_all_left(by_force))
     }
 
     /// Whether processes of other hosts have an object of this one open.

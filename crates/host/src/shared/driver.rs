@@ -4,6 +4,7 @@
 use super::freezing::PutOff;
 use super::held_here::Kept;
 use super::holds::Held;
+use super::late::Late;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
@@ -14,9 +15,8 @@ use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
 use crate::machine::Machine;
 use crate::seeing::Seen;
-use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why};
+use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
-use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,12 +70,16 @@ pub struct Driver {
     begun_at: OnceLock<Instant>,
     /// At the home: whoever freezes the object.
     pub(super) freezing: Mutex<()>,
+    /// At another host: whoever looks for the home.
+    seeking: Mutex<()>,
 }
 
 /// Who schedules, and this host's part of it.
 pub(super) struct State {
     /// None while it is not known: whoever touches a page waits.
     pub home: Option<HostId>,
+    /// This host has left the object off, and only says so to whoever asks.
+    pub has_left: bool,
     pub part: Part,
     /// Pages within their minimum hold.
     pub held: Held,
@@ -88,7 +92,9 @@ pub(super) struct State {
     /// Who waits for this host's syncs.
     pub syncs: VecDeque<Sender<Result<()>>>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
-    pub late: RoaringBitmap,
+    pub late: Late,
+    /// Something could not be done that the scheduler counts as done: it hears nothing more until this host begins anew.
+    pub stuck: bool,
     /// Pages that are held here.
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
@@ -131,13 +137,15 @@ impl Driver {
         let size = SizeKnown::new(plan.pages);
         let state = State {
             home: None,
+            has_left: false,
             part,
             held: Held::default(),
             kept: VecDeque::new(),
             sent: HashMap::new(),
             actions: Vec::new(),
             syncs: VecDeque::new(),
-            late: RoaringBitmap::new(),
+            late: Late::default(),
+            stuck: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
             beginnings: 0,
@@ -161,6 +169,7 @@ impl Driver {
             size,
             begun_at: OnceLock::new(),
             freezing: Mutex::default(),
+            seeking: Mutex::default(),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -201,18 +210,6 @@ impl Driver {
     /// Whether it may be used here again without beginning anew: under forwarding, once it was.
     pub fn goes_on(&self) -> bool {
         matches!(self.plan.how, How::Forwarding(_)) && !self.plan.is_home
-    }
-
-    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
-    pub fn leave(self: &Arc<Self>) {
-        if !self.goes_on() {
-            return;
-        }
-        self.happened(Event::Leave, Vec::new());
-        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
-        {
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 
     /// Where the object ends for processes of this host, in frames: they ask for nothing behind it.
@@ -257,30 +254,10 @@ impl Driver {
         }
     }
 
-    /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
-    /// home may not hear of it.
-    pub fn evict(self: &Arc<Self>, frames: &roaring::RoaringBitmap) {
-        let deaf = self.home_may_not_hear();
-        for page in self.plan.sizes.pages_around(frames, self.end()) {
-            let stays = deaf
-                && matches!(&self.state().part, Part::Central(node) if node.access(page) == Access::Write);
-            if !stays {
-                self.happened(Event::Evict { page }, Vec::new());
-            }
-        }
-    }
-
-    /// These frames go, and nothing beside them but what is one page with them to the scheduler.
-    pub fn give_up(self: &Arc<Self>, frames: &RoaringBitmap) {
-        for page in self.plan.sizes.pages_of(frames) {
-            self.happened(Event::Evict { page }, Vec::new());
-        }
-    }
-
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
         let mut state = self.state();
-        if state.home.is_some() {
+        if state.home.is_some() && !state.stuck {
             Turn::holds_over(self, &mut state);
             self.let_kept_go(&mut state);
         }
@@ -296,7 +273,12 @@ impl Driver {
                 format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
             ));
         }
-        self.happened(Event::Message { from, message }, bytes);
+        let mut state = self.state();
+        if state.home.is_some() {
+            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
+        } else {
+            self.answer_if_left(&state, from, &message);
+        }
         Ok(())
     }
 
@@ -320,6 +302,11 @@ impl Driver {
     /// At the home: when [`begin`](Self::begin) was first.
     pub fn begun_at(&self) -> Option<Instant> {
         self.begun_at.get().copied()
+    }
+
+    /// Nobody else finds the home until the guard is dropped: it would begin with it twice.
+    pub fn seek_alone(&self) -> MutexGuard<'_, ()> {
+        self.seeking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The home, if it is known.
@@ -362,7 +349,7 @@ impl Driver {
     /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
     pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
         let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.fenced.load(Ordering::SeqCst) || state.has_left {
             return;
         }
         self.forget_conversation(&mut state);
@@ -420,6 +407,8 @@ impl Driver {
             if state.home.is_some() {
                 self.will_be_lost(&state, host);
                 Turn::take(self, &mut state, event, Vec::new());
+                // If that process lives it begins anew, and must not take an old grant for a new one.
+                self.outbox.forget(host);
             }
             return false;
         }
@@ -451,6 +440,8 @@ impl Driver {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
+        state.late.clear();
+        state.stuck = false;
         self.outbox.clear();
     }
 
@@ -494,7 +485,7 @@ impl Driver {
     /// The only way into the scheduler.
     pub(super) fn happened(self: &Arc<Self>, event: Event<Said>, bytes: Vec<u8>) {
         let mut state = self.state();
-        if state.home.is_some() {
+        if state.home.is_some() && !state.stuck {
             Turn::take(self, &mut state, event, bytes);
         } // else whoever waits asks again when it is known
     }
@@ -535,6 +526,7 @@ pub(super) fn why_not(why: Why) -> Error {
             "its newest version was lost with a host: `commonhold revert` makes the version before it serve again"
         }
         Why::HomeLost => "the object's home cannot be reached",
+        Why::NotRead => "the object's home could not read it (its log says why): try again",
         Why::NotStored => "the object's home could not store what was synced (its log says why): try again",
     };
     let kind = if why == Why::HomeLost { ErrorKind::Disconnected } else { ErrorKind::Lost };

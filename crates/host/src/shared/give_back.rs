@@ -4,13 +4,18 @@
 use super::driver::{Driver, PAGE, State};
 use super::part::{Part, Said};
 use super::turn::Turn;
-use crate::cache::book;
 use crate::cache::kept::Lent;
+use crate::cache::{Cache, book};
 use commonhold_coherence::{Access, Event, HostId, Span, central};
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Attempts to write down that pages are lost, and the time between two of them.
+const MOST_ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a host has of the pages that it is asked for.
 #[derive(Debug, Default)]
@@ -166,11 +171,7 @@ impl Driver {
         let Lent { to, to_nobody } = std::mem::take(&mut state.lent);
         let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
         if let Some(saved) = self.saved() {
-            for run in book::runs(&lost) {
-                if let Err(error) = saved.nobody_has(run) {
-                    saved.report(&error);
-                }
-            }
+            note_lost(&saved, &lost);
         }
         let pages = self.plan.sizes.pages_of(&lost);
         match &mut state.part {
@@ -183,11 +184,23 @@ impl Driver {
     /// At the home: what that host had newest is lost from now on, and stays so, whoever comes with it later.
     pub(super) fn will_be_lost(&self, state: &State, host: HostId) {
         if let (Part::Central(node), Some(saved)) = (&state.part, self.saved()) {
-            for run in book::runs(&self.owned_by(node, host)) {
-                if let Err(error) = saved.nobody_has(run) {
-                    saved.report(&error);
-                }
+            note_lost(&saved, &self.owned_by(node, host));
+        }
+    }
+}
+
+/// Notes that nobody has these pages. Without the note they could be given back after somebody has read older ones: a host
+/// that cannot write it down ends, and the next process decides anew.
+fn note_lost(saved: &Cache, pages: &RoaringBitmap) {
+    for run in book::runs(pages) {
+        let mut attempts = 0;
+        while let Err(error) = saved.nobody_has(run) {
+            saved.report(&error);
+            attempts += 1;
+            if attempts == MOST_ATTEMPTS {
+                std::process::abort(); // the keeper starts the next
             }
+            std::thread::sleep(PAUSE);
         }
     }
 }

@@ -74,6 +74,8 @@ impl Holds {
         let holds = Arc::new(Holds::default());
         let weak = Arc::downgrade(&holds);
         std::thread::Builder::new().name("holds".into()).spawn(move || {
+            // Without it whoever waits for the end of a hold waits longer, no more.
+            let _ = commonhold_sys::slice::ask_for_short();
             while let Some(holds) = weak.upgrade() {
                 holds.turn();
             }

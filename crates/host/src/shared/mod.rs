@@ -15,8 +15,10 @@
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `held_here` | pages that are held here stay here, but not for ever |
+//! | `late` | pages that came when the object had shrunk |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
+//! | `leaving` | pages that go unasked, no faster than their home takes them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -27,6 +29,8 @@ mod give_back;
 mod held_here;
 mod holds;
 mod keeping;
+mod late;
+mod leaving;
 pub mod locks;
 mod outbox;
 mod part;
@@ -65,8 +69,16 @@ pub trait Carrier: Send + Sync {
     /// be reached is lost sooner or later, and whoever waits for it learns it then.
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
 
+    /// What the object's scheduler wants cannot be done here: this host gives up all it has of it, and begins anew.
+    fn begin_again(&self, _object: u128) {}
+
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
+
+    /// Bytes that were sent to that host and have not arrived yet, as far as is known here.
+    fn on_the_way(&self, _host: HostId) -> usize {
+        0
+    }
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {

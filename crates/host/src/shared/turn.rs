@@ -6,7 +6,9 @@ use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
 use crate::cache::versions::Version;
-use commonhold_coherence::{Access, Action, Carried, Event, HostId, Span, central, explicit, forwarding};
+use commonhold_coherence::{
+    Access, Action, Carried, Event, HostId, Span, Why, central, explicit, forwarding,
+};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
@@ -65,7 +67,7 @@ impl<'d> Turn<'d> {
         } else {
             turn.to_do.push_back((event, bytes));
         }
-        while let Some((event, bytes)) = turn.to_do.pop_front() {
+        while let Some((event, bytes)) = turn.to_do.pop_front().filter(|_| !turn.state.stuck) {
             turn.happened(event, bytes);
         }
         turn.state.actions = turn.actions;
@@ -85,6 +87,9 @@ impl<'d> Turn<'d> {
         if let Event::Message { message, .. } = &event {
             self.wait_for_holds(message);
             self.driver.note_wanted(self.state, message);
+        }
+        if let Event::Message { from, message: Said::Central(central::Message::Done { page }) } = &event {
+            self.was_never_there(*from, *page);
         }
         let stopped = self.stop_writers(&event);
         let evicts = matches!(event, Event::Evict { .. });
@@ -111,11 +116,23 @@ impl<'d> Turn<'d> {
         }
     }
 
+    /// At the home: an owner has nothing of a page, because it left the object off before the grant came. Then the home's
+    /// own version is the newest, also for its next process.
+    fn was_never_there(&self, owner: HostId, page: u32) {
+        if let (Part::Central(node), Some(saved)) = (&self.state.part, &self.saved)
+            && node.home().is_some_and(|home| home.table().owner(page) == Some(owner))
+        {
+            saved.returned(self.frames_of(Span::one(page)));
+        }
+    }
+
     /// Pages that came when the object had shrunk go as soon as they may.
     fn send_late_pages_away(&mut self) {
         let part = &self.state.part;
-        self.state.late = self.state.late.iter().filter(|page| part.access(*page) != Access::None).collect();
-        self.to_do.extend(self.state.late.iter().map(|page| (Event::Evict { page }, Vec::new())));
+        let here = |page| part.access(page) != Access::None;
+        self.state.late.retain(here);
+        let pages = self.state.late.pages().into_iter();
+        self.to_do.extend(pages.map(|page| (Event::Evict { page }, Vec::new())));
     }
 
     /// Of explicit coherence: what was written is told before a page may have to go, and nobody writes until then.
@@ -136,8 +153,14 @@ impl<'d> Turn<'d> {
 
     fn act(&mut self, action: Action<Said>) -> Result<()> {
         match action {
-            Action::Send { to, message } => self.send(to, message)?,
-            Action::Install { span, access, with_data } => self.install(span, access, with_data)?,
+            Action::Send { to, message } => self.send_or_take_back(to, message)?,
+            Action::Install { span, access, with_data } => {
+                let installed = self.install(span, access, with_data);
+                if installed.is_err() && !self.driver.plan.is_home {
+                    self.begin_again(); // the scheduler believes that it is here
+                }
+                installed?;
+            }
             Action::Restrict { page, access } => {
                 let frames = self.frames_of(Span::one(page));
                 if let Some(cache) = &self.cache
@@ -224,6 +247,41 @@ impl<'d> Turn<'d> {
         }
     }
 
+    /// What cannot be sent must not be waited for.
+    fn send_or_take_back(&mut self, to: HostId, message: Said) -> Result<()> {
+        let granted = match &message {
+            Said::Central(central::Message::Grant { span, access, .. }) if to != self.driver.plan.me => {
+                Some((*span, *access))
+            }
+            _ => None,
+        };
+        let sent = self.send(to, message);
+        match granted.filter(|_| sent.is_err()) {
+            Some((span, access)) => self.take_back(to, span, access),
+            None if sent.is_err() && !self.driver.plan.is_home => self.begin_again(),
+            None => {}
+        }
+        sent
+    }
+
+    /// At the home: a grant could not be sent. Whoever waits for it is told, and what it would have owned is the home's; it may
+    /// have a copy from before.
+    fn take_back(&mut self, to: HostId, span: Span, access: Access) {
+        let refusal = central::Message::Refuse { span, why: Why::NotRead };
+        self.driver.say(self.state, to, Said::Central(refusal), Vec::new());
+        for page in span.pages().filter(|_| access == Access::Write) {
+            self.saved.iter().for_each(|saved| saved.returned(self.driver.frames(Span::one(page))));
+            let message = central::Message::PageOut { page, answers: false, keeps: Access::Read };
+            self.to_do.push_back((Event::Message { from: to, message: Said::Central(message) }, Vec::new()));
+        }
+    }
+
+    /// At another host: what the scheduler counts on could not be done. What is newest here the home asks for.
+    fn begin_again(&mut self) {
+        self.state.stuck = true;
+        self.driver.carrier.begin_again(self.driver.plan.object);
+    }
+
     fn send(&mut self, to: HostId, message: Said) -> Result<()> {
         let plan = &self.driver.plan;
         if message == Said::Explicit(explicit::Message::Synced) && self.driver.stores(to) {
@@ -274,13 +332,13 @@ impl<'d> Turn<'d> {
     /// Of pages that were taken from the page tables, what was taken; of others, what the frames have.
     fn frames(&mut self, pages: &[u32]) -> Result<Vec<u8>> {
         if let [page] = pages
-            && let Some(bytes) = self.taken.remove(page)
+            && let Some(bytes) = self.state.late.take(*page).or_else(|| self.taken.remove(page))
         {
             return Ok(bytes.into_vec());
         }
         let mut all = Vec::with_capacity(pages.len() * PAGE);
         for page in pages {
-            match (self.taken.remove(page), &self.cache) {
+            match (self.state.late.take(*page).or_else(|| self.taken.remove(page)), &self.cache) {
                 (Some(bytes), _) => all.extend_from_slice(&bytes[..]),
                 (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
                 (None, None) => {
@@ -293,20 +351,54 @@ impl<'d> Turn<'d> {
         Ok(all)
     }
 
+    /// Pages come. Those past the end go back, as they came.
     fn install(&mut self, span: Span, access: Access, with_data: bool) -> Result<()> {
+        let driver = self.driver;
+        let past = |page: u32| {
+            let ends = |cache: &Arc<Cache>| cache.is_past_end(driver.frames(Span::one(page)));
+            self.cache.as_ref().filter(|cache| !cache.has_pages()).is_some_and(ends)
+        };
+        if self.state.late.is_empty() && !span.pages().any(past) {
+            return self.install_in_time(span, access, with_data, None);
+        }
+        let late: Vec<bool> = span.pages().map(past).collect();
+        for (page, late) in span.pages().zip(late) {
+            let count = self.frames_of(Span::one(page)).count as usize;
+            let came: Option<PageBytes> = with_data.then(|| self.came.next(count).into());
+            if late {
+                // What is in a frame here the frame's end would take.
+                let here = || self.cache.as_ref().and_then(|cache| cache.content(self.numbers(page)).ok());
+                let bytes = came.or_else(|| here().map(Vec::into_boxed_slice));
+                self.state.late.put(page, bytes);
+                continue;
+            }
+            let bytes = came.or_else(|| self.state.late.take(page));
+            self.state.late.is_in_time(page);
+            self.install_in_time(Span::one(page), access, bytes.is_some(), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// `bytes`: theirs, if they are not the next of those that came.
+    fn install_in_time(
+        &mut self,
+        span: Span,
+        access: Access,
+        with_data: bool,
+        bytes: Option<PageBytes>,
+    ) -> Result<()> {
         self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
         let in_place = plan.is_home && matches!(plan.how, How::Central(_));
         let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
         let frames = self.frames_of(span);
-        let bytes = (with_data && !in_place).then(|| self.came.next(frames.count as usize));
+        let bytes = match &bytes {
+            Some(bytes) => Some(&bytes[..]),
+            None => (with_data && !in_place).then(|| self.came.next(frames.count as usize)),
+        };
         let Some(cache) = &self.cache else { return Ok(()) };
         if access == Access::Write && plan.is_home && with_data && !in_place {
             cache.returned(frames); // owned here again
-        }
-        if !cache.has_pages() && cache.is_past_end(frames) {
-            let past = |page: &u32| cache.is_past_end(self.driver.frames(Span::one(*page)));
-            self.state.late.extend(span.pages().filter(past));
         }
         if let Some(stamp) = stamp {
             cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
@@ -317,7 +409,12 @@ impl<'d> Turn<'d> {
         } else {
             cache.install(frames, access, bytes)
         };
-        installed.inspect_err(|error| cache.cannot_be_had(frames, error))
+        installed.inspect_err(|error| {
+            if stamp.is_some() {
+                let _ = cache.granted(frames, 0); // as if it had never come
+            }
+            cache.cannot_be_had(frames, error);
+        })
     }
 
     /// A page of this host that is several scheduler pages may be used as the one of them that allows least.

@@ -35,12 +35,16 @@ pub struct Loaded {
     pub objects: Vec<PathBuf>,
     /// By which name each was asked for; the program by none.
     pub names: Vec<Vec<u8>>,
+    /// Where each was mapped that time; of the program it is not said.
+    pub addresses: Vec<u64>,
     /// All answers.
     pub answers: HashSet<Answer>,
 }
 
 /// Makes the loader say what it loads, and run nothing.
 const TO_LIST: &str = "LD_TRACE_LOADED_OBJECTS";
+/// The value by which the audit library knows a trial; the loader takes any.
+const TRIAL: &str = "commonhold";
 /// The oldest glibc that puts a library at its address in every program, and asks an audit library before it relocates.
 const OLDEST: (u32, u32) = (2, 36);
 
@@ -89,28 +93,43 @@ impl Loader {
     fn said(&self, program: &Path, output: std::io::Result<Output>) -> Result<Loaded> {
         let output = output.map_err(Error::file(&self.path))?;
         let wrong = |why: String| Error::program(program, why);
-        let mut loaded =
-            Loaded { objects: vec![program.to_owned()], names: vec![Vec::new()], ..Loaded::default() };
+        let objects = vec![program.to_owned()];
+        let mut loaded = Loaded { objects, names: vec![Vec::new()], addresses: vec![0], ..Loaded::default() };
         for line in output.stdout.split(|byte| *byte == b'\n') {
             loaded.add_object(line).map_err(wrong)?;
         }
         if output.status.success() {
             return Ok(loaded);
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(wrong(format!("its loader does not load it: {}", said.trim())))
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        let said = if said.is_empty() { format!("it ends with {}", output.status) } else { said };
+        Err(wrong(format!("its loader does not load it: {said}")))
     }
 
     /// Asks the loader what it does for a program that is started with these variables.
     pub fn ask(&self, program: &Path, variables: &[(&str, OsString)], scratch: &Path) -> Result<Loaded> {
+        let mut command = Command::new(&self.path);
+        command.arg(program).env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        self.told(program, command.env(TO_LIST, "1"), scratch)
+    }
+
+    /// The same of a program that is started itself, as its users do, but not to run: with its copies, if it has any.
+    pub fn try_start(
+        &self,
+        program: &Path,
+        variables: &[(&str, OsString)],
+        scratch: &Path,
+    ) -> Result<Loaded> {
+        let mut command = Command::new(program);
+        command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        self.told(program, command.env(TO_LIST, TRIAL), scratch)
+    }
+
+    fn told(&self, program: &Path, command: &mut Command, scratch: &Path) -> Result<Loaded> {
         let wrong = |why: String| Error::program(program, why);
         let told = scratch.join("bindings");
-        let child = Command::new(&self.path)
-            .arg(program)
-            .env_clear()
-            .envs(variables.iter().map(|(name, value)| (name, value)))
+        let child = command
             // To list, and (by the next) to relocate too; never to run.
-            .env(TO_LIST, "1")
             .env("LD_WARN", "yes")
             .env("LD_BIND_NOW", "1")
             .env("LD_DEBUG", "bindings")
@@ -150,8 +169,12 @@ impl Loaded {
         }
         // Without an address: `statically linked`, or a symbol that is missing.
         let Some(end) = path.windows(4).rposition(|part| part == b" (0x") else { return Ok(()) };
-        let path = &path[..end];
+        let (path, address) = (&path[..end], &path[end + 4..]);
         if path.contains(&b'/') {
+            let address = std::str::from_utf8(address).ok().and_then(|text| text.strip_suffix(')'));
+            let address = address.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            self.addresses
+                .push(address.ok_or_else(|| "its loader does not say where it puts files".to_owned())?);
             self.objects.push(OsStr::from_bytes(path).into());
             let name = if name == line { path } else { name };
             self.names.push(name.to_vec());

@@ -60,12 +60,17 @@ pub fn answers(objects: &[Arc<Elf>], from: usize) -> Answers {
 }
 
 /// Compares what was worked out for a program with what its loader said. An error names the first difference. Of its
-/// own references (it is object `loader`) it says nothing, and they are nobody's business.
+/// own references (it is object `loader`) it says nothing, and they are nobody's business. Of symbols that are one for the
+/// whole process it has a table of its own, in which the first comes first, in the order of relocation: what finds such is
+/// left to it, so it need not be known which.
 pub fn compare(objects: &[Arc<Elf>], all: &[Answers], loaded: &Loaded, loader: usize) -> Result<()> {
     let mut ours: HashSet<Answer> = HashSet::new();
     for (from, answers) in all.iter().enumerate().filter(|(from, _)| *from != loader) {
         for (relocation, found) in objects[from].relocations.named().zip(answers) {
             let Some(found) = found else { continue };
+            if objects[found.object].symbols.all[found.symbol as usize].unique {
+                continue;
+            }
             let name = objects[from].name(relocation.symbol);
             let symbol = &objects[from].symbols.all[relocation.symbol as usize];
             if found.object == from && (symbol.local || (1..3).contains(&symbol.visibility)) {
@@ -80,7 +85,8 @@ pub fn compare(objects: &[Arc<Elf>], all: &[Answers], loaded: &Loaded, loader: u
         format!("{name} of {} in {}", objects[answer.from].path.display(), objects[answer.to].path.display())
     };
     let refuse = |why: String| Err(Error::program(&objects[0].path, why));
-    if let Some(theirs) = loaded.answers.difference(&ours).next() {
+    let is_unique = |answer: &&Answer| objects[answer.to].has_unique(&answer.name);
+    if let Some(theirs) = loaded.answers.difference(&ours).find(|answer| !is_unique(answer)) {
         return refuse(format!("its loader finds {}, and here something else is found", text(theirs)));
     }
     if let Some(other) = ours.difference(&loaded.answers).next() {

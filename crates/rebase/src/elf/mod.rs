@@ -120,6 +120,23 @@ impl Elf {
         read::string(&self.bytes, self.symbols.strings + at).unwrap_or_default()
     }
 
+    /// The symbols of a name that can be found here.
+    fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Symbol> {
+        let indexes =
+            self.symbols.with_hash(symbols::hash(name)).filter(move |index| self.name(*index) == name);
+        indexes.map(|index| &self.symbols.all[index as usize])
+    }
+
+    /// Whether it has a symbol of this name of which there is one for the whole process.
+    pub fn has_unique(&self, name: &[u8]) -> bool {
+        self.named(name).any(|symbol| symbol.unique)
+    }
+
+    /// Whether it defines a symbol of this name that others can find.
+    pub fn defines(&self, name: &[u8]) -> bool {
+        self.named(name).any(|symbol| symbol.section != UNDEFINED)
+    }
+
     /// A string of the dynamic string table.
     pub fn string(&self, at: u64) -> &[u8] {
         read::string(&self.bytes, self.symbols.strings + at as usize).unwrap_or_default()

@@ -2,6 +2,7 @@
 
 mod files;
 mod program;
+mod refused;
 
 pub use files::{Files, Id, state_of};
 pub use program::{Program, Unset};

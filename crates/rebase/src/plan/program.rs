@@ -1,7 +1,7 @@
 //! One program: its objects in the order of the search, and what each of their references finds.
 
-use super::{Definition, Files, Id, definition, objects, state_of};
-use crate::bind::{self, Answers, Loader};
+use super::{Definition, Files, Id, definition, objects, refused, state_of};
+use crate::bind::{self, Answers, Loaded, Loader};
 use crate::copy::{self, Role};
 use crate::elf::{Elf, dynamic};
 use crate::{Error, Result};
@@ -17,8 +17,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Its objects, itself first.
     pub files: Vec<Id>,
-    /// Their paths as the loader has them.
-    pub paths: Vec<PathBuf>,
+    /// What its loader said of it.
+    pub said: Loaded,
     /// The place of the loader among them.
     pub loader: usize,
     /// Whether it is to have a copy itself.
@@ -49,9 +49,10 @@ impl Program {
         let id = files.open(&path)?;
         refuse_privileged(&path)?;
         let loader = loader_of(files.elf(id))?;
-        for object in loader.list(&path)? {
-            refuse_untrusted(&path, &object)?;
-        }
+        let listed = loader.list(&path)?;
+        listed.iter().try_for_each(|object| refuse_untrusted(&path, object))?;
+        let ids: Vec<Id> = listed.iter().map(|object| files.open(object)).collect::<Result<_>>()?;
+        refused::check(&path, ids.iter().map(|id| files.elf(*id)))?;
         let loaded = loader.ask(&path, variables, scratch)?;
         let ids: Vec<Id> = loaded.objects.iter().map(|object| files.open(object)).collect::<Result<_>>()?;
         // What is needed by a path the loader would call by the copy's.
@@ -66,8 +67,8 @@ impl Program {
         let objects = objects(files, &ids);
         let answers: Vec<Answers> = (0..objects.len()).map(|from| bind::answers(&objects, from)).collect();
         bind::compare(&objects, &answers, &loaded, place)?;
-        let names = loaded.names.into_iter().zip(0..).skip(1).collect();
-        Ok(Program { path, files: ids, paths: loaded.objects, loader: place, moved: false, names, answers })
+        let names = loaded.names.iter().cloned().zip(0..).skip(1).collect();
+        Ok(Program { path, files: ids, said: loaded, loader: place, moved: false, names, answers })
     }
 
     /// The program is to have a copy itself, at an address of its own.
@@ -116,6 +117,9 @@ fn refuse_privileged(path: &Path) -> Result<()> {
     const SET_ID: u32 = 0o6000;
     if metadata.mode() & SET_ID != 0 {
         return Err(Error::program(path, "it runs with the rights of its owner (setuid or setgid)"));
+    }
+    if rustix::fs::getxattr(path, "security.capability", &mut [0; 64][..]).is_ok_and(|length| length > 0) {
+        return Err(Error::program(path, "it has rights that its caller lacks (file capabilities)"));
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(Error::program(path, "it may not be executed"));

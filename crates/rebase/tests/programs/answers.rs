@@ -183,3 +183,25 @@ fn a_program_that_exports_nothing_is_a_program() {
     assert!(report.unset.is_empty(), "{report:?}");
     assert_eq!(rig.same(&path), "here\n");
 }
+
+#[test]
+fn which_of_several_unique_symbols_is_taken_is_the_loaders_business() {
+    let mut rig = Rig::new();
+    let unique = |value: u32| {
+        format!(
+            "__asm__(\".data\\n.globl shared\\n.type shared, @gnu_unique_object\\n.size shared, 4\\nshared: .long {value}\\n.text\");
+             extern int shared;"
+        )
+    };
+    let one = format!("{} int one(void) {{ return shared++; }}", unique(10));
+    let two = format!("{} int two(void) {{ return shared++; }}", unique(20));
+    rig.library("uone", &one, &[]);
+    // Its own first, which is relocated first: it is the one of all.
+    rig.library("utwo", &two, &["-Wl,-Bsymbolic"]);
+    let main = "#include <stdio.h>\nint one(void); int two(void); int main(void) { printf(\"%d \", one()); printf(\"%d\\n\", two()); }";
+    let program = rig.program("program", main, &["-luone", "-lutwo"]);
+    let report = rig.set(&[&program]);
+    assert!(report.unset.is_empty(), "{report:?}");
+    let said = rig.same(&program);
+    assert_eq!(rig.run(&program), said);
+}

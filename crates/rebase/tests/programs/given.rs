@@ -103,3 +103,44 @@ fn a_file_of_another_processor_is_no_library() {
     let why = Elf::parse(&path, bytes).err().unwrap().to_string();
     assert!(why.contains("another processor"), "{why}");
 }
+
+#[test]
+fn programs_with_libraries_that_are_no_libraries_are_not_set() {
+    let mut rig = Rig::new();
+    let path = rig.library("one", "int call(void) { return 1; }", &[]);
+    let program = rig.program("program", MAIN, &["-lone"]);
+    let whole = std::fs::read(&path).unwrap();
+    let mut foreign = whole.clone();
+    foreign[18] = 183; // aarch64
+    let mut of_32_bits = whole.clone();
+    of_32_bits[4] = 1;
+    for (bytes, says) in [
+        (&whole[..2000], "its loader does not load it: it ends with signal"),
+        (&whole[..40], "file too short"),
+        (b"no library at all", "file too short"),
+        (&foreign, "libone.so"),
+        (&of_32_bits, "libone.so is not found"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let why = why_not(&mut rig, &program);
+        assert!(why.contains(says) && why.lines().count() == 1, "{says}: {why}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert!(rig.set(&[&program]).unset.is_empty());
+}
+
+#[test]
+fn a_program_with_file_capabilities_is_not_set() {
+    let mut rig = Rig::new();
+    rig.library("one", "int call(void) { return 1; }", &[]);
+    let program = rig.program("program", MAIN, &["-lone"]);
+    // `struct vfs_cap_data`, version 2: CAP_NET_BIND_SERVICE.
+    let capability: Vec<u8> =
+        [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let set =
+        rustix::fs::setxattr(&program, "security.capability", &capability, rustix::fs::XattrFlags::empty());
+    if !crate::rig::is_root("file capabilities") || set.is_err() {
+        return;
+    }
+    assert!(why_not(&mut rig, &program).contains("file capabilities"));
+}

@@ -2,6 +2,8 @@
 
 mod answers;
 mod given;
+mod places;
 mod rig;
 mod starts;
 mod states;
+mod stores;

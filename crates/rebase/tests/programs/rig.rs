@@ -27,16 +27,23 @@ impl Rig {
     }
 
     fn compile(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
+        self.try_compile(name, source, options).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// The path, or what the compiler said.
+    fn try_compile(&self, name: &str, source: &str, options: &[&str]) -> Result<PathBuf, String> {
         let from = self.path(&format!("{name}.c"));
         std::fs::write(&from, source).unwrap();
         let made = self.path(&format!("{name}.new"));
         // Libraries behind the source: those in front of it are not searched.
         let output =
             Command::new("cc").arg("-o").arg(&made).arg(&from).args(options).arg("-ldl").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
         let path = self.path(name);
         std::fs::rename(&made, &path).unwrap(); // another file, as packages do it
-        path
+        Ok(path)
     }
 
     /// Makes a library, `libNAME.so`, beside the programs.
@@ -52,6 +59,13 @@ impl Rig {
     pub fn program(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
         let here = format!("-L{}", self.path("").display());
         self.compile(name, source, &[&["-O1", &here, "-Wl,-rpath,$ORIGIN", "-rdynamic"], options].concat())
+    }
+
+    /// The same, if the compiler can.
+    pub fn try_program(&self, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+        let here = format!("-L{}", self.path("").display());
+        let all = [&["-O1", &here, "-Wl,-rpath,$ORIGIN", "-rdynamic"], options].concat();
+        self.try_compile(name, source, &all).ok()
     }
 
     /// Sets programs, beside those that are.
@@ -107,5 +121,23 @@ static inline void where(void *address) {
         if (first <= (uintptr_t)address && (uintptr_t)address < end) puts(strchr(line, '/') ? strstr(line, "/copies/") ? "copy" : "original" : "memory");
     }
     fclose(maps);
+}
+"#;
+
+/// Whether this is root; says what is left out where it is not.
+pub fn is_root(what: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("left out, because it needs root: {what}");
+    }
+    root
+}
+
+/// Lines of a program that say by the address alone whether something is in a copy: nothing of `/proc` is needed.
+pub const BY_ADDRESS: &str = r#"
+#include <stdio.h>
+#include <stdint.h>
+static inline void by_address(void *address) {
+    puts((uintptr_t)address >> 44 == 3 ? "copy" : "original");
 }
 "#;

@@ -1,7 +1,7 @@
 //! What happens when a program is started: it has its copies, or it is what it would be without.
 
 use crate::rig::{Rig, WHERE, text};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const LIBRARY: &str = "static int calls; int call(void) { return ++calls; }";
 
@@ -75,25 +75,70 @@ fn children_are_decided_afresh() {
     assert_eq!(text(output), "copy\n");
 }
 
-#[test]
-fn where_the_range_is_taken_the_program_starts_without() {
-    let mut rig = Rig::new();
-    let program = asking(&rig);
-    rig.set(&[&program]);
-    let (_, copy) =
-        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
-    let base = commonhold_rebase::elf::Elf::open(&copy).unwrap().extent().0;
-    // The same program, but that a segment of its own lies where the copy should.
+/// A program with a segment of its own where the copy of the library should lie.
+fn in_the_way(rig: &Rig) -> PathBuf {
+    let copies = rig.store.copies().unwrap();
+    let (_, copy) = copies.iter().find(|(_, path)| path.ends_with("libone.so")).unwrap();
+    let base = commonhold_rebase::elf::Elf::open(copy).unwrap().extent().0;
     let there = format!("-Wl,--section-start=.taken={base:#x}");
     let source = format!(
         "{WHERE}\n__asm__(\".section .taken, \\\"aw\\\"\\n.quad 1\\n.previous\");
         int call(void); int main(int n, char **a) {{ where(call); puts(a[1]); return 0; }}"
     );
-    let program = rig.program("program", &source, &["-lone", "-no-pie", &there]);
+    rig.program("in_the_way", &source, &["-lone", "-no-pie", &there])
+}
+
+#[test]
+fn a_program_that_has_the_range_itself_is_not_set() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let program = in_the_way(&rig);
     let report = rig.set(&[&program]);
-    assert!(report.unset.is_empty(), "{report:?}");
-    let output = rig.command(&program).arg("an argument").env("A_VARIABLE", "x").output().unwrap();
+    let why = report.unset.iter().find(|unset| unset.path == program).unwrap().why.to_string();
+    assert!(why.contains("libone.so does not come to its address"), "{why}");
+    let output = rig.command(&program).arg("an argument").output().unwrap();
     assert_eq!(text(output), "original\nan argument\n");
+}
+
+/// Changes the record of a program as if its copies belonged to other addresses than they have.
+fn displace(rig: &Rig, program: &Path, by: impl Fn(u64) -> u64) {
+    use commonhold_record::{FILE_BYTES, HEADER_BYTES, Record, sum};
+    let path = rig.store.record(program);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let files = Record::new(&bytes).unwrap().len();
+    for index in 0..files {
+        let at = HEADER_BYTES + index * FILE_BYTES + 48;
+        let dynamic = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        if dynamic != 0 {
+            bytes[at..at + 8].copy_from_slice(&by(dynamic).to_le_bytes());
+        }
+    }
+    let whole = sum(&bytes[HEADER_BYTES..]);
+    bytes[16..24].copy_from_slice(&whole.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn where_the_range_is_taken_the_program_starts_without() {
+    let mut rig = Rig::new();
+    rig.library("one", LIBRARY, &[]);
+    let source = format!(
+        "{WHERE}\n#include <stdlib.h>\nint call(void);
+         int main(int n, char **a) {{
+             where(call); puts(a[1]); puts(getenv(\"A_VARIABLE\"));
+             puts(getenv(\"COMMONHOLD_REBASE_WITHOUT\") ? \"again\" : \"once\"); }}"
+    );
+    let program = rig.program("program", &source, &["-lone"]);
+    rig.set(&[&program]);
+    let run = || text(rig.command(&program).arg("an argument").env("A_VARIABLE", "x").output().unwrap());
+    assert_eq!(run(), "copy\nan argument\nx\nonce\n");
+    // A copy comes elsewhere, as where something is in its place: seen when it was mapped, and all begins anew.
+    displace(&rig, &program, |dynamic| dynamic ^ 0x1_0000);
+    assert_eq!(run(), "original\nan argument\nx\nagain\n");
+    // Addresses that cannot be had at all: seen before anything is mapped.
+    displace(&rig, &program, |dynamic| dynamic | 0x8000_0000_0000);
+    assert_eq!(run(), "original\nan argument\nx\nonce\n");
 }
 
 #[test]

@@ -17,7 +17,7 @@ where
         let dead = match why {
             Why::HomeLost => self.is_dead(HOME),
             Why::NewestLost => !self.dead.is_empty(),
-            Why::NotStored => false, // nothing is stored here
+            Why::NotRead | Why::NotStored => false, // nothing is stored here
         };
         self.expect(dead, "an error where nobody died");
         if why == Why::NewestLost && self.shape == Shape::Forwarding {

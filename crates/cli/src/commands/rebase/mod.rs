@@ -164,11 +164,17 @@ fn update(rest: &Rest) -> Done {
 
 /// A program that is set, and with copies that hold; set now if need be.
 fn prepare(store: &Store, program: &Path, executable: bool) -> Result<(), Failure> {
+    let holds = |all: &store::Set| {
+        let current = matches!(state::of(store, program), Ok(State::Current { .. }));
+        current && store.is_installed() && all.get(program).is_some_and(|moved| *moved || !executable)
+    };
+    if holds(&store.programs().map_err(wrong)?) {
+        return Ok(()); // nothing is written, and the store may be one that cannot be
+    }
     let _alone = store.lock().map_err(wrong)?;
     let mut all = store.programs().map_err(wrong)?;
-    let current = matches!(state::of(store, program).map_err(wrong)?, State::Current { .. });
-    if current && all.get(program).is_some_and(|moved| *moved || !executable) {
-        return store.install().map_err(wrong);
+    if holds(&all) {
+        return Ok(());
     }
     *all.entry(program.to_owned()).or_default() |= executable;
     let made = make(store, &all)?;
@@ -182,6 +188,7 @@ fn start(arguments: &Run) -> Done {
     let store = open(&arguments.place)?;
     let (program, words) = arguments.command.split_first().expect("the command line requires one");
     let path = find(Path::new(program))?;
+    refuse_another_audit(&store)?;
     prepare(&store, &path, arguments.executable)?;
     let why = Command::new(&path).arg0(program).args(words).envs(store.variables()).exec();
     Err(Error::io(format!("cannot start {}", path.display()), &why).into())
@@ -189,6 +196,7 @@ fn start(arguments: &Run) -> Done {
 
 fn environment(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
+    refuse_another_audit(&store)?;
     store.install().map_err(wrong)?;
     let library = store.library();
     answer(rest.form.json, &views::Environment::new(&library), |_| {
@@ -197,6 +205,16 @@ fn environment(rest: &Rest) -> Done {
             "export LD_AUDIT={}\nexport {tunables}=\"${{{tunables}:+${tunables}:}}{room}\"",
             quoted(library.as_os_str())
         )
+    })
+}
+
+/// With two audit libraries the loader asks both, and what the other one answers is not known when copies are made.
+fn refuse_another_audit(store: &Store) -> Done {
+    let set = std::env::var_os("LD_AUDIT").filter(|set| !set.is_empty() && *set != *store.library());
+    set.map_or(Ok(()), |set| {
+        let text =
+            format!("LD_AUDIT is {} already, and programs have copies only without: unset it", set.display());
+        Err(error(ErrorKind::Invalid, text))
     })
 }
 
@@ -224,7 +242,7 @@ fn verify(rest: &Rest) -> Done {
     })?;
     let line = |path: &PathBuf| {
         let text = format!(
-            "{} is not what was written: remove its directory and run `rebase update`",
+            "{} is not what was written: run `commonhold rebase update`, which makes it anew",
             path.display()
         );
         Error::new(ErrorKind::Corrupt, text)

@@ -1,5 +1,6 @@
 //! The registry in a host of the cluster: the one that was started without `--join`. The others ask it by calls.
 
+use super::departures::{no_such_name, no_such_object};
 use super::kept::Kept;
 use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Message};
@@ -138,9 +139,9 @@ impl Registry for Embedded {
         home(self.ask(Call::WhereIs(object), PATIENCE)?)
     }
 
-    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
+    fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {
         let former = self.cluster()?.me.host;
-        self.ask(Call::GaveUp { home, object, former }, PATIENCE).map(drop)
+        self.ask(Call::GaveUp { home, object, former, number }, PATIENCE).map(drop)
     }
 
     fn broken(&self, host: HostId) {
@@ -193,13 +194,10 @@ impl Registry for Embedded {
                 cluster.check_may_change(from)?;
                 kept.list().replace_own(from, claims).map(|()| Answer::Done)
             }
-            Call::Lookup(name) => kept.list().lookup(&name).map(Answer::Home).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))
-            }),
-            Call::WhereIs(object) => {
-                let none = || Error::new(ErrorKind::NotFound, "no host has the object (any more)");
-                kept.list().home_of(object).map(Answer::Home).ok_or_else(none)
+            Call::Lookup(name) => {
+                kept.list().lookup(&name).map(Answer::Home).ok_or_else(|| no_such_name(&name))
             }
+            Call::WhereIs(object) => kept.list().home_of(object).map(Answer::Home).ok_or_else(no_such_object),
             _ => Err(Error::new(ErrorKind::Protocol, "that is no question to the list")),
         }
     }

@@ -1,15 +1,13 @@
 //! The list: who belongs to the cluster and until when, whose name is whose, and who is lost, in order. Pure: the time is
 //! told to it.
 
+use super::departures::{Departures, followed, is_elsewhere, is_taken};
 use super::{Before, Joining, News, out_of_reach};
 use crate::cluster::wire::{Claim, Member};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-
-/// Losses that are told. Who heard of fewer learns the rest from who is no member any more.
-const LOSSES: usize = 256;
+use std::collections::BTreeMap;
 
 /// The list.
 #[derive(Clone, Debug)]
@@ -19,7 +17,7 @@ pub(super) struct List {
     lease_ns: u64,
     members: BTreeMap<HostId, Standing>,
     names: BTreeMap<Name, (HostId, u128)>,
-    lost: VecDeque<(u64, HostId)>,
+    lost: Departures,
 }
 
 /// One member.
@@ -51,7 +49,7 @@ impl List {
             lease_ns,
             members: BTreeMap::new(),
             names: BTreeMap::new(),
-            lost: VecDeque::new(),
+            lost: Departures::default(),
         }
     }
 
@@ -63,7 +61,7 @@ impl List {
         List {
             number: saved.number,
             members: saved.members.into_iter().map(standing).collect(),
-            lost: saved.lost.into(),
+            lost: Departures::restored(saved.lost),
             ..List::new(saved.epoch, lease_ns)
         }
     }
@@ -75,7 +73,7 @@ impl List {
             number: self.number,
             lease_ns: self.lease_ns,
             members: self.members(),
-            lost: self.lost.iter().copied().collect(),
+            lost: self.lost.told(),
         }
     }
 
@@ -123,16 +121,7 @@ impl List {
             self.lose(host);
             return Ok(former);
         }
-        Err(Error::new(
-            ErrorKind::Exists,
-            format!(
-                "there is a host named {} in the cluster, at {}: start this one with another --name (if it is the same \
-                 host, moved: the lease of its earlier process may last for another {} s)",
-                other.name,
-                other.address,
-                until.saturating_sub(now).div_ceil(1_000_000_000)
-            ),
-        ))
+        Err(is_elsewhere(other, until.saturating_sub(now).div_ceil(1_000_000_000)))
     }
 
     /// A host says that it is there, and how far it has heard.
@@ -158,10 +147,7 @@ impl List {
         }
         self.names.retain(|_, (owner, _)| *owner != host);
         self.number += 1;
-        self.lost.push_back((self.number, host));
-        if self.lost.len() > LOSSES {
-            self.lost.pop_front();
-        }
+        self.lost.note(self.number, host);
     }
 
     /// What happened up to now.
@@ -171,7 +157,7 @@ impl List {
             number: self.number,
             settled: self.settled(),
             members: self.members(),
-            lost: self.lost.iter().copied().collect(),
+            lost: self.lost.told(),
         }
     }
 
@@ -182,7 +168,7 @@ impl List {
 
     /// The number of the last loss.
     pub fn last_loss(&self) -> u64 {
-        self.lost.back().map_or(0, |(number, _)| *number)
+        self.lost.last()
     }
 
     /// Who belongs.
@@ -198,10 +184,7 @@ impl List {
         match self.names.get(&claim.name) {
             Some((owner, object)) if (*owner, *object) != (host, claim.object) => {
                 let owner = self.members.get(owner).map_or("another host", |s| s.member.name.as_str());
-                Err(Error::new(
-                    ErrorKind::Exists,
-                    format!("{} exists already, on {owner}: open it, or choose another name", claim.name),
-                ))
+                Err(is_taken(&claim.name, owner))
             }
             _ => {
                 self.names.insert(claim.name, (host, claim.object));
@@ -237,13 +220,6 @@ impl List {
     pub fn lookup(&self, name: &Name) -> Option<HostId> {
         self.names.get(name).map(|(host, _)| *host)
     }
-}
-
-/// The processes before the next one of a host, the latest of them.
-pub(super) fn followed(former: &[HostId], last: HostId) -> Vec<HostId> {
-    const MOST: usize = 16;
-    let first = former.len().saturating_sub(MOST - 1);
-    former[first..].iter().copied().chain([last]).collect()
 }
 
 fn unknown(name: &str) -> Error {

@@ -2,12 +2,14 @@
 //!
 //! | file | does |
 //! |---|---|
+//! | `departures` | losses in order, and what both registries say. Pure |
 //! | `list` | the list itself: members with leases, names, losses in order. Pure |
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
 //! | `etcd` | the registry in etcd (feature `etcd`) |
 //! | `place` | where it is, as people write it |
 
+mod departures;
 pub mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -88,8 +90,8 @@ pub trait Registry: Send + Sync {
     fn look_up(&self, name: &Name) -> Result<HostId>;
     /// Which host is the home of an object.
     fn where_is(&self, object: u128) -> Result<HostId>;
-    /// Tells a home that cannot be reached that this host gave up all it had of an object.
-    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()>;
+    /// Tells a home that cannot be reached that this host gave up all it had of an object, under that number.
+    fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()>;
     /// The connection with a host is broken.
     fn broken(&self, host: HostId);
     /// Which host keeps the list, if one does and it is known.

@@ -7,7 +7,7 @@
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
 //! | `objects/UUID` | the number of the object's home |
-//! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; the home removes it |
+//! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; under which number. The home removes it |
 
 use commonhold_coherence::HostId;
 use commonhold_object::Name;
@@ -71,9 +71,22 @@ pub(super) enum Change {
     /// A host has heard up to this revision.
     Heard(HostId, u64),
     /// A host has given up what it had of an object of that home.
-    GaveUp { home: HostId, object: u128, former: HostId },
+    GaveUp(GivenUp),
     /// Nothing that concerns everybody.
     Other,
+}
+
+/// What a host gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct GivenUp {
+    /// Whose object.
+    pub home: HostId,
+    /// Which.
+    pub object: u128,
+    /// Which host.
+    pub former: HostId,
+    /// Of what it says of beginning and ending.
+    pub number: u64,
 }
 
 impl Keys {
@@ -109,8 +122,12 @@ impl Keys {
         format!("{}objects/{object:032x}", self.prefix)
     }
 
-    pub fn given_up(&self, home: HostId, object: u128, former: HostId) -> String {
-        format!("{}given-up/{}/{object:032x}/{}", self.prefix, home.0, former.0)
+    pub fn all_given_up(&self, home: HostId) -> String {
+        format!("{}given-up/{}/", self.prefix, home.0)
+    }
+
+    pub fn given_up(&self, it: &GivenUp) -> String {
+        format!("{}{:032x}/{}", self.all_given_up(it.home), it.object, it.former.0)
     }
 
     /// What it means that a key has this value now, or (none) is gone.
@@ -130,11 +147,13 @@ impl Keys {
             ("seen", Some(value)) => {
                 Some(Change::Heard(number(rest)?, std::str::from_utf8(value).ok()?.parse().ok()?))
             }
-            ("given-up", Some(_)) => {
+            ("given-up", Some(value)) => {
                 let mut parts = rest.split('/');
                 let home = number(parts.next()?)?;
                 let object = u128::from_str_radix(parts.next()?, 16).ok()?;
-                Some(Change::GaveUp { home, object, former: number(parts.next()?)? })
+                let former = number(parts.next()?)?;
+                let number = std::str::from_utf8(value).ok()?.parse().ok()?;
+                Some(Change::GaveUp(GivenUp { home, object, former, number }))
             }
             _ => None,
         }
@@ -156,8 +175,10 @@ mod tests {
         assert_eq!(joined, Change::Joined(host, member));
         assert_eq!(keys.change(keys.member(host).as_bytes(), None), Change::Gone(host));
         assert_eq!(keys.change(keys.seen(host).as_bytes(), Some(b"77")), Change::Heard(host, 77));
-        let gave_up = keys.change(keys.given_up(HostId(1), u128::MAX, host).as_bytes(), Some(b""));
-        assert_eq!(gave_up, Change::GaveUp { home: HostId(1), object: u128::MAX, former: host });
+        let given_up = GivenUp { home: HostId(1), object: u128::MAX, former: host, number: 8 };
+        assert!(keys.given_up(&given_up).starts_with(&keys.all_given_up(HostId(1))));
+        let gave_up = keys.change(keys.given_up(&given_up).as_bytes(), Some(b"8"));
+        assert_eq!(gave_up, Change::GaveUp(given_up));
         for other in ["/commonhold/lab/members/x", "/commonhold/other/members/5", "/commonhold/lab/seen"] {
             assert_eq!(keys.change(other.as_bytes(), None), Change::Other, "{other}");
         }

@@ -3,12 +3,10 @@
 
 use super::keys::{Change, SavedMember};
 use crate::cluster::registry::News;
+use crate::cluster::registry::departures::Departures;
 use crate::cluster::wire::Member;
 use commonhold_coherence::HostId;
-use std::collections::{BTreeMap, VecDeque};
-
-/// Losses that are told.
-const LOSSES: usize = 256;
+use std::collections::BTreeMap;
 
 /// What is known.
 #[derive(Debug, Default)]
@@ -19,7 +17,7 @@ pub(super) struct Mirror {
     members: BTreeMap<HostId, Member>,
     /// Up to which revision each member has heard; one that has not said so joined at that revision.
     seen: BTreeMap<HostId, u64>,
-    lost: VecDeque<(u64, HostId)>,
+    lost: Departures,
 }
 
 impl Mirror {
@@ -55,7 +53,7 @@ impl Mirror {
             Change::Joined(host, saved) => self.join(host, saved, revision),
             Change::Gone(host) => self.lose(host, revision),
             Change::Heard(host, upto) => self.heard(host, upto),
-            Change::GaveUp { .. } | Change::Other => {}
+            Change::GaveUp(_) | Change::Other => {}
         }
     }
 
@@ -76,10 +74,7 @@ impl Mirror {
     fn lose(&mut self, host: HostId, revision: u64) {
         self.seen.remove(&host);
         if self.members.remove(&host).is_some() {
-            self.lost.push_back((revision, host));
-            if self.lost.len() > LOSSES {
-                self.lost.pop_front();
-            }
+            self.lost.note(revision, host);
         }
     }
 
@@ -90,7 +85,7 @@ impl Mirror {
             number: self.number,
             settled: self.seen.values().copied().min().unwrap_or(self.number),
             members: self.members.values().cloned().collect(),
-            lost: self.lost.iter().copied().collect(),
+            lost: self.lost.told(),
         }
     }
 }

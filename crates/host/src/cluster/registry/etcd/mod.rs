@@ -7,13 +7,17 @@
 //! | `mirror` | what a host knows of them. Pure |
 //! | `client` | questions to etcd, with a limit to their time |
 //! | `watch` | hears what changes |
+//! | `given_up` | what hosts gave up of objects whose homes they cannot reach |
 
 mod client;
+mod given_up;
 mod keys;
 mod mirror;
+#[cfg(test)]
+mod tests;
 mod watch;
 
-use super::list::followed;
+use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
 use super::place::{EtcdPlace, TlsFiles};
 use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member};
@@ -22,7 +26,7 @@ use client::Client;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
-use keys::{Keys, SavedHost, SavedMember, SavedName};
+use keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use mirror::Mirror;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -48,6 +52,8 @@ struct Mine {
     /// The revision that others know to have been heard here.
     told: u64,
     names: BTreeMap<Name, u128>,
+    /// What was given up, and said here: by key, under which number.
+    passed: BTreeMap<String, u64>,
 }
 
 fn text(value: &impl serde::Serialize) -> Vec<u8> {
@@ -81,32 +87,36 @@ impl Etcd {
         let seconds = self.lease.as_secs().max(2) as i64;
         let lease =
             self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
-        let host_key = self.keys.host(&member.name);
+        self.join_under(member, lease, within)
+    }
+
+    fn join_under(&self, member: &Member, lease: i64, within: Duration) -> Result<u64> {
         let mut before: Option<(Vec<u8>, SavedHost)> = None;
         for _ in 0..4 {
             let txn = self.take_place(member, lease, before.take());
             let done = self.client.ask(within, async |mut etcd| etcd.txn(txn.clone()).await)?;
             if done.succeeded() {
-                *lock(&self.mine) = Mine { lease, ..Mine::default() };
-                self.end_former(&host_key);
-                return Ok(done.header().map_or(0, |header| header.revision() as u64));
+                return Ok(self.has_joined(
+                    &member.name,
+                    lease,
+                    done.header().map_or(0, |header| header.revision() as u64),
+                ));
             }
             let there = done.op_responses().into_iter().find_map(|response| match response {
-                TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
+                TxnOpResponse::Get(got) => {
+                    got.kvs().first().map(|kv| (kv.value().to_vec(), kv.mod_revision() as u64))
+                }
                 _ => None,
             });
-            let Some(there) = there else { continue };
+            let Some((there, revision)) = there else { continue };
             let Ok(saved) = serde_json::from_slice::<SavedHost>(&there) else { continue };
+            if (saved.number, saved.lease) == (member.host.0, lease) {
+                return Ok(self.has_joined(&member.name, lease, revision)); // the answer to an earlier attempt was lost
+            }
             if saved.address != member.address {
                 self.revoke(lease);
-                return Err(Error::new(
-                    ErrorKind::Exists,
-                    format!(
-                        "there is a host named {} in the cluster, at {}: start this one with another --name (if it is \
-                         the same host, moved: the lease of its earlier process may last for another {seconds} s)",
-                        member.name, saved.address
-                    ),
-                ));
+                let other = Member { address: saved.address, ..member.clone() };
+                return Err(is_elsewhere(&other, self.lease.as_secs()));
             }
             before = Some((there, saved));
         }
@@ -144,11 +154,15 @@ impl Etcd {
         Txn::new().when([when]).and_then(then).or_else([TxnOp::get(key, None)])
     }
 
-    /// What else hangs on leases of earlier processes goes: their names are this one's to take.
-    fn end_former(&self, host_key: &str) {
-        let own = self.get(host_key).ok().flatten();
+    /// This host belongs since that revision, which is given.
+    fn has_joined(&self, name: &str, lease: i64, revision: u64) -> u64 {
+        *lock(&self.mine) = Mine { lease, ..Mine::default() };
+        // What else hangs on leases of earlier processes goes: their names are this one's to take.
+        let own = self.get(&self.keys.host(name)).ok().flatten();
         let own = own.and_then(|value| serde_json::from_slice::<SavedHost>(&value).ok());
-        own.into_iter().flat_map(|own| own.ends).for_each(|lease| self.revoke(lease));
+        let former = own.into_iter().flat_map(|own| own.ends).filter(|former| *former != lease);
+        former.for_each(|former| self.revoke(former));
+        revision
     }
 
     fn revoke(&self, lease: i64) {
@@ -264,11 +278,7 @@ impl Registry for Etcd {
     fn claim(&self, claim: Claim) -> Result<()> {
         let cluster = self.cluster()?;
         let Some(other) = self.take(cluster.me.host, &claim.name, claim.object)? else { return Ok(()) };
-        let owner = cluster.called(HostId(other.number));
-        Err(Error::new(
-            ErrorKind::Exists,
-            format!("{} exists already, on {owner}: open it, or choose another name", claim.name),
-        ))
+        Err(is_taken(&claim.name, &cluster.called(HostId(other.number))))
     }
 
     fn replace(&self, claims: Vec<Claim>) -> Result<()> {
@@ -294,22 +304,17 @@ impl Registry for Etcd {
     fn look_up(&self, name: &Name) -> Result<HostId> {
         let found = self.get(&self.keys.name(name))?;
         let found = found.and_then(|value| serde_json::from_slice::<SavedName>(&value).ok());
-        found.map(|saved| HostId(saved.number)).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no {name}, here or on another host"))
-        })
+        found.map(|saved| HostId(saved.number)).ok_or_else(|| no_such_name(name))
     }
 
     fn where_is(&self, object: u128) -> Result<HostId> {
         let found = self.get(&self.keys.object(object))?;
         let found = found.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
-        found.map(HostId).ok_or_else(|| Error::new(ErrorKind::NotFound, "no host has the object (any more)"))
+        found.map(HostId).ok_or_else(no_such_object)
     }
 
-    fn pass_given_up(&self, home: HostId, object: u128) -> Result<()> {
-        let (key, lease) = (self.keys.given_up(home, object, self.cluster()?.me.host), self.own_lease()?);
-        let options = PutOptions::new().with_lease(lease);
-        self.client
-            .ask(PATIENCE, async |mut etcd| etcd.put(key.as_str(), "", Some(options.clone())).await.map(drop))
+    fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {
+        self.say_given_up(&GivenUp { home, object, former: self.cluster()?.me.host, number })
     }
 
     fn broken(&self, _host: HostId) {}

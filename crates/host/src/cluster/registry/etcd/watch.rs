@@ -35,7 +35,7 @@ pub(super) fn start(etcd: &Arc<Etcd>) -> Result<()> {
 
 impl Etcd {
     /// Listens until the connection ends, from where the last one ended.
-    fn listen(&self) -> Result<()> {
+    fn listen(self: &Arc<Self>) -> Result<()> {
         if lock(&self.mirror).number == 0 {
             self.look()?;
         }
@@ -66,12 +66,12 @@ impl Etcd {
         Ok(())
     }
 
-    fn changed(&self, changes: Vec<(Change, u64)>) {
+    fn changed(self: &Arc<Self>, changes: Vec<(Change, u64)>) {
         let mut given_up = Vec::new();
         let mut mirror = lock(&self.mirror);
         for (change, revision) in changes {
-            if let Change::GaveUp { home, object, former } = change {
-                given_up.push((home, object, former));
+            if let Change::GaveUp(it) = change {
+                given_up.push(it);
             }
             mirror.apply(change, revision);
         }
@@ -80,24 +80,24 @@ impl Etcd {
         drop(mirror);
         let Ok(cluster) = self.cluster() else { return };
         cluster.heard(news);
-        for (home, object, former) in given_up.into_iter().filter(|(home, ..)| *home == cluster.me.host) {
-            let _ = cluster.other_gave_up(former, home, object, former);
-        }
+        given_up.into_iter().for_each(|it| self.act_on(it));
     }
 
     /// Everything there is, at one revision.
-    fn look(&self) -> Result<()> {
+    fn look(self: &Arc<Self>) -> Result<()> {
         let prefix = || Some(GetOptions::new().with_prefix());
+        let me = self.cluster()?.me.host;
         let txn = Txn::new().and_then([
             TxnOp::get(self.keys.members(), prefix()),
             TxnOp::get(self.keys.all_seen(), prefix()),
+            TxnOp::get(self.keys.all_given_up(me), prefix()),
         ]);
         let found = self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await)?;
         let header =
             found.header().ok_or_else(|| Error::new(ErrorKind::Protocol, "etcd tells no revision"))?;
         let (epoch, number) = (header.cluster_id().into(), header.revision() as u64);
         let mut members = Vec::new();
-        let mut seen = Vec::new();
+        let (mut seen, mut given_up) = (Vec::new(), Vec::new());
         let all: Vec<KeyValue> = found
             .op_responses()
             .into_iter()
@@ -110,6 +110,7 @@ impl Etcd {
             match self.keys.change(kv.key(), Some(kv.value())) {
                 Change::Joined(host, saved) => members.push((host, saved, kv.mod_revision() as u64)),
                 Change::Heard(host, upto) => seen.push((host, upto)),
+                Change::GaveUp(it) => given_up.push(it),
                 _ => {}
             }
         }
@@ -121,6 +122,7 @@ impl Etcd {
         if let Ok(cluster) = self.cluster() {
             cluster.heard(news);
         }
+        given_up.into_iter().for_each(|it| self.act_on(it));
         Ok(())
     }
 }

@@ -1,0 +1,162 @@
+//! Objects of other hosts that no process here uses any more. What is newest here goes home first, and stays here until it has:
+//! with the keeper, so that the next process of this host goes on with it. Only then the home hears that this host has
+//! nothing of the object any more.
+
+use super::wire::Call;
+use super::{Cluster, PATIENCE, lock};
+use crate::cache::Cache;
+use crate::shared::{Driver, How};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a home that is away is waited for by who has nothing newest of it.
+const HOME_AWAY: Duration = Duration::from_secs(30);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Cluster {
+    /// The object is not in use here any more, but for what goes home.
+    pub fn is_leaving(&self, object: u128) {
+        lock(&self.leaving).insert(object);
+    }
+
+    /// Nothing of it is here any more.
+    pub fn has_left(&self, object: u128) {
+        lock(&self.leaving).remove(&object);
+        if let Ok(host) = self.host() {
+            host.settle_removed(); // its home's record may have waited for this
+        }
+    }
+
+    /// No process here uses the object any more. Returns when all that was newest here is home, which may take as long as the
+    /// home is away; false if this host ends before that: the next process has it then.
+    pub fn leave_off(self: &Arc<Self>, object: u128, cache: &Arc<Cache>) -> bool {
+        let waits = |driver: &Arc<Driver>| !driver.is_home() && matches!(driver.plan().how, How::Central(_));
+        let Some(driver) = self.driver(object).filter(waits) else {
+            let until = Instant::now() + HOME_AWAY;
+            while !cache.send_home() && Instant::now() < until {}
+            self.leave_at_once(object);
+            return true;
+        };
+        let left = match self.send_home(&driver, cache) {
+            Ok(Some(home)) => self.say_left(home, object),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        if left {
+            self.forget_driver(object);
+        }
+        left
+    }
+
+    /// The home, when it has been sent all; none if it is away, and nothing newest is here. An error: this host ends.
+    fn send_home(&self, driver: &Arc<Driver>, cache: &Arc<Cache>) -> Result<Option<HostId>> {
+        let (began, mut said) = (Instant::now(), false);
+        loop {
+            let all_home = cache.send_home();
+            if self.lease.is_fenced() {
+                return Err(Error::new(ErrorKind::Disconnected, "this host begins anew"));
+            }
+            if let Some(home) = driver.depart() {
+                return Ok(Some(home));
+            }
+            if began.elapsed() > HOME_AWAY {
+                if all_home {
+                    return Ok(None);
+                }
+                if !std::mem::replace(&mut said, true) {
+                    self.report(format_args!(
+                        "object {:032x}: pages that are newest here wait for its home",
+                        driver.plan().object
+                    ));
+                }
+            }
+            if !all_home || driver.home().is_none() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// The home is told that this host has left the object off, after what it was sent. False: this host ends.
+    fn say_left(self: &Arc<Self>, home: HostId, object: u128) -> bool {
+        while lock(&self.waiting).contains_key(&home) {
+            std::thread::sleep(Duration::from_millis(1)); // what is to be sent when there is a connection comes first
+        }
+        self.ask(home, self.left(object), PATIENCE).is_ok() || self.say_given_up_at_last(home, object)
+    }
+
+    /// The home did not hear that the object is left off. It may wait for an answer that nobody here gives, and may not have
+    /// all that it was sent: until it, or its next process, hears or is lost, it is told that what was here is given up, and
+    /// asks for what was on its way. False: this host ends.
+    fn say_given_up_at_last(self: &Arc<Self>, home: HostId, object: u128) -> bool {
+        self.beginnings.gave_up(object);
+        let mut lost_since = None;
+        while !self.lease.is_fenced() {
+            let is_member = self.member(home).is_some();
+            let now = if is_member { Ok(home) } else { self.registry().and_then(|r| r.where_is(object)) };
+            let is_said = now.and_then(|home| self.say_object_given_up(home, object, self.me.host)).is_ok();
+            let away = !is_member && lost_since.get_or_insert_with(Instant::now).elapsed() > HOME_AWAY;
+            if is_said || away {
+                self.beginnings.home_knows(object, None);
+                return true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
+    }
+
+    /// The object is not in use here any more, and nothing of it is to go home.
+    pub fn leave_at_once(self: &Arc<Self>, object: u128) {
+        let Some(driver) = self.driver(object) else { return };
+        if driver.detach() {
+            return;
+        }
+        self.forget_driver(object);
+        driver.say_leave();
+        if let Some(home) = driver.home().filter(|home| *home != self.me.host)
+            && self.ask(home, self.left(object), PATIENCE).is_err()
+        {
+            self.say_given_up_at_last(home, object);
+        }
+    }
+
+    /// What the home is told at the end.
+    pub(super) fn left(&self, object: u128) -> Call {
+        Call::Leave { object, number: self.beginnings.next() }
+    }
+
+    fn forget_driver(&self, object: u128) {
+        self.shared.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&object);
+        self.forget_locks(object);
+    }
+
+    /// Whoever uses it again begins when all that was here is home: the home cannot tell the two uses apart.
+    pub fn wait_left(&self, object: u128) -> Result<()> {
+        self.wait_until_left(|leaving| leaving == object)
+    }
+
+    /// Before this host ends in order: what goes home has gone. If `by_force`, but for homes that are away.
+    pub fn wait_all_left(&self, by_force: bool) -> Result<()> {
+        let is_away = |object| {
+            self.driver(object).is_some_and(|driver| !driver.has_left() && driver.home_may_not_hear())
+        };
+        self.wait_until_left(|object| !by_force || !is_away(object))
+    }
+
+    fn wait_until_left(&self, waited_for: impl Fn(u128) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leaving: Vec<u128> = lock(&self.leaving).iter().copied().collect();
+            if !leaving.into_iter().any(&waited_for) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let text = "pages are still on their way home from an earlier use: try again later";
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Who answers other hosts' questions: threads of their own for each sort, so that none waits for what takes longer. A host
+//! whose lease is not renewed because others sync would be taken for lost, and a page that is asked back would not come because
+//! others wait for it.
+
+use super::wire::Call;
+use crate::workers::Workers;
+use std::sync::Arc;
+
+/// The threads.
+pub(super) struct Pools {
+    /// Questions to the list: it writes at most some bytes.
+    registry: Arc<Workers>,
+    /// Pages that a home asks back: read from frames.
+    giving: Arc<Workers>,
+    /// What waits for pages of other hosts, or for other hosts.
+    waiting: Arc<Workers>,
+    /// Everything else: waits some seconds at most.
+    pub short: Arc<Workers>,
+}
+
+impl Pools {
+    pub fn new() -> Pools {
+        Pools {
+            registry: Workers::new(8),
+            giving: Workers::new(16),
+            waiting: Workers::new(64),
+            short: Workers::new(64),
+        }
+    }
+
+    /// Those for a question.
+    pub fn of(&self, call: &Call) -> &Arc<Workers> {
+        match call {
+            Call::Join { .. }
+            | Call::Renew(_)
+            | Call::Resign
+            | Call::Claim(_)
+            | Call::Names(_)
+            | Call::Lookup(_)
+            | Call::WhereIs(_) => &self.registry,
+            Call::GiveBack { .. } => &self.giving,
+            Call::Sync { .. } | Call::Resize { .. } | Call::GaveUp { .. } => &self.waiting,
+            Call::Open { .. }
+            | Call::Use { .. }
+            | Call::Leave { .. }
+            | Call::Size { .. }
+            | Call::Lock { .. }
+            | Call::Unlock { .. }
+            | Call::Locks { .. } => &self.short,
+        }
+    }
+}

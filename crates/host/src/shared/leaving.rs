@@ -1,0 +1,122 @@
+//! Pages leave this host unasked: memory is short, the object shrinks, or no process here uses it any more. What is newest
+//! goes no faster than the home takes it: until it has arrived, nobody has it but the ring of pages on their way
+//! (`crate::on_way`), which is not large.
+
+use super::driver::{Driver, State};
+use super::part::{Part, Said};
+use crate::on_way::MOST_UNASKED_BYTES;
+use commonhold_coherence::{Access, Event, HostId, Span};
+use roaring::RoaringBitmap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Looks at what is on its way, and the time between two of them.
+const MOST_LOOKS: u32 = 200;
+const AGAIN: Duration = Duration::from_millis(1);
+
+impl Driver {
+    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
+    pub fn leave(self: &Arc<Self>) {
+        if !self.goes_on() {
+            return;
+        }
+        self.happened(Event::Leave, Vec::new());
+        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
+    /// home may not hear of it, and while too much is on its way there.
+    pub fn evict(self: &Arc<Self>, frames: &RoaringBitmap) {
+        self.send_away(self.plan.sizes.pages_around(frames, self.end()));
+    }
+
+    /// These frames go, and nothing beside them but what is one page with them to the scheduler; what is newest here stays as
+    /// above.
+    pub fn give_up(self: &Arc<Self>, frames: &RoaringBitmap) {
+        self.send_away(self.plan.sizes.pages_of(frames));
+    }
+
+    fn send_away(self: &Arc<Self>, pages: Vec<u32>) {
+        let mut room = self.room_on_the_way();
+        for page in pages {
+            let bytes = self.newest_bytes(page);
+            if bytes <= room {
+                room -= bytes;
+                self.happened(Event::Evict { page }, Vec::new());
+            }
+        }
+    }
+
+    /// How much is on its way home when a page leaves.
+    fn newest_bytes(&self, page: u32) -> usize {
+        // Under forwarding and explicit coherence a page that leaves is kept, or stored, otherwise.
+        let is_newest =
+            matches!(&self.state().part, part @ Part::Central(_) if part.access(page) == Access::Write);
+        if is_newest { self.frames(Span::one(page)).length_bytes() as usize } else { 0 }
+    }
+
+    /// How many bytes of what is newest here may leave now.
+    pub fn room_on_the_way(&self) -> usize {
+        if self.home_may_not_hear() {
+            return 0;
+        }
+        let on_the_way = self.home().map_or(0, |home| self.carrier.on_the_way(home));
+        MOST_UNASKED_BYTES.saturating_sub(on_the_way)
+    }
+
+    /// Waits for a while until so much may leave: but not for a home that is away.
+    pub fn wait_for_room(&self, bytes: usize) {
+        for _ in 0..MOST_LOOKS {
+            if self.home_may_not_hear() || self.room_on_the_way() >= bytes {
+                return;
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// Whether a frame here may be the newest version of its page.
+    pub fn has_newest_here(&self) -> bool {
+        self.has_newest(&self.state())
+    }
+
+    fn has_newest(&self, state: &State) -> bool {
+        let Some(cache) = self.cache() else { return false };
+        match (&state.part, state.home) {
+            // Nobody knows any more, but for the marks.
+            (_, None) => cache.has_newest(),
+            (part @ Part::Central(_), _) => {
+                let pages = self.plan.sizes.pages_of(&cache.resident());
+                pages.into_iter().any(|page| part.access(page) == Access::Write)
+            }
+            (Part::Forwarding(node), _) => node.owns_anything(),
+            (Part::Explicit(_), _) => false,
+        }
+    }
+
+    /// This host leaves the object off, if nothing newest is here: from now on nothing comes. Gives the home, which has been
+    /// sent everything and is to hear that it was all; none if it is not known, or if something newest is here.
+    pub fn depart(&self) -> Option<HostId> {
+        let mut state = self.state();
+        let home = state.home.filter(|_| !self.has_newest(&state))?;
+        state.has_left = true;
+        state.home = None;
+        drop(state);
+        self.outbox.wait_sent();
+        Some(home)
+    }
+
+    /// Whether it has.
+    pub fn has_left(&self) -> bool {
+        self.state().has_left
+    }
+
+    /// Of an object that this host has left off it has nothing: it says so to whoever waits for an answer.
+    pub(super) fn answer_if_left(&self, state: &State, from: HostId, message: &Said) {
+        if let Some(answer) = message.answer_of_nobody().filter(|_| state.has_left) {
+            self.say(state, from, answer, Vec::new());
+        }
+    }
+}

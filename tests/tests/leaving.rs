@@ -1,0 +1,90 @@
+//! The last process of a host closes an object of another: all that it wrote comes home, whatever keeps it from leaving at
+//! once. What is looked at is what pages hold, never how long it took.
+
+use commonhold_tests::cluster::{leased_cluster, sharers_from, until_says};
+use commonhold_tests::cut::cut_connections;
+use commonhold_tests::host::signal;
+use commonhold_tests::{MIB, TestHost, Worker};
+use std::time::Duration;
+
+/// Two hosts, the first of which keeps the list and is the home, and their workers, with an object mapped as `m`.
+fn shared(size_bytes: u64, options: &str) -> (Vec<TestHost>, Vec<Worker>) {
+    let hosts = leased_cluster(2, 120);
+    let workers = sharers_from(&hosts, 0, "/shared", &format!("size={size_bytes} strict {options}"));
+    (hosts, workers)
+}
+
+/// A process that is stopped until this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Stopped {
+        signal(pid, libc::SIGSTOP);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal(self.0, libc::SIGCONT);
+    }
+}
+
+#[test]
+fn what_is_within_its_minimum_hold_comes_home_when_that_is_over() {
+    let (_hosts, workers) = shared(MIB, "hold-us=900000");
+    workers[0].ok("fill m 0 10 1");
+    workers[1].all("fill m 0 10 2\ndrop m\nclose o");
+    workers[0].ok("check m 0 10 2");
+}
+
+/// More than may be on its way at once, to a home that takes nothing for a while.
+#[test]
+fn what_a_slow_home_cannot_take_at_once_comes_home_when_it_can() {
+    let pages = 20_000;
+    let (hosts, workers) = shared(pages * 4096, "");
+    workers[1].ok(&format!("fill m 0 {pages} 1"));
+    let home = Stopped::new(hosts[0].status().host_pid);
+    workers[1].all("drop m\nclose o");
+    std::thread::sleep(Duration::from_secs(2)); // what would leave at once has left
+    drop(home);
+    workers[0].ok(&format!("check m 0 {pages} 1"));
+    assert!(!hosts[1].log().contains("may be lost"), "{}", hosts[1].log());
+}
+
+/// The home is away when the object is closed, and the process that has the pages dies.
+#[test]
+fn what_waits_for_its_home_outlives_the_process() {
+    let (hosts, workers) = shared(MIB, "");
+    workers[1].ok("fill m 0 200 1");
+    let home = Stopped::new(hosts[0].status().host_pid);
+    if cut_connections(hosts[1].status().host_pid) == 0 {
+        drop(home);
+        eprintln!("skipped: connections of another process cannot be cut here");
+        return;
+    }
+    until_says(&hosts[1], "host0 cannot be reached");
+    workers[1].all("drop m\nclose o");
+    hosts[1].kill_host();
+    hosts[1].status(); // of the next process
+    drop(home);
+    workers[0].ok("check m 0 200 1");
+    workers[1].eventually("open o /shared rw");
+    workers[1].all("map m o rw shared 0 0\ncheck m 0 200 1");
+}
+
+/// A host does not end in order while pages that it has newest are on their way.
+#[test]
+fn a_host_stops_when_all_is_home() {
+    let (hosts, workers) = shared(MIB, "");
+    workers[1].ok("fill m 0 200 1");
+    let home = Stopped::new(hosts[0].status().host_pid);
+    workers[1].all("drop m\nclose o");
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| hosts[1].command(&["host", "stop"], |_| {}));
+        std::thread::sleep(Duration::from_secs(1));
+        drop(home);
+        stop.join().expect("it ran").expect("it stops");
+    });
+    workers[0].ok("check m 0 200 1");
+}
