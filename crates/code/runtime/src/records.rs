@@ -98,7 +98,8 @@ impl One {
         }
     }
 
-    /// Includes the image, once however many threads ask. The thread that does it may come here again, from a constructor.
+    /// Includes the image, once however many threads ask. The thread that does it may come here again, from a
+    /// constructor.
     pub fn include(&self, for_whom: Option<&Place<'_>>) -> Result<(), Why> {
         let record = self.get();
         if self.is_ready() {
