@@ -7,7 +7,6 @@ use std::process::Command;
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
-    println!("cargo::rustc-check-cfg=cfg(commonhold_runtime)");
     println!("cargo::rerun-if-changed=runtime/src");
     println!("cargo::rerun-if-changed=src/format.rs");
     let library = out.join("libcommonhold_include.so");

@@ -25,7 +25,8 @@ pub fn tool(directory: &Path, program: &str, arguments: &[&str]) -> Result<()> {
     failed(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Makes a code image of a library in a store of the row's own, and its stub `NAME_stub.o`. `table`: what programs hand over.
+/// Makes a code image of a library in a store of the row's own, and its stub `NAME_stub.o`. `table`: what programs hand
+/// over.
 pub fn image(directory: &Path, library: &Path, name: &str, table: BTreeSet<String>) -> Result<()> {
     let wrong = |error: commonhold_code::Error| Failure::Failed(error.to_string());
     let store = Store::at(&directory.join("images"), Owner::Machine);

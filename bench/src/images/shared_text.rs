@@ -13,7 +13,8 @@ pub const PROGRAMS: usize = 20;
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0";
 const ARCHIVE: &str = "/usr/lib/x86_64-linux-gnu/libsqlite3.a";
 
-/// Compiles the programs and links them to the archive, and to an image of the library that was made of the same source.
+/// Compiles the programs and links them to the archive, and to an image of the library that was made of the same
+/// source.
 pub fn prepare(directory: &Path) -> Result<()> {
     if !Path::new(LIBRARY).exists() || !Path::new(ARCHIVE).exists() {
         return Err(Failure::Skipped("SQLite is not installed (apt install libsqlite3-dev)".into()));

@@ -25,8 +25,8 @@ impl Start {
         Ok(Start { strings, directory: text(directory.as_os_str().as_bytes())? })
     }
 
-    /// Starts it, waits for its end, and gives the seconds of processor time that it took: of its own and in the kernel. It must
-    /// end well.
+    /// Starts it, waits for its end, and gives the seconds of processor time that it took: of its own and in the
+    /// kernel. It must end well.
     pub fn once(&self) -> Result<f64> {
         let mut arguments: Vec<*mut libc::c_char> =
             self.strings.iter().map(|text| text.as_ptr().cast_mut()).collect();

@@ -41,8 +41,8 @@ impl Linked {
     }
 }
 
-/// Whether programs have a C library. (With one, static programs have it in them; the others too, but for the library of
-/// functions itself.)
+/// Whether programs have a C library. (With one, static programs have it in them; the others too, but for the library
+/// of functions itself.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
     /// They begin and end by themselves.
@@ -137,8 +137,8 @@ fn library(directory: &Path) -> Result<()> {
     tool(directory, "gcc", &shared)
 }
 
-/// A program that calls the first functions: `pN.o` without libc, `mN.o` with; `iN.o` without libc includes the image first, which
-/// the start-up code of a libc would do.
+/// A program that calls the first functions: `pN.o` without libc, `mN.o` with; `iN.o` without libc includes the image
+/// first, which the start-up code of a libc would do.
 fn program(directory: &Path, calls: usize) -> Result<()> {
     let mut text = String::new();
     for index in 0..calls {

@@ -1,4 +1,5 @@
-//! `govindan.fig3`, `govindan.fig4`: link and run time as functions of the number of references, with what the paper says of them.
+//! `govindan.fig3`, `govindan.fig4`: link and run time as functions of the number of references, with what the paper
+//! says of them.
 
 use crate::context::Context;
 use crate::failure::Result;

@@ -8,15 +8,11 @@ use crate::measure::{Pairs, alternate};
 use crate::row::{Bar, Measured, Row};
 use serde_json::{Value, json};
 
-/// Starts in one go: the kernel counts a process of a fraction of a millisecond, but many of them tell more.
-const IN_ONE_GO: usize = 20;
-
-/// Both in turns, after each has been in memory once.
+/// Both in turns, start by start: in each other's way, as programs are on a machine, and not hot from the start before.
 fn pairs(context: &Context, ours: &Start, theirs: &Start) -> Result<Pairs> {
-    ours.mean(IN_ONE_GO)?;
-    theirs.mean(IN_ONE_GO)?;
-    let pairs = context.pick(41, 5);
-    alternate(pairs, |_| ours.mean(IN_ONE_GO), |_| theirs.mean(IN_ONE_GO))
+    ours.once()?;
+    theirs.once()?;
+    alternate(context.pick(1501, 101), |_| ours.once(), |_| theirs.once())
 }
 
 /// The suite with these programs linked.

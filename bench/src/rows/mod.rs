@@ -126,7 +126,8 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote rebase.clang_time rebase.clang_private rebase.chromium_time \
+                        sprite.table6_remote images.data_include_us images.data_vs_rkyv \
+                        rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \
                         images.run_vs_static images.run_vs_lazy images.run_growth \
                         images.link_vs_dynamic images.link_vs_static images.pss_ratio govindan.fig3 govindan.fig4";

@@ -1,5 +1,5 @@
-//! What each reference of the library finds: itself first, then the images that were named, then the table of functions that
-//! programs hand over. Nothing is left to a loader: there is none.
+//! What each reference of the library finds: itself first, then the images that were named, then the table of functions
+//! that programs hand over. Nothing is left to a loader: there is none.
 
 use crate::existing::Existing;
 use crate::{Error, Result};

@@ -60,7 +60,7 @@ impl Existing {
         let file_bytes = image.file_bytes;
         let end = HEADER_AT + size_of::<Header>() as u64;
         let raw = image.read(HEADER_AT..end.min(file_bytes).max(HEADER_AT))?;
-        let header = Header::copy(&raw).filter(|header| header.is_sound(file_bytes)).ok_or_else(damaged)?;
+        let header = copy(&raw).filter(|header| header.is_sound(file_bytes)).ok_or_else(damaged)?;
         let mut imports = Vec::new();
         for index in 0..u64::from(header.import_count) {
             let at = IMPORTS_AT + index * size_of::<Import>() as u64;
@@ -97,4 +97,11 @@ impl Existing {
     pub fn entry(&self, slot: u32) -> u64 {
         self.header.base + self.header.entries_at + u64::from(slot) * ENTRY_BYTES
     }
+}
+
+/// The header at the beginning of these bytes, wherever they lie; none if they are too few.
+fn copy(bytes: &[u8]) -> Option<Box<Header>> {
+    let raw = bytes.get(..size_of::<Header>())?;
+    // SAFETY: so many bytes, and every pattern of bits is a header.
+    Some(Box::new(unsafe { raw.as_ptr().cast::<Header>().read_unaligned() }))
 }

@@ -1,12 +1,13 @@
-//! What a code image and a program say to each other: the header of an image's file, and the record that a program has of
-//! an image that it was linked to. Also part of `runtime`, which has no standard library: plain numbers and bytes only.
+//! What a code image and a program say to each other: the header of an image's file, and the record that a program has
+//! of an image that it was linked to. Also part of `runtime`, which has no standard library: plain numbers and bytes
+//! only.
 //!
 //! An image in memory, from the first address of its range on; in the file everything lies at the same distance:
 //!
 //! ```text
 //! 0            what all images have (crate `commonhold-image`), for the store
 //! 4096         the header of code
-//! 8192         slot n: at 8192 + 8 n the address of a function, which the stubs of programs go to; room for later minors
+//! 8192         slot n: at 8192 + 8 n the address of a function, which stubs go to; room for later minors
 //! entries      entry n: 16 n further, a jump to the same function, for who needs an address of code
 //! library      the segments of the library
 //! end          in the file only: table of exports, names of the functions that the program hands over
@@ -208,13 +209,6 @@ impl Import {
         // SAFETY: `repr(C)`, plain numbers, and no byte of it is padding: all fields lie at multiples of their size.
         unsafe { core::slice::from_raw_parts((self as *const Import).cast(), size_of::<Import>()) }
     }
-
-    /// The import at the beginning of these bytes; none if they are too few, or do not begin at a multiple of 8.
-    pub fn at(bytes: &[u8]) -> Option<&Import> {
-        let import = bytes.get(..size_of::<Import>())?.as_ptr().cast::<Import>();
-        // SAFETY: so many bytes, aligned, and every pattern of bits is an import.
-        import.is_aligned().then(|| unsafe { &*import })
-    }
 }
 
 impl Header {
@@ -232,26 +226,13 @@ impl Header {
         header.is_aligned().then(|| unsafe { &*header })
     }
 
-    /// As [`Header::at`], wherever the bytes begin, in memory of its own.
-    #[cfg(not(commonhold_runtime))]
-    pub fn copy(bytes: &[u8]) -> Option<Box<Header>> {
-        let raw = bytes.get(..size_of::<Header>())?;
-        // SAFETY: so many bytes, and every pattern of bits is a header.
-        Some(Box::new(unsafe { raw.as_ptr().cast::<Header>().read_unaligned() }))
-    }
-
-    /// The room for slots.
-    pub fn slot_room(&self) -> u64 {
-        (self.entries_at - SLOTS_AT) / SLOT_BYTES
-    }
-
     /// What `sum` has to be: of all that follows it.
     pub fn right_sum(&self) -> u64 {
         sum(self.bytes().get(16..).unwrap_or_default())
     }
 
-    /// Whether it is whole, and all it says lies within what it says to be: nothing of a damaged or hostile header leads
-    /// out of the image's own range. The file has `file_bytes` bytes.
+    /// Whether it is whole, and all it says lies within what it says to be: nothing of a damaged or hostile header
+    /// leads out of the image's own range. The file has `file_bytes` bytes.
     pub fn is_sound(&self, file_bytes: u64) -> bool {
         let within = |at: u64, bytes: u64| at.checked_add(bytes).is_some_and(|end| end <= self.extent);
         let whole = self.magic == MAGIC && self.sum == self.right_sum() && self.file_bytes == file_bytes;

@@ -156,8 +156,9 @@ impl Layout {
     }
 }
 
-/// Where the library's address 0 lies, if its first byte may not lie before `end`. What only loaders read is left out and needs no
-/// room. Small code begins where the kernel begins to map pages around one that is touched, and so comes at one fault.
+/// Where the library's address 0 lies, if its first byte may not lie before `end`. What only loaders read is left out
+/// and needs no room. Small code begins where the kernel begins to map pages around one that is touched, and so comes
+/// at one fault.
 pub fn library_at(library: &Elf, end: u64, alignment: u64) -> u64 {
     const MAPPED_AROUND: u64 = 64 << 10;
     const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -170,8 +171,8 @@ pub fn library_at(library: &Elf, end: u64, alignment: u64) -> u64 {
     end.next_multiple_of(MAPPED_AROUND) - first
 }
 
-/// The address of the first segment, if it has nothing but tables that only loaders and linkers read: the image does not
-/// have them, and its code begins without a seam.
+/// The address of the first segment, if it has nothing but tables that only loaders and linkers read: the image does
+/// not have them, and its code begins without a seam.
 fn tables(library: &Elf) -> Option<u64> {
     let first = library.loads().next().filter(|load| load.flags & (WRITE | EXECUTE) == 0)?;
     let within = |section: &&elf::Section| {
@@ -202,8 +203,8 @@ fn tables(library: &Elf) -> Option<u64> {
     inside.all(is_table).then_some(first.address)
 }
 
-/// Whether from an address on a segment has only what loaders read or write: the dynamic section, which an image has no use
-/// for. (A table of offsets would have relocations.)
+/// Whether from an address on a segment has only what loaders read or write: the dynamic section, which an image has no
+/// use for. (A table of offsets would have relocations.)
 fn is_only_for_loaders(library: &Elf, load: &elf::Segment, from: u64) -> bool {
     let end = load.address + load.memory_bytes;
     let first = from.max(load.address);

@@ -1,7 +1,8 @@
-//! Code images (docs/IMAGES.md): shared libraries at fixed addresses, with entries that never move within a major version.
+//! Code images (docs/IMAGES.md): shared libraries at fixed addresses, with entries that never move within a major
+//! version.
 //!
-//! Govindan, *Read-only Sharing in Operating Systems* (1989), sections 4.1, 4.2 and 6.6: with uniform addresses references
-//! are resolved before a program runs; private data has one place in every address space too.
+//! Govindan, *Read-only Sharing in Operating Systems* (1989), sections 4.1, 4.2 and 6.6: with uniform addresses
+//! references are resolved before a program runs; private data has one place in every address space too.
 //!
 //! * [`make`]: from a shared library to an image. [`refuse`] says what cannot be one, [`exports`] gives slots, [`bind`]
 //!   resolves what the library itself calls, [`layout`] puts everything in its place.

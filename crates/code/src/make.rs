@@ -49,8 +49,8 @@ pub struct Made {
     pub table: Vec<String>,
 }
 
-/// Slots that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody uses
-/// is never in memory.)
+/// Slots that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody
+/// uses is never in memory.)
 fn entries_at(count: usize, others: &[Existing]) -> u64 {
     const LEAST: u64 = 2048;
     others.last().map_or_else(
@@ -76,7 +76,8 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
             ),
         ));
     }
-    // How many words programs fill in is known only when the library is bound, which needs its address: no more than that.
+    // How many words programs fill in is known only when the library is bound, which needs its address: no more than
+    // that.
     let most_fills = if wanted.table.is_empty() { 0 } else { library.relocations.named().count() };
     let fills_end = layout::entries_end(entries_at) + (most_fills * size_of::<Fill>()) as u64;
     let library_at = layout::library_at(&library, fills_end, copy::alignment(&library));

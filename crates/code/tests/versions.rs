@@ -57,8 +57,8 @@ fn a_minor_that_breaks_its_major_is_refused_and_a_new_major_is_not() {
     assert_eq!(place.store.versions("lib").unwrap().len(), 1);
     place.build(&place.wanted(&library, "lib", "2.0.0")).unwrap();
     assert_ne!(place.find("lib@1").header.base, place.find("lib@2").header.base);
-    // Both in one program, each by its own stub: the addresses are different. (Their functions have the same names, so one
-    // stub is in a library of the program's.)
+    // Both in one program, each by its own stub: the addresses are different. (Their functions have the same names, so
+    // one stub is in a library of the program's.)
     let stub = place.stub("lib@2", When::First);
     let text = "int first(void); int of_two(void) { return first(); }";
     let two = place.library("two", text, &[&stub, "-Wl,-Bsymbolic"]);

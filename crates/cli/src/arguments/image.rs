@@ -28,6 +28,7 @@ pub enum ImageCommand {
     /// List who has which addresses
     Ranges(Rest),
     /// Make a code image of a shared library with a C interface, and publish it
+    #[command(disable_version_flag = true)]
     Build(Build),
     /// Write what programs are linked to in place of the library that an image was made of
     Stub(Stub),

@@ -1,5 +1,5 @@
-//! What programs have in them that includes code images (docs/IMAGES.md): a part of every stub. It has no libc and no data
-//! of its own, allocates nothing, and is at home in programs without libc, with a static and with a dynamic one.
+//! What programs have in them that includes code images (docs/IMAGES.md): a part of every stub. It has no libc and no
+//! data of its own, allocates nothing, and is at home in programs without libc, with a static and with a dynamic one.
 //!
 //! * [`commonhold_start`]: before `main`, for each image on the program's list.
 //! * [`commonhold_first`]: an entry was called, and its image is not there yet.
@@ -9,6 +9,7 @@
 #![no_std]
 
 #[path = "../../src/format.rs"]
+#[allow(dead_code)] // some of it is for those who make images
 mod format;
 mod include;
 mod records;
@@ -76,8 +77,8 @@ pub extern "C" fn commonhold_text(code: i32) -> *const u8 {
     if code == 0 { c"included".as_ptr().cast() } else { why::text(code).as_ptr().cast() }
 }
 
-/// A function was called and its image is not there. On the stack: the slot's address, then the caller's. All registers in
-/// which arguments may be are kept; r11 has the stub's own record, rax and r10 belong to the call.
+/// A function was called and its image is not there. On the stack: the slot's address, then the caller's. All registers
+/// in which arguments may be are kept; r11 has the stub's own record, rax and r10 belong to the call.
 ///
 /// # Safety
 /// As stubs go here.
@@ -105,7 +106,9 @@ pub unsafe extern "C" fn commonhold_first() {
 
 fn give_up(why: &Why) -> ! {
     let mut line = words::Text::<400>::new();
-    for part in [&b"commonhold: the image "[..], text(&why.name), b": ", why::text(why.code).to_bytes(), b"\n"] {
+    for part in
+        [&b"commonhold: the image "[..], text(&why.name), b": ", why::text(why.code).to_bytes(), b"\n"]
+    {
         line.append(part);
     }
     system::say(line.get());

@@ -37,6 +37,8 @@ impl Records {
         let mut at = self.first;
         while (at as usize) + size_of::<Record>() <= self.end as usize {
             let record = One { record: at.cast(), all: *self };
+            // It is about to be written: to write first is one page fault, to read and then to write are two.
+            record.get().lock.fetch_or(0, Ordering::Relaxed);
             // SAFETY: a record, as the stubs have them.
             let bytes = unsafe { (*record.record).bytes } as usize;
             if same(record.name(), name) && (found.is_none() || record.is_ready()) {
@@ -96,9 +98,13 @@ impl One {
         }
     }
 
-    /// Includes the image, once however many threads ask. The thread that does it may come here again, from a constructor.
+    /// Includes the image, once however many threads ask. The thread that does it may come here again, from a
+    /// constructor.
     pub fn include(&self, for_whom: Option<&Place<'_>>) -> Result<(), Why> {
         let record = self.get();
+        if self.is_ready() {
+            return Ok(());
+        }
         let me = system::thread();
         loop {
             if self.is_ready() {

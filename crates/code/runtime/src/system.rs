@@ -85,8 +85,8 @@ impl File {
         (result >= 0).then_some(Status { bytes: raw[6], owner: (raw[3] >> 32) as u32, mode: raw[3] as u32 })
     }
 
-    /// What lies at a place of it; none if it is too short. `T` is one of the image's own forms: numbers, of which every
-    /// pattern of bits is one.
+    /// What lies at a place of it; none if it is too short. `T` is one of the image's own forms: numbers, of which
+    /// every pattern of bits is one.
     pub fn at<'a, T: Plain>(&self, place: u64, room: &'a mut MaybeUninit<T>) -> Option<&'a T> {
         let bytes = size_of::<T>();
         // SAFETY: room for so many bytes.

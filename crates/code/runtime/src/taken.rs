@@ -1,7 +1,7 @@
-//! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub of
-//! its own) has included or is including, or by something else.
+//! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub
+//! of its own) has included or is including, or by something else.
 
-use crate::format::{SLOTS_AT, HEADER_AT, Header};
+use crate::format::{HEADER_AT, Header, SLOTS_AT};
 use crate::include::Place;
 use crate::system::{self, File};
 use crate::why::{OLDER, TABLE, TAKEN};
@@ -17,9 +17,12 @@ pub const DONE: u32 = 1;
 #[inline(never)]
 pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
     loop {
-        let there = mapping(place.base).filter(|there| there.readable && there.from_file && there.bytes >= SLOTS_AT).ok_or(TAKEN)?;
+        let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= SLOTS_AT;
+        let there = mapping(place.base).filter(can_be).ok_or(TAKEN)?;
         // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
-        let raw = unsafe { core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>()) };
+        let raw = unsafe {
+            core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>())
+        };
         let header = Header::at(raw).ok_or(TAKEN)?;
         let is_it = header.is_sound(header.file_bytes);
         if !is_it || !same(&header.name, place.name) || header.base != place.base {

@@ -1,5 +1,5 @@
-//! Texts that are put together on the stack. There is no libc here, and what the compiler would call in its place (`memset`,
-//! `memcpy`) would be a relocation: memory is not cleared before it is written, and nothing large is copied.
+//! Texts that are put together on the stack. There is no libc here, and what the compiler would call in its place
+//! (`memset`, `memcpy`) would be a relocation: memory is not cleared before it is written, and nothing large is copied.
 
 use core::mem::MaybeUninit;
 

@@ -1,5 +1,5 @@
-//! What programs are linked to in place of the library: one small function for each export, which jumps to where the image's
-//! slot says; a record of the image; and the code that includes it.
+//! What programs are linked to in place of the library: one small function for each export, which jumps to where the
+//! image's slot says; a record of the image; and the code that includes it.
 //!
 //! ```text
 //! f:     movabs $slot, %r11

@@ -1,5 +1,5 @@
-//! One more link for each major version, `names/words/1`: to the newest version of it that is not withdrawn. Programs that
-//! include code before they have a C library find it by opening one path, without reading a directory.
+//! One more link for each major version, `names/words/1`: to the newest version of it that is not withdrawn. Programs
+//! that include code before they have a C library find it by opening one path, without reading a directory.
 
 use super::Store;
 use super::content::MAKING;
