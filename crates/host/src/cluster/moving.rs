@@ -283,6 +283,7 @@ impl Cluster {
 
     /// Before this host joins: others are the homes of these objects by now. This process ends; the next uses them as any
     /// sharer.
+    #[cfg(feature = "etcd")]
     pub(super) fn is_home_no_more(&self, objects: &[u128]) {
         let Ok(host) = self.host() else { return };
         self.lease.fence();
