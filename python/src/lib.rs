@@ -7,6 +7,7 @@
 mod errors;
 mod exports;
 mod host;
+mod images;
 mod mapping;
 mod object;
 mod options;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::host::{Host, connect, default_host};
+    #[pymodule_export]
+    use crate::images::{Arena, Image, include_image};
     #[pymodule_export]
     use crate::mapping::Mapping;
     #[pymodule_export]

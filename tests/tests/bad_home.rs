@@ -1,12 +1,13 @@
 //! Homes of shared objects in trouble: out of disk while pages come home, and back with a state that is older than what
 //! the others know.
 
-use commonhold_tests::cluster::{brief_cluster, free_address, sharers_of};
+use commonhold_tests::cluster::{another, brief_cluster, free_address, sharers_of};
 use commonhold_tests::host::kill_together;
 use commonhold_tests::scratch::RamDisk;
-use commonhold_tests::{MIB, Scratch, TestHost, Worker, page, wait};
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, Worker, page, wait};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 const SMALL: [&str; 2] = ["--budget", "4194304"];
 
@@ -157,4 +158,32 @@ fn a_copy_of_a_host_beside_it_is_refused() {
     workers[0].all("check m 0 16 1\nfill m 0 8 2");
     workers[1].all("check m 0 8 2\nfill m 8 1 3");
     assert!(!hosts[0].log().contains("host1 is lost"), "{}", hosts[0].log());
+}
+
+/// What the home cannot read is an error for who touches it elsewhere, as it is at home: nobody waits for what cannot come.
+#[test]
+fn what_the_home_cannot_read_is_an_error_elsewhere_too() {
+    let hosts = brief_cluster(2);
+    let file = hosts[0].scratch().file_of("short", &page::bytes(0, 256, 1));
+    let workers = sharers_of(&hosts, "/short", &format!("file={} sync=ordered strict", file.display()));
+    workers[1].ok("check m 0 1 1");
+    let handle = std::fs::File::options().write(true).open(&file).unwrap();
+    handle.set_len(100 * PAGE as u64).unwrap();
+    for touch in ["check m 200 1 1", &format!("put m {} 1", 201 * PAGE), &format!("get m {}", 202 * PAGE)] {
+        for host in &hosts {
+            another(host, "/short").dies(touch, libc::SIGBUS);
+        }
+    }
+    workers[1].ok("check m 90 10 1");
+    handle.set_len(256 * PAGE as u64).unwrap();
+    // Nobody has what could not be had: it is the home's, and can be had again.
+    for (number, host) in hosts.iter().enumerate() {
+        let worker = another(host, "/short");
+        std::thread::sleep(Duration::from_millis(1500)); // an error is over after a second
+        worker.ok(&format!("put m {} {}", 201 * PAGE, 5 + number));
+        assert_eq!(worker.ok(&format!("get m {}", 200 * PAGE)), "0");
+        workers
+            .iter()
+            .for_each(|w| assert_eq!(w.ok(&format!("get m {}", 201 * PAGE)), (5 + number).to_string()));
+    }
 }

@@ -1,6 +1,7 @@
 //! Hosts killed while objects are created, resized, renamed, reverted and removed: each of these has happened or has not.
 
 use commonhold_tests::crash::{Chance, rounds};
+use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, PAGE, TestHost, Worker, page, wait};
 
 /// Kills the host a moment after the worker was asked; gives the answer, which the next host may give.
@@ -12,6 +13,49 @@ fn asked_while_the_host_dies(host: &TestHost, worker: &Worker, line: &str, chanc
     let answer = worker.answer().unwrap_or_else(|refused| panic!("{line}: {refused:?}"));
     host.wait_for_other_host(before);
     answer
+}
+
+/// The frames of the one object, as its keeper has them.
+fn frames_of(keeper: u32, bytes: u64) -> std::fs::File {
+    let folder = format!("/proc/{keeper}/fd");
+    let is_it = |path: &std::path::PathBuf| {
+        let memory = std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:"));
+        memory && std::fs::metadata(path).is_ok_and(|now| now.len() == bytes)
+    };
+    let all = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let found = all.filter(is_it).last().expect("the keeper has the frames");
+    std::fs::File::options().read(true).write(true).open(found).unwrap()
+}
+
+/// A host that dies between two steps of a change leaves frames, book and record of two sizes: the record's is the size.
+#[test]
+fn a_change_of_size_that_was_cut_short_is_undone_or_done() {
+    const BOOKS_SIZE: u64 = 136; // of `live/<id>`
+    for (book, frames) in [(MIB / 2, MIB / 2), (2 * MIB, MIB), (2 * MIB, 2 * MIB)] {
+        let host = TestHost::start();
+        let worker = host.worker();
+        worker.ok(&format!("create o /o size={MIB} controlled"));
+        worker.all("map m o rw shared 0 0\nfill m 0 256 1");
+        let (before, live) = (host.status(), host.state().join("live").join(worker.ok("info o id")));
+        signal(before.keeper_pid, libc::SIGSTOP);
+        kill_together(&[before.host_pid]);
+        frames_of(before.keeper_pid, MIB).set_len(frames).unwrap();
+        let file = std::fs::File::options().write(true).open(live).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &book.to_le_bytes(), BOOKS_SIZE).unwrap();
+        signal(before.keeper_pid, libc::SIGCONT);
+        host.wait_for_other_host(before.host_pid);
+        assert_eq!(worker.ok("info o size"), MIB.to_string());
+        worker.ok("check m 0 128 1");
+        match frames < MIB {
+            true => assert_eq!(worker.ok("sum m 128 128"), "0"),
+            false => drop(worker.ok("check m 128 128 1")),
+        }
+        worker.all("fill m 0 256 2\ncheck m 0 256 2");
+        assert_eq!(frames_of(before.keeper_pid, MIB).metadata().unwrap().len(), MIB);
+        worker.ok(&format!("resize /o {}", 2 * MIB));
+        worker.ok(&format!("map n o rw shared 0 {}", 2 * MIB));
+        worker.all("check n 0 256 2\nfill n 256 256 3\ncheck n 256 256 3");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use commonhold_tests::cluster::{another, leased_cluster, paged_cluster, sharers_from};
 use commonhold_tests::host::{kill_together, signal};
-use commonhold_tests::{MIB, PAGE, Worker, wait};
+use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
 use std::time::Duration;
 
 const PAGES: u64 = MIB / PAGE as u64;
@@ -122,6 +122,52 @@ fn a_file_has_the_size_and_the_bytes() {
         let stored = std::fs::read(&file).unwrap();
         assert!(stored.len() as u64 == MIB && stored[odd as usize..].iter().all(|byte| *byte == 0), "{how}");
         assert_eq!(stored[..4096], commonhold_tests::page::bytes(0, 1, 1), "{how}");
+    }
+}
+
+/// Of a page with the end in it, what lies past the end is zero when the object grows: also what was on its way when it shrank,
+/// and what programs wrote there.
+#[test]
+fn past_the_end_is_nothing_when_it_grows() {
+    let odd = 2 * PAGE as u64 + 100;
+    let host = TestHost::start();
+    for more in ["controlled", "controlled sync=ordered file"] {
+        let file = host.scratch().file("own", MIB);
+        let options = more.replace("file", &format!("file={}", file.display()));
+        let worker = host.worker();
+        let size = if more.ends_with("file") { String::new() } else { format!("size={MIB}") };
+        worker.ok(&format!("create o /{} {options} {size}", more.len()));
+        worker.ok("map m o rw shared 0 0");
+        worker.ok("fill m 0 4 1");
+        worker.ok(&format!("resize /{} {odd}", more.len()));
+        worker.ok(&format!("put m {} 7", odd + 50));
+        worker.ok(&format!("resize /{} {MIB}", more.len()));
+        assert_eq!(worker.ok(&format!("get m {}", odd + 50)), "0", "{more}");
+    }
+    let hosts = leased_cluster(3, 10);
+    for how in WAYS {
+        let name = format!("/{how}");
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
+        for (round, writer) in workers.iter().enumerate() {
+            writer.ok("fill m 0 4 1");
+            writer.ok(&format!("sync o 0 {}", 4 * PAGE));
+            // It goes to and fro while its end moves into it.
+            workers.iter().for_each(|worker| worker.send("add m 0 2 300"));
+            let changer = another(&hosts[round], &name);
+            changer.ok(&format!("resize {name} {odd}"));
+            workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+            writer.ok(&format!("put m {} 7", odd + 50));
+            changer.ok(&format!("resize {name} {MIB}"));
+            for worker in &workers {
+                assert_eq!(worker.ok(&format!("get m {}", odd + 50)), "0", "{how} {round}");
+            }
+            // What is written where it has grown stays.
+            writer.ok(&format!("put m {} 9", odd + 50));
+            writer.ok(&format!("sync o 0 {MIB}"));
+            for worker in &workers {
+                assert_eq!(worker.ok(&format!("get m {}", odd + 50)), "9", "{how} {round}");
+            }
+        }
     }
 }
 

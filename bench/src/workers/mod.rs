@@ -14,6 +14,7 @@ use crate::failure::{Result, failed};
 /// Does the work of the worker `name`.
 pub fn run(name: &str, arguments: &[String]) -> Result<()> {
     match name {
+        "pointer-tree" => crate::pointer_tree::worker::run(arguments),
         "recorder" => recorder::run(arguments),
         "row" => row::run(arguments),
         "attach-server" => attach_server::run(arguments),

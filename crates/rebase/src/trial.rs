@@ -24,12 +24,12 @@ pub(crate) fn start(
             program.files.len()
         )));
     }
-    for place in 1..with.objects.len() {
-        let (path, address) = (&with.objects[place], with.addresses[place]);
-        if state_of(path)? != files.state(program.files[place]) {
+    let all = with.objects.iter().zip(&with.addresses).zip(program.files.iter().zip(bases));
+    for ((path, &address), (file, &base)) in all.skip(1) {
+        if state_of(path)? != files.state(*file) {
             return Err(wrong(format!("it is given {} in another place", path.display())));
         }
-        if bases[place].is_some_and(|base| base != address) {
+        if base.is_some_and(|base| base != address) {
             let why = format!("the one of {} does not come to its address ({address:#x})", path.display());
             return Err(wrong(why));
         }

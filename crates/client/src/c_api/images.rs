@@ -134,8 +134,11 @@ fn give(image: Image) -> Result<*const ch_image> {
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_include(name: *const c_char) -> *const ch_image {
-    // SAFETY: the caller's promise.
-    guard(null_mut::<ch_image>().cast_const(), || give(image::include(unsafe { text("name", name) }?)?))
+    guard(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text("name", name) }?;
+        give(image::include(name)?)
+    })
 }
 
 /// Includes the newest version of an image.
@@ -144,9 +147,10 @@ pub unsafe extern "C" fn ch_include(name: *const c_char) -> *const ch_image {
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_include_newest(name: *const c_char) -> *const ch_image {
-    // SAFETY: the caller's promise.
-    guard(null_mut::<ch_image>().cast_const(), || {
-        give(image::include_newest(unsafe { text("name", name) }?)?)
+    guard(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text("name", name) }?;
+        give(image::include_newest(name)?)
     })
 }
 
@@ -167,7 +171,7 @@ pub unsafe extern "C" fn ch_image_root(
     r#type: *const ch_type,
     count: *mut usize,
 ) -> *const c_void {
-    guard(null_mut::<c_void>().cast_const(), || {
+    guard(std::ptr::null(), || {
         // SAFETY: the caller's promise.
         let (name, table) = unsafe { (text("name", name)?, table(r#type)?) };
         let mut types = Types::default();

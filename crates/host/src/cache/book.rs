@@ -247,6 +247,11 @@ impl Book {
         Ok(())
     }
 
+    /// Notes by which grant pages are here, or at the home that nobody has them any more.
+    pub fn granted(&mut self, range: PageRange, grant: Grant) -> Result<()> {
+        self.live.granted(range.first, range.count, grant)
+    }
+
     /// The newest version is here again, or what is stored serves.
     pub fn returned(&mut self, range: PageRange) {
         self.live.mark(Mark::Lent, range.first, range.count, false);

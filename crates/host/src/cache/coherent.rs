@@ -227,6 +227,7 @@ impl Cache {
         let mut inner = self.lock();
         if bytes.is_some() {
             self.count_frames(&mut inner, pages);
+            self.cut_tail(&inner, pages)?;
         }
         self.note_newest(&mut inner, pages, access, bytes.is_some());
         self.allow(&mut inner, pages, access);
@@ -336,7 +337,7 @@ impl Cache {
         write_frames(&self.frames, pages.first, bytes).doing("saving a page")?;
         self.count_frames(&mut inner, pages);
         self.note_writes(&mut inner, pages);
-        Ok(())
+        self.cut_tail(&inner, pages)
     }
 
     /// The newest version of these pages is lost: this one serves again.

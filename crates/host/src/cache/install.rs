@@ -42,7 +42,9 @@ impl Cache {
         };
         let in_the_way = |set: &RoaringBitmap| set.contains(page as u32);
         let Some(at) = inner.waiting.iter().position(fits) else { return false };
-        if in_the_way(&inner.resident)
+        // Where the object ends within it, something is to be done with its frame first.
+        if inner.has_tail() && page + 1 == inner.size_pages()
+            || in_the_way(&inner.resident)
             || in_the_way(&inner.in_flight)
             || bytes.len() as u64 != PAGE_SIZE_BYTES
         {

@@ -162,6 +162,8 @@ struct Inner {
     writers_stopped: bool,
     /// Pages from here on are being given up, because the object shrinks: who touches one waits.
     closing: u64,
+    /// Of another host's object: it is about to grow, and other hosts may write past the end before this one.
+    grows: bool,
     /// Syncs that replaced another host's version which nobody here had seen.
     conflicts: u64,
     /// Addresses that were given SIGBUS: after a while the client may ask again.
@@ -271,6 +273,7 @@ impl Cache {
                 frozen: false,
                 writers_stopped: false,
                 closing: u64::MAX,
+                grows: false,
                 conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,

@@ -1,6 +1,7 @@
 //! Changing the size of a controlled object.
 
 use super::{Cache, book};
+use crate::shared::Role;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result, pages_of};
 use std::os::unix::fs::FileExt;
@@ -27,6 +28,9 @@ impl Cache {
         let grown = size_bytes > inner.size_bytes;
         self.pager.resize(size_bytes)?; // where it fails nothing is forgotten
         if grown {
+            if !self.is_import() {
+                self.clear_tail(&inner, inner.size_bytes)?;
+            }
             inner.book.set_size(size_bytes)?;
         } else {
             self.forget_past_end(&mut inner, gone);
@@ -41,6 +45,7 @@ impl Cache {
         }
         inner.size_bytes = size_bytes;
         inner.closing = u64::MAX;
+        inner.grows = false;
         driver.iter().for_each(|driver| driver.set_end(inner.size_pages()));
         drop(inner);
         self.ask_again(); // whoever waits past the end
@@ -72,6 +77,30 @@ impl Cache {
         }
     }
 
+    /// Whether other hosts may know of another size before this one does.
+    fn is_import(&self) -> bool {
+        matches!(self.role(), Some(Role::Copies | Role::Own))
+    }
+
+    /// Of another host's object: before it grows nobody has written past its end, and what a program wrote there all the same is
+    /// gone. After that others may have.
+    pub fn about_to_grow(&self, grows: bool) -> Result<()> {
+        let mut inner = self.lock();
+        if grows && !inner.grows {
+            self.clear_tail(&inner, inner.size_bytes)?;
+        }
+        inner.grows = grows;
+        Ok(())
+    }
+
+    /// Pages came from a host that had not heard of the end yet.
+    pub(super) fn cut_tail(&self, inner: &super::Inner, pages: PageRange) -> Result<()> {
+        if !inner.grows && inner.has_tail() && pages.contains(inner.size_pages() - 1) {
+            return self.clear_tail(inner, inner.size_bytes);
+        }
+        Ok(())
+    }
+
     /// Bytes of the last page past a new end must read as zero if the object grows again.
     fn clear_tail(&self, inner: &super::Inner, size_bytes: u64) -> Result<()> {
         let last = size_bytes / PAGE_SIZE_BYTES;
@@ -92,5 +121,12 @@ impl Cache {
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
         let frames = std::fs::File::from(self.frames.try_clone().doing("resizing the frames")?);
         frames.write_all_at(&zeros, size_bytes).doing("resizing the frames")
+    }
+}
+
+impl super::Inner {
+    /// Whether the object ends within a page.
+    pub(super) fn has_tail(&self) -> bool {
+        !self.size_bytes.is_multiple_of(PAGE_SIZE_BYTES)
     }
 }

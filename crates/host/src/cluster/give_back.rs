@@ -52,13 +52,13 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => self.still_in_the_ring(object, pages)?,
+            None => self.what_left_last(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
     }
 
     /// Of an object that is not in use here any more: what left last, and may not have arrived.
-    fn still_in_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+    fn what_left_last(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
         let (host, mut back) = (self.host()?, Back::default());
         for (page, stamp) in pages {
             if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {
@@ -78,6 +78,7 @@ impl Cluster {
         let borrowers = driver.borrowers(&members);
         if borrowers.is_empty() {
             driver.begin();
+            self.size_own_import(driver);
             return;
         }
         let (this, driver) = (self.clone(), driver.clone());

@@ -49,6 +49,8 @@ impl Cluster {
         lock(&self.unreachable).insert(host);
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
+        self.parts.forget(host);
+        self.asked.forget(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
@@ -59,7 +61,9 @@ impl Cluster {
             return;
         }
         let is_member = self.member(host).is_some();
-        if is_member {
+        if !is_member {
+            self.forget_rights(host); // it may have come under many numbers
+        } else {
             let name = self.called(host);
             self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
@@ -131,7 +135,11 @@ impl Cluster {
         former: HostId,
     ) -> Result<()> {
         let given_up = self.beginnings.given_up(object);
-        let number = given_up.filter(|_| former == self.me.host).unwrap_or(FOR_EVER);
+        let number = match given_up {
+            _ if former != self.me.host => FOR_EVER,
+            Some(number) => number,
+            None => return Ok(()), // it knows by now
+        };
         if let Err(error) = self.reach(home) {
             // The two cannot reach each other, but others wait for the home. It is said again when they can.
             // The home of an object that moves may be lost already, and the next one wants what was valid here.

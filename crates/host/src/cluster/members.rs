@@ -142,6 +142,9 @@ impl Cluster {
     /// The claims of this host's shared objects.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
+        if self.reads_alone() {
+            return Vec::new(); // it is the home of nothing
+        }
         host.shared_claims()
     }
 

@@ -8,8 +8,8 @@ use crate::server::object::Object;
 use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
-    Scheduler, pages_of,
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership, PageRange,
+    Result, Scheduler, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -54,7 +54,7 @@ impl Cluster {
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
         if driver.is_home() {
-            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0));
+            driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));
         }
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(record.uuid, driver.clone());
         if *begun && driver.is_home() {
@@ -105,6 +105,17 @@ impl Cluster {
 
     /// Claims the name of a shared object for this host.
     pub fn claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        let name = &claim.name;
+        if self.reads_alone() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                format!(
+                    "this host was admitted to the cluster for reading alone: create {name} on another host, or with \
+                     --coherence local"
+                ),
+            ));
+        }
+        self.check_names_can_be_told(name)?;
         self.registry()?.claim(claim)
     }
 
@@ -140,10 +151,16 @@ impl Cluster {
             return Ok(shared);
         }
         self.reach(home)?;
+        self.check_may_decide(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
             Answer::Opened(shared) => {
-                self.check_page_size(&shared.options).inspect_err(|_| {
+                // Another host says it: it is looked at as if somebody here wanted to create it.
+                let good = shared.options.check().and_then(|()| match shared.options.is_shared() {
+                    true => self.check_page_size(&shared.options),
+                    false => Err(unexpected()),
+                });
+                good.inspect_err(|_| {
                     let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
                 })?;
                 Ok(*shared)
@@ -191,6 +208,7 @@ impl Cluster {
         }
         self.say_given_up(home, driver)?;
         self.reach(home)?;
+        self.check_may_decide(home)?;
         for (who, access) in self.host()?.openers(object) {
             let number = self.beginnings.next();
             if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
@@ -265,8 +283,14 @@ impl Cluster {
         let record = self.record_of(object)?.record().clone();
         self.check_may_use(from, access, &record.options)?;
         // By its name: the rights of the directories above it count too.
-        if let Some(name) = record.name {
-            lock(&self.host()?.registry).lookup(&name, who, access)?;
+        match record.name {
+            Some(name) => drop(lock(&self.host()?.registry).lookup(&name, who, access)?),
+            // Removed, and still in use: the object's own rights are left.
+            None if record.ownership.allows(who, Ownership::wanted(access)) => {}
+            None => {
+                let words = format!("{} was removed, and user {} may not use it", record.first_name, who.uid);
+                return Err(Error::new(ErrorKind::Permission, words));
+            }
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;

@@ -4,7 +4,7 @@ use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE};
 use crate::shared::{Driver, How, Told};
 use commonhold_coherence::HostId;
-use commonhold_object::{Credentials, Error, ErrorKind, Name, Result};
+use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, limits};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -19,15 +19,21 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 impl Cluster {
     /// What the home says next of a size.
-    pub(super) fn next_size(&self, size_bytes: u64, room_bytes: u64) -> Told {
+    pub(super) fn next_size(&self, size_bytes: u64, room_bytes: u64, grows: bool) -> Told {
         let change = self.size_changes.fetch_add(1, Ordering::Relaxed);
-        Told { change, size_bytes, room_bytes }
+        Told { change, size_bytes, room_bytes, grows }
     }
 
     /// At the home: every host that uses the object knows this size, and what lay past it is at the home.
-    pub fn tell_size(self: &Arc<Self>, driver: &Arc<Driver>, size_bytes: u64, room_bytes: u64) -> Result<()> {
+    pub fn tell_size(
+        self: &Arc<Self>,
+        driver: &Arc<Driver>,
+        size_bytes: u64,
+        room_bytes: u64,
+        grows: bool,
+    ) -> Result<()> {
         let object = driver.plan().object;
-        let told = self.next_size(size_bytes, room_bytes);
+        let told = self.next_size(size_bytes, room_bytes, grows);
         driver.told_size(self.me.host, told);
         let mut know = BTreeSet::new();
         let deadline = Instant::now() + EVERYBODY;
@@ -74,8 +80,15 @@ impl Cluster {
         told: Told,
         home_has_all: bool,
     ) -> Result<Answer> {
+        if told.size_bytes.max(told.room_bytes) > limits::OBJECT_BYTES {
+            let words = format!("no object has {} bytes", told.size_bytes.max(told.room_bytes));
+            return Err(Error::new(ErrorKind::Protocol, words));
+        }
         self.wait_left(object)?;
         let driver = self.driver(object);
+        if driver.is_none() && !home_has_all && self.registry()?.where_is(object)? != from {
+            return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
+        }
         if let Some(driver) = &driver {
             if !home_has_all && driver.home().is_none() {
                 let text = "this host has not found the object's home yet: say it again";
@@ -90,7 +103,22 @@ impl Cluster {
         }
         let is_newest = || driver.as_ref().is_none_or(|d| d.is_home() || d.size_told() == Some(told));
         self.host()?.resize_import(object, told.size_bytes, is_newest, home_has_all)?;
+        driver.iter().try_for_each(|driver| driver.about_to_grow(told.grows))?;
         Ok(Answer::Done)
+    }
+
+    /// At the home, which begins: of explicit coherence what its processes use has the size of what is saved, whatever the
+    /// process before had still to do.
+    pub(super) fn size_own_import(self: &Arc<Self>, driver: &Arc<Driver>) {
+        let (How::Explicit, Some(told)) = (driver.plan().how, driver.size_told()) else { return };
+        let (this, driver) = (self.clone(), driver.clone());
+        // The caller may have locks of the object.
+        self.pools.short.run(move || {
+            let object = driver.plan().object;
+            if let Err(error) = this.heard_size(this.me.host, object, told, true) {
+                this.report(format_args!("object {object:032x}: its size here: {error}"));
+            }
+        });
     }
 
     /// Asks the home of a name for another size.

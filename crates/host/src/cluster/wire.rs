@@ -85,6 +85,11 @@ pub enum Message {
     },
     /// From the host that keeps the list: what happened.
     News(News),
+    /// A part of a message that is too long for one; its bytes lie behind it.
+    Part {
+        /// No more of it follows.
+        is_last: bool,
+    },
 }
 
 /// What one host asks of another.

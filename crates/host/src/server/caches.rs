@@ -216,15 +216,15 @@ impl Host {
         let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
             return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
         };
-        if header.size_bytes != record.options.size_bytes {
-            self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
-        }
         self.machine
             .refuge
             .put_back(&*frames)
             .doing("putting back what a host that was killed had at hand")?;
         let unfinished = live.intent()?;
-        let cache = self.new_cache(object, &record, frames.clone(), Book::recover(live)?)?;
+        // Of the size that the frames had, or were about to have.
+        let mut as_left = record.clone();
+        as_left.options.size_bytes = header.size_bytes;
+        let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
             cache.finish_eviction(pipe)?;
@@ -233,6 +233,10 @@ impl Host {
                 object.id.0,
                 unfinished.len()
             ));
+        }
+        if header.size_bytes != record.options.size_bytes {
+            cache.resize(record.options.size_bytes)?;
+            self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
         self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
         self.returning.publish(object.id, |incomplete| {

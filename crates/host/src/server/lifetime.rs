@@ -251,7 +251,7 @@ impl Host {
         });
     }
 
-    pub(super) fn all_objects(&self) -> Vec<Arc<Object>> {
+    pub(crate) fn all_objects(&self) -> Vec<Arc<Object>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 

@@ -63,11 +63,26 @@ impl Host {
         }
         let charged = self.limits.counted(object.record().charged_uid, &options);
         lock(&self.registry).check_size(object.id, charged)?;
-        let finish = || {
-            self.resize_memory(object, &options)?;
+        let (old_bytes, old_charged) = {
+            let record = object.record();
+            (record.options.size_bytes, record.charged_bytes)
+        };
+        let note = |size_bytes, charged| {
             let mut registry = lock(&self.registry);
             *object.record() = registry.set_size(object.id, size_bytes, charged)?;
             Ok(())
+        };
+        // What the record says is: the next host makes the memory so large. So nothing is cut off that it still speaks of.
+        let finish = || {
+            if size_bytes > old_bytes {
+                return self
+                    .resize_memory(object, old_bytes, &options)
+                    .and_then(|()| note(size_bytes, charged));
+            }
+            note(size_bytes, charged)?;
+            self.resize_memory(object, old_bytes, &options).inspect_err(|_| {
+                let _ = note(old_bytes, old_charged);
+            })
         };
         match self.cluster.get().filter(|_| options.is_shared()) {
             Some(cluster) => self.resize_shared(cluster, object, size_bytes, finish),
@@ -102,16 +117,17 @@ impl Host {
             driver.check_may_shrink(pages_of(size_bytes))?;
         }
         let first = old_bytes.min(size_bytes);
-        let result = cluster.tell_size(&driver, first, room_bytes).and_then(|()| finish());
+        let result =
+            cluster.tell_size(&driver, first, room_bytes, size_bytes > old_bytes).and_then(|()| finish());
         if result.is_err() {
             // Who was told already hears that nothing changed; who does not answer, when it comes back.
             let now_bytes = object.record().options.size_bytes; // its lock is not kept while others are told
-            let _ = cluster.tell_size(&driver, now_bytes, room_bytes);
+            let _ = cluster.tell_size(&driver, now_bytes, room_bytes, false);
             return result;
         }
         driver.forget_lost_from(pages_of(size_bytes));
         // Also whoever opened it meanwhile.
-        cluster.tell_size(&driver, size_bytes, room_bytes)
+        cluster.tell_size(&driver, size_bytes, room_bytes, false)
     }
 
     /// The home of an object that is used here says what its size is. `is_newest`: whether it has said no other since.
@@ -146,8 +162,12 @@ impl Host {
         }
     }
 
-    fn resize_memory(self: &Arc<Self>, object: &Arc<Object>, options: &CreateOptions) -> Result<()> {
-        let old_bytes = object.record().options.size_bytes;
+    fn resize_memory(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        old_bytes: u64,
+        options: &CreateOptions,
+    ) -> Result<()> {
         let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
         if object.is_controlled() {
             if options.reserves() && options.pager == PagerKind::Anonymous && options.size_bytes > old_bytes {

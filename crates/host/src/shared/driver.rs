@@ -279,10 +279,10 @@ impl Driver {
             ));
         }
         let mut state = self.state();
-        if state.home.is_some() {
-            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
-        } else {
+        if state.home.is_none() {
             self.answer_if_left(&state, from, &message);
+        } else if !state.stuck {
+            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
         }
         Ok(())
     }

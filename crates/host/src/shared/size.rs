@@ -17,6 +17,8 @@ pub struct Told {
     pub size_bytes: u64,
     /// Messages may speak of pages up to here: before an object grows all hosts know that it may have.
     pub room_bytes: u64,
+    /// It is about to grow: nobody has written past the end yet, where all know that it has.
+    pub grows: bool,
 }
 
 /// What one host knows.
@@ -58,6 +60,11 @@ impl Driver {
     /// Processes of this host ask for no page from here on.
     pub fn set_end(&self, pages: u64) {
         self.size.end.store(pages, Ordering::Relaxed);
+    }
+
+    /// Of processes of this host: the object is about to grow, or not any more.
+    pub fn about_to_grow(&self, grows: bool) -> Result<()> {
+        self.cache().map_or(Ok(()), |cache| cache.about_to_grow(grows))
     }
 
     /// What was told last.

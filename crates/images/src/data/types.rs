@@ -2,7 +2,6 @@
 //! and a reader whether an image was made with the same fields.
 
 use crate::{Error, Result};
-use std::collections::HashMap;
 
 /// A type among [`Types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,7 +80,14 @@ pub struct Type {
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     all: Vec<Type>,
-    known: HashMap<(String, usize), TypeRef>,
+    known: Vec<(String, usize, TypeRef)>,
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a. Tells layouts apart that were made by accident; it is computed at each inclusion.
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// An address.
@@ -184,12 +190,11 @@ impl Types {
         alignment: usize,
         fields: impl FnOnce(&mut Types) -> Vec<Field>,
     ) -> TypeRef {
-        let key = (name.to_owned(), bytes);
-        if let Some(there) = self.known.get(&key) {
+        if let Some((.., there)) = self.known.iter().find(|one| (&*one.0, one.1) == (name, bytes)) {
             return *there;
         }
         let of = self.open(name, bytes, alignment);
-        self.known.insert(key, of);
+        self.known.push((name.to_owned(), bytes, of));
         let fields = fields(self);
         self.describe(of, fields).expect("the compiler laid it out");
         of
@@ -230,10 +235,10 @@ impl Types {
     pub fn hash(&self, of: TypeRef) -> u64 {
         let order = self.reachable(of);
         let place = |of: &TypeRef| order.iter().position(|one| one == of).unwrap_or(0) as u64;
-        let mut hasher = blake3::Hasher::new();
+        let mut hash = FNV_START;
         let mut put = |numbers: &[u64]| {
             for number in numbers {
-                hasher.update(&number.to_le_bytes());
+                hash = fnv(hash, &number.to_le_bytes());
             }
         };
         let mut names = String::new();
@@ -256,9 +261,6 @@ impl Types {
                 }
             }
         }
-        hasher.update(names.as_bytes());
-        let mut hash = [0; 8];
-        hash.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-        u64::from_le_bytes(hash).max(1)
+        fnv(hash, names.as_bytes()).max(1)
     }
 }

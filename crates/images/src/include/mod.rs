@@ -80,7 +80,7 @@ fn add(
     if let Some(image) = table.iter().find(|image| image.0.id == id) {
         return Ok(*image);
     }
-    let image = open(stores, first, id)?;
+    let image = found.map_or_else(|| open(stores, first, id), Found::open)?;
     let header = image.header();
     let named =
         found.is_none_or(|found| (header.name(), header.version()) == (&found.name, found.entry.version));

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -132,10 +132,14 @@ impl Store {
 
     /// Opens the content of a build ID. Its hash is not computed: that takes as long as reading it.
     pub fn open(&self, id: Id) -> Result<Opened> {
+        self.open_below(&trust::directory(&self.root)?, id)
+    }
+
+    /// As [`Store::open`], of the store's directory that is open.
+    pub(super) fn open_below(&self, root: &OwnedFd, id: Id) -> Result<Opened> {
         let path = self.path_of(id);
-        let missing = || Error::Missing(format!("there is no {}", path.display()));
-        let directory = self.open_directory(&["content"])?.ok_or_else(missing)?;
-        let (file, bytes) = trust::file_below(directory.as_fd(), &id.to_string(), &path)?;
+        trust::pass(root, "content", &self.content())?;
+        let (file, bytes) = trust::file_below(root, &format!("content/{id}"), &path)?;
         opened(file.into(), bytes, path)
     }
 

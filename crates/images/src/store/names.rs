@@ -1,12 +1,13 @@
 //! The tree of versions, read: each lookup is a read of one directory.
 
-use super::{Store, trust};
+use super::{Opened, Store, trust};
 use crate::{Error, Result};
 use commonhold_image::{Id, Version, Wanted, is_name};
-use rustix::fs::{Dir, readlinkat};
+use rustix::fs::{RawDir, readlinkat};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Behind the version in the name of a link.
 pub(super) const WITHDRAWN: &str = "~";
@@ -31,6 +32,8 @@ pub struct Found {
     pub entry: Entry,
     /// The store that has it.
     pub store: Store,
+    /// Its directory, which was looked at.
+    root: Arc<OwnedFd>,
 }
 
 impl Found {
@@ -42,6 +45,11 @@ impl Found {
     /// The file.
     pub fn path(&self) -> PathBuf {
         self.store.path_of(self.entry.id)
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<Opened> {
+        self.store.open_below(&self.root, self.entry.id)
     }
 }
 
@@ -69,29 +77,36 @@ impl Store {
         self.directory_of(name).join(format!("{version}{}", if withdrawn { WITHDRAWN } else { "" }))
     }
 
-    /// A trusted directory of the store; none if it is not there.
-    pub(super) fn open_directory(&self, parts: &[&str]) -> Result<Option<OwnedFd>> {
-        let mut path = self.root.clone();
-        let mut open = match trust::directory(&path) {
-            Err(error) if gone(&error) => return Ok(None),
-            outcome => outcome?,
-        };
-        for part in parts {
-            path.push(part);
-            open = match trust::directory_below(&open, part, &path) {
-                Err(error) if gone(&error) => return Ok(None),
-                outcome => outcome?,
-            };
+    /// The store's directory, if it is there and trusted.
+    fn open_root(&self) -> Result<Option<OwnedFd>> {
+        match trust::directory(&self.root) {
+            Err(error) if gone(&error) => Ok(None),
+            outcome => outcome.map(Some),
         }
-        Ok(Some(open))
+    }
+
+    /// The directory of all names, or of one, if it is there and trusted.
+    fn open_names(&self, root: &OwnedFd, name: Option<&str>) -> Result<Option<OwnedFd>> {
+        let names = self.names_directory();
+        let opened = match name {
+            Some(name) => trust::pass(root, "names", &names).and_then(|()| {
+                trust::directory_below(root, &format!("names/{name}"), &self.directory_of(name))
+            }),
+            None => trust::directory_below(root, "names", &names),
+        };
+        match opened {
+            Err(error) if gone(&error) => Ok(None),
+            outcome => outcome.map(Some),
+        }
     }
 
     /// The names of a directory's entries.
     fn entries(directory: &OwnedFd, path: &Path) -> Result<Vec<String>> {
-        let wrong = |error: rustix::io::Errno| Error::file(path)(error.into());
+        let mut buffer = Vec::with_capacity(4096);
+        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
         let mut names = Vec::new();
-        for entry in Dir::read_from(directory).map_err(wrong)? {
-            let entry = entry.map_err(wrong)?;
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(|error| Error::file(path)(error.into()))?;
             names.extend(entry.file_name().to_str().ok().map(str::to_owned));
         }
         Ok(names)
@@ -99,7 +114,8 @@ impl Store {
 
     /// The names of all images.
     pub fn names(&self) -> Result<Vec<String>> {
-        let Some(directory) = self.open_directory(&["names"])? else { return Ok(Vec::new()) };
+        let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
+        let Some(directory) = self.open_names(&root, None)? else { return Ok(Vec::new()) };
         let mut names = Store::entries(&directory, &self.names_directory())?;
         names.retain(|name| is_name(name));
         names.sort();
@@ -111,7 +127,8 @@ impl Store {
         if !is_name(name) {
             return Err(not_a_name(name));
         }
-        let Some(directory) = self.open_directory(&["names", name])? else { return Ok(Vec::new()) };
+        let Some(root) = self.open_root()? else { return Ok(Vec::new()) };
+        let Some(directory) = self.open_names(&root, Some(name))? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for link in Store::entries(&directory, &self.directory_of(name))? {
             let Some((version, withdrawn)) = read_name(&link) else { continue };
@@ -123,7 +140,8 @@ impl Store {
 
     /// The newest version that will do; one that is withdrawn only if it is named exactly.
     pub fn resolve(&self, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let Some(directory) = self.open_directory(&["names", wanted.name])? else { return Ok(None) };
+        let Some(root) = self.open_root()? else { return Ok(None) };
+        let Some(directory) = self.open_names(&root, Some(wanted.name))? else { return Ok(None) };
         let suits = |(version, withdrawn): &(Version, bool)| {
             wanted.accepts(*version) && (!withdrawn || wanted.exact().is_some())
         };
@@ -137,7 +155,7 @@ impl Store {
         let id = read_link(&directory, file)
             .ok_or_else(|| Error::untrusted(&link, "it does not lead to content of this store"))?;
         let entry = Entry { version, id, withdrawn };
-        Ok(Some(Found { name: wanted.name.to_owned(), entry, store: self.clone() }))
+        Ok(Some(Found { name: wanted.name.to_owned(), entry, store: self.clone(), root: root.into() }))
     }
 
     /// As [`Store::resolve`], in the first of these stores that has one.

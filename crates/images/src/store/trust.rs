@@ -1,45 +1,54 @@
 //! Whose word counts: what root or the caller wrote, where nobody else may write.
 
 use crate::{Error, Result};
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::path::Arg;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 fn check(stat: &Stat, path: &Path) -> Result<()> {
-    let me = rustix::process::geteuid().as_raw();
-    if stat.st_uid != 0 && stat.st_uid != me {
-        let why =
-            format!("it belongs to user {}; only what is root's or your own ({me}) is used", stat.st_uid);
+    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+        let why = format!("it belongs to user {}; only what is root's or your own is used", stat.st_uid);
         return Err(Error::untrusted(path, why));
     }
-    // A link's own bits say nothing.
     if stat.st_mode & 0o022 != 0 {
-        let why = format!(
-            "others may write it (mode {:o}): chmod go-w, once you know what it is",
-            stat.st_mode & 0o7777
-        );
+        let mode = stat.st_mode & 0o7777;
+        let why = format!("others may write it (mode {mode:o}): chmod go-w, once you know what it is");
         return Err(Error::untrusted(path, why));
     }
     Ok(())
 }
 
-fn open(below: impl AsFd, name: &str, flags: OFlags, path: &Path) -> Result<(OwnedFd, Stat)> {
-    let found = openat(below, name, flags | OFlags::CLOEXEC, Mode::empty());
-    let found = found.map_err(|error| Error::file(path)(error.into()))?;
-    let stat = fstat(&found).map_err(|error| Error::file(path)(error.into()))?;
+fn wrong(path: &Path) -> impl FnOnce(rustix::io::Errno) -> Error {
+    let wrong = Error::file(path);
+    move |error| wrong(error.into())
+}
+
+fn open(below: impl AsFd, name: impl Arg, flags: OFlags, path: &Path) -> Result<(OwnedFd, Stat)> {
+    let found = openat(below, name, flags | OFlags::CLOEXEC, Mode::empty()).map_err(wrong(path))?;
+    let stat = fstat(&found).map_err(wrong(path))?;
     check(&stat, path)?;
     Ok((found, stat))
 }
 
 /// Opens a directory that is trusted.
 pub fn directory(path: &Path) -> Result<OwnedFd> {
-    let name = path.to_str().ok_or_else(|| Error::Invalid(format!("{} is not UTF-8", path.display())))?;
-    Ok(open(rustix::fs::CWD, name, OFlags::RDONLY | OFlags::DIRECTORY, path)?.0)
+    Ok(open(rustix::fs::CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, path)?.0)
 }
 
-/// Opens a directory below one, not through a link.
+/// Opens a directory below one that is trusted, not through a link.
 pub fn directory_below(below: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
     Ok(open(below, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, path)?.0)
+}
+
+/// Looks whether a directory below one that is trusted is trusted too. Nobody else can put another in its place then, so it
+/// may be used by its name.
+pub fn pass(below: impl AsFd, name: &str, path: &Path) -> Result<()> {
+    let stat = statat(below, name, AtFlags::SYMLINK_NOFOLLOW).map_err(wrong(path))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(Error::untrusted(path, "it is no directory"));
+    }
+    check(&stat, path)
 }
 
 /// Opens a file below a directory, not through a link, and only if it is an ordinary one. Also its size.

@@ -59,7 +59,7 @@ fn a_copy_that_is_not_what_was_written_is_made_anew() {
     // Another file in its place, as nobody but the owner could put it there.
     std::fs::remove_file(copy).unwrap();
     std::fs::write(copy, b"no library").unwrap();
-    assert_eq!(rig.store.damaged().unwrap(), [copy.clone()]);
+    assert_eq!(rig.store.damaged().unwrap(), std::slice::from_ref(copy));
     let report = rig.update();
     assert_eq!((report.made, rig.store.damaged().unwrap().len()), (1, 0), "{report:?}");
     assert_eq!(rig.run(&program), "copy\n");

@@ -15,6 +15,8 @@ mod given_up;
 mod homes;
 mod keys;
 mod mirror;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
@@ -89,6 +91,10 @@ impl Etcd {
         let seconds = self.lease.as_secs().max(2) as i64;
         let lease =
             self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
+        self.join_under(member, lease, within)
+    }
+
+    fn join_under(&self, member: &Member, lease: i64, within: Duration) -> Result<u64> {
         let mut before: Option<(Vec<u8>, SavedHost)> = None;
         for _ in 0..4 {
             let txn = self.take_place(member, lease, before.take());
@@ -114,7 +120,7 @@ impl Etcd {
             if saved.address != member.address {
                 self.revoke(lease);
                 let other = Member { address: saved.address, ..member.clone() };
-                return Err(is_elsewhere(&other, seconds as u64));
+                return Err(is_elsewhere(&other, self.lease.as_secs()));
             }
             before = Some((there, saved));
         }
@@ -209,23 +215,36 @@ impl Etcd {
         let lease = self.own_lease()?;
         let (name_key, object_key) = (self.keys.name(name), self.keys.object(object));
         let value = SavedName { number: me.0, object: format!("{object:032x}"), moves: false };
+        // Nobody is the home of what another is the home of.
+        let own = me.0.to_string();
+        let is_free = match self.get(&object_key)? {
+            None => Compare::version(object_key.as_str(), CompareOp::Equal, 0),
+            Some(there) if there == own.as_bytes() => {
+                Compare::value(object_key.as_str(), CompareOp::Equal, own.as_str())
+            }
+            Some(there) => {
+                let number = std::str::from_utf8(&there).ok().and_then(|there| there.parse().ok());
+                return Ok(Some(SavedName { number: number.unwrap_or_default(), ..value }));
+            }
+        };
         let options = || Some(PutOptions::new().with_lease(lease));
         let txn = Txn::new()
-            .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0)])
+            .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0), is_free])
             .and_then([
                 TxnOp::put(name_key.as_str(), text(&value), options()),
-                TxnOp::put(object_key.as_str(), me.0.to_string(), options()),
+                TxnOp::put(object_key.as_str(), own.as_str(), options()),
             ])
             .or_else([TxnOp::get(name_key.as_str(), None)]);
         let done = self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await)?;
         if !done.succeeded() {
+            let nobody = || Error::new(ErrorKind::Busy, "another host takes the object or its name just now");
             let there = done.op_responses().into_iter().find_map(|response| match response {
                 TxnOpResponse::Get(got) => {
                     got.kvs().first().and_then(|kv| serde_json::from_slice::<SavedName>(kv.value()).ok())
                 }
                 _ => None,
             });
-            if let Some(other) = there.filter(|there| *there != value) {
+            if let Some(other) = Some(there.ok_or_else(nobody)?).filter(|there| *there != value) {
                 return Ok(Some(other));
             }
         }

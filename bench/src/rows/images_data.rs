@@ -1,0 +1,131 @@
+//! `images.data_include_us` and `images.data_vs_rkyv`: a million-node pointer tree, beside the same in rkyv.
+
+use crate::context::Context;
+use crate::failure::{Result, failed};
+use crate::measure::{alternate_best, median, seconds};
+use crate::pointer_tree::worker::{First, Side, first};
+use crate::pointer_tree::{Archive, Both, Checks, Node, Sealed, expected, keys, look_up};
+use crate::row::{Bar, Measured, Row, rounded};
+use serde_json::{Map, Value, json};
+use std::hint::black_box;
+use std::path::Path;
+
+/// The first look-ups of a process.
+const FIRST: usize = 1000;
+
+/// The row of inclusion.
+pub struct DataInclude;
+
+impl Row for DataInclude {
+    fn id(&self) -> &'static str {
+        "images.data_include_us"
+    }
+
+    fn unit(&self) -> &'static str {
+        "µs"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(100.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "a new process includes a million-node pointer tree of 45 MiB by name; its first 1,000 look-ups beside rkyv's, file \
+         in memory and not, in detail"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let both = Both::make(context)?;
+        let rounds = context.pick(51, 3);
+        let (mut detail, mut ours) = (Map::new(), Vec::new());
+        for (state, is_warm) in [("warm", true), ("cold", false)] {
+            let mut results: [Vec<First>; 3] = Default::default();
+            for round in 0..rounds {
+                for (side, results) in Side::ALL.into_iter().zip(&mut results) {
+                    let seed = context.seed.wrapping_add(round);
+                    results.push(one(&both, side, is_warm, seed)?);
+                }
+            }
+            if is_warm {
+                ours = results[0].iter().map(|one| one.include_us).collect();
+            }
+            let sides = Side::ALL.into_iter().zip(&results);
+            detail.insert(state.into(), sides.map(|(side, all)| (side.name(), summary(all))).collect());
+        }
+        let (min, max) = (crate::measure::least(&ours), crate::measure::most(&ours));
+        Ok(Measured { value: median(&ours), runs: ours.len(), min, max, detail: Value::Object(detail) })
+    }
+}
+
+fn one(both: &Both, side: Side, is_warm: bool, seed: u64) -> Result<First> {
+    let (place, file): (&Path, &Path) = match side {
+        Side::Image => (&both.store, &both.image),
+        Side::Archive | Side::CheckedArchive => (&both.archive, &both.archive),
+    };
+    if is_warm {
+        Both::warm(file)?
+    } else {
+        Both::forget(file)?
+    }
+    first(side, place, seed, FIRST)
+}
+
+fn summary(all: &[First]) -> Value {
+    let of = |pick: fn(&First) -> f64| rounded(median(&all.iter().map(pick).collect::<Vec<_>>()));
+    json!({ "include_us": of(|one| one.include_us), "first_1000_look_ups_us": of(|one| one.look_ups_us) })
+}
+
+/// The row of look-ups.
+pub struct DataVsRkyv;
+
+impl Row for DataVsRkyv {
+    fn id(&self) -> &'static str {
+        "images.data_vs_rkyv"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(1.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "1,000,000 random look-ups in a million-node pointer tree ÷ the same in an rkyv archive (unchecked) of the same nodes \
+         in the same order"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let both = Both::make(context)?;
+        let keys = keys(&mut context.random(8), context.pick(1_000_000, 50_000));
+        let (image, archive) = (Sealed::include(&both.store)?, Archive::map(&both.archive, Checks::Trusted)?);
+        // What is in memory has its place there: nobody pays for the other's first touch.
+        look(image, &keys)?;
+        look(archive, &keys)?;
+        let pairs = alternate_best(context.pick(21, 3), 3, |_| look(image, &keys), |_| look(archive, &keys))?;
+        let begun = std::time::Instant::now();
+        Archive::map(&both.archive, Checks::Checked)?;
+        let check = begun.elapsed().as_secs_f64();
+        let archive_s = median(&pairs.theirs);
+        let checked = median(&pairs.ours) / (archive_s + check);
+        let detail = json!({
+            "look_ups": keys.len(),
+            "image_ns": rounded(median(&pairs.ours) * 1e9 / keys.len() as f64),
+            "rkyv_ns": rounded(archive_s * 1e9 / keys.len() as f64),
+            "rkyv_check_ms": rounded(check * 1e3),
+            "ratio_checked": rounded(checked),
+        });
+        Ok(pairs.measured(pairs.ratio(), detail))
+    }
+}
+
+/// Seconds of all look-ups; what they find is compared.
+fn look<N: Node>(top: N, keys: &[u64]) -> Result<f64> {
+    let mut sum = 0;
+    let taken = seconds(|| {
+        sum = black_box(look_up(top, keys));
+        Ok(())
+    })?;
+    if sum == expected(keys) { Ok(taken) } else { failed("the look-ups found other values than were stored") }
+}

@@ -1,0 +1,130 @@
+"""Images: built here, read here without a copy, in another process, and by the other side's types."""
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import commonhold as ch
+import numpy as np
+import pytest
+from commonhold import image
+
+
+class Node(ctypes.Structure):
+    pass
+
+
+Node._fields_ = [
+    ("key", ctypes.c_uint64),
+    ("left", ctypes.POINTER(Node)),
+    ("right", ctypes.POINTER(Node)),
+    ("word", image.Text),
+    ("children", image.run_of(image.reference(Node))),
+    ("corners", ctypes.c_float * 3),
+]
+
+READER = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[2])
+from test_image import Node
+from commonhold import image
+words = image.include("words@1", store=sys.argv[1])
+top = words.root("tree", Node)
+assert (top.key, str(top.word), len(top.children)) == (2, "zwei, два", 2)
+assert top.left.contents.key == 1 and not top.left.contents.left
+assert [child.contents.key for child in top.children] == [1, 1]
+assert list(top.corners) == [0.0, 0.5, 1.0]
+assert words.array("squares", "i8").tolist() == [n * n for n in range(1000)]
+print("read")
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "images"
+
+
+def publish(store: Path, name: str = "words@1.0.0") -> None:
+    with image.Arena(name, store=store, capacity_bytes=1 << 24) as arena:
+        left = arena.new(Node, key=1, word="one")
+        top = arena.new(Node, key=2, left=left, word="zwei, два", children=[left, left])
+        top.corners[:] = [0.0, 0.5, 1.0]
+        arena.root("tree", top)
+        arena.root("squares", arena.array(np.arange(1000) ** 2))
+        build_id, path = arena.seal()
+        assert path.name == build_id
+
+
+def test_another_process_reads_it_where_it_lies(store: Path) -> None:
+    publish(store)
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", READER, store, here], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "read\n", done.stderr
+
+
+def test_arrays_show_the_image_and_are_read_only(store: Path) -> None:
+    with image.Arena("points@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        dtype = np.dtype([("x", "f8"), ("n", "i4"), ("flags", "u1", (2,))], align=True)
+        points = np.zeros(5, dtype)
+        points["x"], points["n"] = np.arange(5) / 2, range(5)
+        arena.root("points", arena.array(points))
+        arena.root("empty", arena.array(np.zeros(0, "u2")))
+        arena.seal()
+    points_again = image.include("points", store=store)
+    assert points_again.roots == ["empty", "points"] and points_again.version == "1.0.0"
+    shown = points_again.array("points", dtype)
+    assert (shown == points).all() and not shown.flags.writeable and not shown.flags.owndata
+    start = shown.__array_interface__["data"][0]
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    assert any(line.endswith(points_again.build_id) and int(line.split("-")[0], 16) <= start for line in maps)
+    assert points_again.array("empty", "u2").size == 0
+    assert image.include("points@1", store=store).build_id == points_again.build_id
+    with pytest.raises(ch.MismatchError, match="made with other fields"):
+        points_again.array("points", "f8")
+    with pytest.raises(ch.NotFoundError, match="has no root"):
+        points_again.array("pints", dtype)
+
+
+def test_a_pointer_that_leads_out_is_told_with_the_way_to_it(store: Path) -> None:
+    outside = Node(key=7)
+    with image.Arena("bad@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        left = arena.new(Node, key=1, right=outside)
+        arena.root("tree", arena.new(Node, key=2, left=left))
+        with pytest.raises(ch.InvalidError, match=r'root "tree" -> left -> right: 0x\w+ leads out of the arena'):
+            arena.seal()
+        left.right = None
+        arena.seal()
+    with pytest.raises(ch.InvalidError, match="closed"):
+        arena.text("more")
+    with pytest.raises(ch.ExistsError, match="bad@1.0.0 exists"):
+        image.Arena("bad@1.0.0", store=store)
+
+
+def test_images_lead_into_others(store: Path) -> None:
+    publish(store, "base@1.0.0")
+    base = image.include("base", store=store)
+    with image.Arena("top@1.0.0", store=store, capacity_bytes=1 << 24, imports=[base]) as arena:
+        arena.root("tree", arena.new(Node, key=9, left=base.root("tree", Node)))
+        arena.seal()
+    top = image.include("top", store=store).root("tree", Node)
+    assert str(top.left.contents.word) == "zwei, два"
+
+
+def test_types_that_cannot_be_in_images_are_refused(store: Path) -> None:
+    class Bits(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_uint32, 3)]
+
+    class Name(ctypes.Structure):
+        _fields_ = [("name", ctypes.c_char_p)]
+
+    with image.Arena("odd@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        for kind in (Bits, Name):
+            with pytest.raises(TypeError, match="cannot be in an image"):
+                arena.root("x", arena.new(kind))
+        with pytest.raises(TypeError, match="cannot be in an image"):
+            arena.root("x", arena.array(np.zeros(3, "c16")))
+        with pytest.raises(TypeError, match="no field"):
+            arena.new(Node, kye=1)
+    with pytest.raises(ch.NotFoundError, match="there is no image nowhere"):
+        image.include("nowhere", store=store)
