@@ -105,17 +105,17 @@ impl Cluster {
 
     /// Claims the name of a shared object for this host.
     pub fn claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
-        let name = &claim.name;
         if self.reads_alone() {
             return Err(Error::new(
                 ErrorKind::Permission,
                 format!(
-                    "this host was admitted to the cluster for reading alone: create {name} on another host, or with \
-                     --coherence local"
+                    "this host was admitted to the cluster for reading alone: create {} on another host, or with \
+                     --coherence local",
+                    claim.name
                 ),
             ));
         }
-        self.check_names_can_be_told(name)?;
+        self.check_names_can_be_told(&claim.name)?;
         self.registry()?.claim(claim)
     }
 
