@@ -15,6 +15,43 @@ pub struct Etcd {
     scratch: Scratch,
 }
 
+/// An authority, and a certificate of it for etcd and its hosts on this machine.
+pub struct Certificates(Scratch);
+
+impl Certificates {
+    /// Makes them; none where `openssl` is not there.
+    pub fn make() -> Option<Certificates> {
+        let made = Certificates(Scratch::new());
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+        let openssl = |line: &str| {
+            let mut command = Command::new("openssl");
+            command.args(line.split(' ')).args(if line.starts_with("req") { &key[..] } else { &[] });
+            command.current_dir(made.0.path()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        std::fs::write(made.0.join("names"), "subjectAltName=IP:127.0.0.1\n").expect("a file");
+        let all = openssl("req -x509 -keyout ca.key -out ca.pem -subj /CN=authority")
+            && openssl("req -keyout own.key -out own.csr -subj /CN=own")
+            && openssl(
+                "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out own.pem -days 2 -extfile names",
+            );
+        if !all {
+            eprintln!("skipped: openssl, which makes the certificates, is not there or fails");
+        }
+        all.then_some(made)
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.0.join(file).display().to_string()
+    }
+
+    fn of_etcd(&self) -> Vec<String> {
+        let words = [("--cert-file", "own.pem"), ("--key-file", "own.key"), ("--trusted-ca-file", "ca.pem")];
+        let words = words.map(|(word, file)| [word.to_owned(), self.path(file)]).concat();
+        words.into_iter().chain(["--client-cert-auth".to_owned()]).collect()
+    }
+}
+
 /// Whether the program can be had.
 fn etcd_is_there() -> bool {
     let runs = || {
@@ -42,18 +79,28 @@ impl Etcd {
             return None;
         }
         // Whoever runs beside this test may have taken a port meanwhile.
-        Some(wait::until("three members of etcd run", Etcd::try_start))
+        Some(wait::until("three members of etcd run", || Etcd::try_start(None)))
     }
 
-    fn try_start() -> Option<Etcd> {
+    /// The same, for those alone who have a certificate of its authority; none where etcd cannot be had.
+    pub fn start_with_tls(certificates: &Certificates) -> Option<Etcd> {
+        etcd_is_there()
+            .then(|| wait::until("three members of etcd run", || Etcd::try_start(Some(certificates))))
+    }
+
+    fn try_start(certificates: Option<&Certificates>) -> Option<Etcd> {
         let scratch = Scratch::new();
         let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(|_| (free_address(), free_address())).unzip();
+        // Asked without a certificate.
+        let told: Vec<String> = (0..3).map(|_| free_address()).collect();
         let all: Vec<String> =
             peers.iter().enumerate().map(|(number, peer)| format!("m{number}=http://{peer}")).collect();
         let line = |number: usize| {
-            let (client, peer) = (format!("http://{}", clients[number]), format!("http://{}", peers[number]));
+            let scheme = if certificates.is_some() { "https" } else { "http" };
+            let (client, peer) =
+                (format!("{scheme}://{}", clients[number]), format!("http://{}", peers[number]));
             let data = scratch.join(&format!("etcd{number}")).display().to_string();
-            let words: [(&str, &str); 8] = [
+            let words: [(&str, &str); 9] = [
                 ("--name", &format!("m{number}")),
                 ("--data-dir", &data),
                 ("--listen-client-urls", &client),
@@ -62,8 +109,12 @@ impl Etcd {
                 ("--initial-advertise-peer-urls", &peer),
                 ("--initial-cluster", &all.join(",")),
                 ("--log-level", "error"),
+                ("--listen-metrics-urls", &format!("http://{}", told[number])),
             ];
-            words.into_iter().flat_map(|(word, value)| [word.to_owned(), value.to_owned()]).collect()
+            let mut line: Vec<String> =
+                words.into_iter().flat_map(|(word, value)| [word.to_owned(), value.to_owned()]).collect();
+            line.extend(certificates.map(Certificates::of_etcd).unwrap_or_default());
+            line
         };
         let lines = (0..3).map(line).collect();
         let mut etcd = Etcd { members: vec![None, None, None], clients, lines, scratch };
@@ -72,9 +123,8 @@ impl Etcd {
             wait::until("etcd listens", || TcpStream::connect(client).ok());
         }
         // One whose port somebody else had has ended by the time that the others have a leader.
-        wait::within(Duration::from_secs(10), || {
-            etcd.clients.iter().all(|client| is_healthy(client)).then_some(())
-        })?;
+        let healthy = || told.iter().all(|address| is_healthy(address)).then_some(());
+        wait::within(Duration::from_secs(10), healthy)?;
         let mut members = etcd.members.iter_mut().flatten();
         members.all(|member| matches!(member.try_wait(), Ok(None))).then_some(etcd)
     }
@@ -95,6 +145,17 @@ impl Etcd {
         }
     }
 
+    /// A host that knows them by certificates, and shows one.
+    pub fn host_with_tls(&self, number: usize, certificates: &Certificates) -> TestHost {
+        let url = format!("etcds://{}/lab", self.clients.join(","));
+        let (own, name) = (free_address(), format!("host{number}"));
+        let words = ["--plain", "--listen", &own, "--name", &name, "--registry", &url, "--lease", "6"];
+        let files =
+            [("--registry-ca", "ca.pem"), ("--registry-cert", "own.pem"), ("--registry-key", "own.key")];
+        let files = files.map(|(word, file)| [word.to_owned(), certificates.path(file)]).concat();
+        TestHost::with(&words.into_iter().chain(files.iter().map(String::as_str)).collect::<Vec<_>>())
+    }
+
     /// A host of theirs, called `hostN`, with a lease of six seconds.
     pub fn host(&self, number: usize) -> TestHost {
         let url = format!("etcd://{}/lab", self.clients.join(","));
@@ -104,9 +165,9 @@ impl Etcd {
     }
 }
 
-fn is_healthy(client: &str) -> bool {
+fn is_healthy(address: &str) -> bool {
     let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(client)?;
+        let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();

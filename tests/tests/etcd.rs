@@ -2,7 +2,7 @@
 //! `etcd-server`, which is installed if that is allowed.
 #![cfg(feature = "etcd")]
 
-use commonhold_tests::etcd::Etcd;
+use commonhold_tests::etcd::{Certificates, Etcd};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
 
 fn sharers(hosts: &[TestHost], name: &str) -> Vec<Worker> {
@@ -107,4 +107,24 @@ fn what_processes_had_newest_is_given_back() {
     workers[2].all("check m 50 5 4\nfill m 0 1 5");
     workers[1].ok("check m 0 1 5");
     assert!(!hosts[0].log().contains("are lost with"), "{}", hosts[0].log());
+}
+
+/// Over TLS: whoever has a certificate of etcd's authority belongs; another has no part in the cluster, and is told why.
+#[test]
+fn etcd_and_hosts_know_each_other_by_certificates() {
+    let (Some(ours), Some(theirs)) = (Certificates::make(), Certificates::make()) else { return };
+    let Some(mut etcd) = Etcd::start_with_tls(&ours) else { return };
+    let hosts: Vec<TestHost> = (0..2).map(|number| etcd.host_with_tls(number, &ours)).collect();
+    let workers = sharers(&hosts, "/lab/shared");
+    workers[0].ok("fill m 0 100 1");
+    etcd.kill(1);
+    workers[1].all("check m 0 100 1\nfill m 0 1 2");
+    workers[0].ok("check m 0 1 2");
+    let stranger = etcd.host_with_tls(2, &theirs);
+    wait::until("it is refused", || stranger.log().contains("joining the cluster at etcds://").then_some(()));
+    stranger.worker().refused("create x /lab/x size=4096 strict", "Disconnected");
+    let plain = etcd.host(3);
+    wait::until("it is refused", || plain.log().contains("joining the cluster at etcd://").then_some(()));
+    plain.worker().refused("create x /lab/x size=4096 strict", "Disconnected");
+    assert!(!hosts[0].command(&["hosts"], |_| {}).unwrap().contains("host2"));
 }

@@ -394,7 +394,7 @@ fn a_removed_object_is_not_anybodys() {
     bystanders.workers[0].ok("remove /shared");
     let nobody = || Credentials { uid: 1234, gid: 1234, groups: vec![] };
     for (who, may) in [(nobody(), false), (root(), true)] {
-        let used = stranger.ask(hosts[0], Call::Use { object, who, access: Access::ReadWrite });
+        let used = stranger.ask(hosts[0], Call::Use { object, who, access: Access::ReadWrite, number: 1 });
         match used {
             Ok(_) => assert!(may),
             Err(why) => assert!(!may && why.kind == ErrorKind::Permission, "{why}"),
@@ -402,7 +402,7 @@ fn a_removed_object_is_not_anybodys() {
     }
     // Of a size that none has, or from who is not its home.
     for (size_bytes, says) in [(u64::MAX, "no object has"), (4096, "only an object's home")] {
-        let told = Told { change: u64::MAX, size_bytes, room_bytes: 0 };
+        let told = Told { change: u64::MAX, size_bytes, room_bytes: 0, grows: true };
         let why = stranger.ask(hosts[1], Call::Size { object, told }).unwrap_err();
         assert!(why.message.contains(says), "{why}");
     }

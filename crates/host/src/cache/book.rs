@@ -252,7 +252,6 @@ impl Book {
         self.live.granted(range.first, range.count, grant)
     }
 
-    /// The newest version is here again.
     /// The newest version is here again, or what is stored serves.
     pub fn returned(&mut self, range: PageRange) {
         self.live.mark(Mark::Lent, range.first, range.count, false);

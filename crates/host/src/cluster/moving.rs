@@ -49,6 +49,9 @@ impl Cluster {
         if !self.is_without_successor(homed.home) || !self.has_begun() {
             return Ok(false);
         }
+        if self.reads_alone() {
+            return Err(busy("this host reads alone, and is the home of nothing"));
+        }
         if self.host()?.object_of(object, true).is_none() {
             return Err(busy("the object is not in use here any more"));
         }
@@ -263,7 +266,7 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Option<Shared>> {
-        if !self.is_without_successor(home) {
+        if !self.is_without_successor(home) || self.reads_alone() {
             return Ok(None);
         }
         let Some((object, homed)) = self.registry()?.homed_as(name)? else { return Ok(None) };
