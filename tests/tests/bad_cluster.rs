@@ -242,3 +242,18 @@ fn an_address_that_others_cannot_reach_is_refused() {
         assert_eq!(host.processes(), [0u32; 0]);
     }
 }
+
+/// What is refused is told in the log, which the host itself puts aside when it is long: nobody who only connects fills the
+/// disk.
+#[test]
+fn a_log_that_others_make_long_is_put_aside() {
+    let hosts = cluster(1);
+    let (log, aside) = (hosts[0].state().join("log"), hosts[0].state().join("log.1"));
+    std::fs::File::options().write(true).open(&log).unwrap().set_len(9 << 20).unwrap();
+    let mut socket = TcpStream::connect(address_of(&hosts[0])).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    until_says(&hosts[0], "was refused|something else");
+    assert!(std::fs::metadata(&log).unwrap().len() < 1 << 20);
+    assert_eq!(std::fs::metadata(&aside).unwrap().len(), 9 << 20);
+    assert!(std::fs::read_to_string(&log).unwrap().contains("was refused"));
+}
