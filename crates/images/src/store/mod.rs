@@ -4,6 +4,7 @@
 //! content/HASH                          an image, 0444; its name is the hash of its bytes, which is its build ID
 //! names/words/1.2.0 -> ../../content/HASH
 //! names/words/1.3.0~ -> …               withdrawn: had only by who names it exactly
+//! names/words/1 -> …                    the newest of a major version, for programs that include code
 //! lock                                  held by who changes something
 //! ```
 //! Who writes: one process at a time, under the lock. Content is written beside, synced and renamed, then the link is made
@@ -14,6 +15,7 @@ mod compatible;
 mod content;
 mod in_use;
 mod names;
+mod newest;
 mod place;
 mod publish;
 mod trust;

@@ -188,6 +188,7 @@ impl Store {
         std::os::unix::fs::symlink(format!("../../content/{id}"), &beside)
             .and_then(|()| fs::rename(&beside, &link))
             .map_err(Error::file(&link))?;
+        self.point_to_newest(name)?;
         sync_directory(&directory)
     }
 
@@ -215,6 +216,7 @@ impl Store {
         }
         let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
         fs::rename(&from, &to).map_err(Error::file(&from))?;
+        self.point_to_newest(name)?;
         sync_directory(&self.directory_of(name))?;
         Ok((version, before.version))
     }
@@ -233,6 +235,7 @@ impl Store {
         let (from, to) =
             (self.link_of(&found.name, version, true), self.link_of(&found.name, version, false));
         fs::rename(&from, &to).map_err(Error::file(&from))?;
+        self.point_to_newest(&found.name)?;
         sync_directory(&self.directory_of(&found.name))?;
         Ok(version)
     }
@@ -260,6 +263,7 @@ impl Store {
         let kind = self.open(id).map(|image| image.header().kind());
         let link = self.link_of(&found.name, version, withdrawn);
         fs::remove_file(&link).map_err(Error::file(&link))?;
+        self.point_to_newest(&found.name)?;
         let left = self.versions(&found.name)?;
         if left.is_empty() {
             let _ = fs::remove_dir(self.directory_of(&found.name));
