@@ -178,9 +178,9 @@ fn roots(image: &Opened) -> Result<Roots<'static>> {
     }
     let damaged = || Error::Damaged { path: image.path.clone() };
     if at.end <= PAGE_BYTES as u64 {
-        // In the first page, which was read: kept, so that nothing is brought in for it.
-        let page: &'static [u8; PAGE_BYTES] = Box::leak(image.page.clone());
-        return Ok(Roots::accepted(&page[at.start as usize..at.end as usize], header.root_count()));
+        // In the first page, which was read: nothing has to be brought in for it.
+        let table = Box::leak(Box::<[u8]>::from(&image.page[at.start as usize..at.end as usize]));
+        return Ok(Roots::accepted(table, header.root_count()));
     }
     let within = |segment: &Segment| {
         segment.offset <= at.start
