@@ -10,6 +10,7 @@ mod durable;
 mod failure;
 mod faults;
 mod host;
+mod images;
 mod measure;
 mod objects;
 mod pages;

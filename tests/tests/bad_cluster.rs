@@ -228,3 +228,17 @@ fn certificates_of_the_command_line_are_refused_where_they_cannot_be_used() {
     assert!(why.contains("host.crt") && why.lines().count() == 1, "{why}");
     assert_eq!(host.processes(), [0u32; 0], "nothing goes on trying");
 }
+
+/// Where others would reach themselves, or nobody: a copy of a host there would pass for its next process.
+#[test]
+fn an_address_that_others_cannot_reach_is_refused() {
+    for listen in ["0.0.0.0:7420", "[::]:7420", "[::ffff:0.0.0.0]:7420", "127.0.0.1:0"] {
+        let words = ["--plain", "--even-beyond-loopback", "--listen", listen, "--name", "a"];
+        let scratch = Scratch::new();
+        let state = scratch.join("state");
+        let host = TestHost::not_started(scratch, state, &words, &[]);
+        let why = host.start_again().expect_err("nobody is reached there");
+        assert!(why.contains("--listen") && why.contains("can connect to"), "{listen}: {why}");
+        assert_eq!(host.processes(), [0u32; 0]);
+    }
+}

@@ -5,10 +5,14 @@ mod audit_seconds;
 mod crash_cluster_failures;
 mod crash_local_failures;
 mod explicit_messages;
+mod govindan_figures;
 mod govindan_table1;
 mod govindan_table2;
 mod hotspot;
 mod images_data;
+mod images_link;
+mod images_pss_ratio;
+mod images_run;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -94,6 +98,14 @@ pub fn all() -> Vec<&'static dyn Row> {
         &rebase_worst_ms::WorstMs,
         &rebase_memory::Memory,
         &rebase_differences::Differences,
+        &images_run::RunVsStatic,
+        &images_run::RunVsLazy,
+        &images_run::RunGrowth,
+        &images_link::LinkVsDynamic,
+        &images_link::LinkVsStatic,
+        &images_pss_ratio::PssRatio,
+        &govindan_figures::GovindanFig3,
+        &govindan_figures::GovindanFig4,
     ]
 }
 
@@ -114,8 +126,11 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote rebase.clang_time rebase.clang_private rebase.chromium_time \
-                        rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences";
+                        sprite.table6_remote images.data_include_us images.data_vs_rkyv \
+                        rebase.clang_time rebase.clang_private rebase.chromium_time \
+                        rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \
+                        images.run_vs_static images.run_vs_lazy images.run_growth \
+                        images.link_vs_dynamic images.link_vs_static images.pss_ratio govindan.fig3 govindan.fig4";
         assert_eq!(ids.join(" "), promised);
     }
 }

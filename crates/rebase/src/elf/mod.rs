@@ -32,6 +32,19 @@ pub struct Segment {
     pub alignment: u64,
 }
 
+/// A section: what linkers divide a segment into. Loaders do not look at them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Whether it is in memory at all.
+    pub is_in_memory: bool,
+}
+
 /// `p_type` of a segment that is mapped.
 pub const LOAD: u32 = 1;
 /// `p_type` of the path of the loader.
@@ -143,6 +156,11 @@ impl Elf {
     pub fn interpreter(&self) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|segment| segment.kind == INTERPRETER)?;
         read::string(&self.bytes, segment.offset as usize)
+    }
+
+    /// Its sections, as far as it still has a table of them.
+    pub fn sections(&self) -> Vec<Section> {
+        read::sections(&self.bytes).unwrap_or_default()
     }
 
     /// The build ID, if it has one.

@@ -1,11 +1,11 @@
 //! From bytes to an [`Elf`]: headers by the library `object`, all else by what the dynamic section says.
 
 use super::dynamic::{self, Dynamic, Entry};
-use super::{Elf, Relocations, Segment, Symbols};
+use super::{Elf, Relocations, Section, Segment, Symbols};
 use crate::{Error, Result};
 use object::LittleEndian as Le;
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use std::path::Path;
 
 pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
@@ -48,6 +48,23 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
         return Err(Error::damaged(path, "a relocation names a symbol that is not there"));
     }
     Ok(Elf { path: path.to_owned(), bytes, fixed, segments, dynamic, symbols, relocations })
+}
+
+/// All sections; none if their table is damaged.
+pub(super) fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
+    const IN_MEMORY: u64 = 2;
+    let header = FileHeader64::<Le>::parse(bytes).ok()?;
+    let table = header.sections(Le, bytes).ok()?;
+    let one = |section: &object::elf::SectionHeader64<Le>| {
+        let name = table.section_name(Le, section).ok()?;
+        Some(Section {
+            name: String::from_utf8_lossy(name).into_owned(),
+            address: section.sh_addr(Le),
+            bytes: section.sh_size(Le),
+            is_in_memory: section.sh_flags(Le).0 & IN_MEMORY != 0,
+        })
+    };
+    table.iter().map(one).collect()
 }
 
 fn dynamic_entries(segments: &[Segment], bytes: &[u8]) -> Option<Vec<Entry>> {

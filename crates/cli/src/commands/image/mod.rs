@@ -1,5 +1,6 @@
 //! `image …`: code and data at addresses that are the same in every process (docs/IMAGES.md). Needs no host.
 
+mod code;
 mod views;
 
 use crate::arguments::image::{Add, ImageCommand, Names, One, Rest};
@@ -23,6 +24,8 @@ pub fn run(command: ImageCommand) -> Done {
         ImageCommand::Restore(arguments) => restore(&arguments),
         ImageCommand::Remove(arguments) => remove(&arguments),
         ImageCommand::Ranges(rest) => ranges(&rest),
+        ImageCommand::Build(arguments) => code::build(&arguments),
+        ImageCommand::Stub(arguments) => code::stub(&arguments),
     }
 }
 

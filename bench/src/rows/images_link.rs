@@ -1,0 +1,101 @@
+//! `images.link_…`: what it takes to link a program that makes 1,000 calls into a library.
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::images::spent::Start;
+use crate::images::suite::{FUNCTIONS, Linked, Suite};
+use crate::measure::{Pairs, alternate};
+use crate::row::{Bar, Measured, Row};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// A program of this name in the directories where programs are.
+fn find(name: &str) -> Option<PathBuf> {
+    let directories = std::env::var_os("PATH")?;
+    std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+fn pairs(context: &Context, suite: &Suite, peer: Linked, linker: &Path) -> Result<Pairs> {
+    let (ours, theirs): (Start, Start) =
+        (suite.linking(FUNCTIONS, Linked::Image, linker)?, suite.linking(FUNCTIONS, peer, linker)?);
+    ours.once()?;
+    theirs.once()?;
+    alternate(context.pick(41, 5), |_| ours.mean(3), |_| theirs.mean(3))
+}
+
+fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
+    let bfd = find("ld.bfd")
+        .ok_or_else(|| Failure::Skipped("ld.bfd is not installed (apt install binutils)".into()))?;
+    let suite = Suite::new(context, &[FUNCTIONS])?;
+    let mut milliseconds = Map::new();
+    let mut first = None;
+    for peer in peers {
+        let pairs = pairs(context, &suite, *peer, &bfd)?;
+        milliseconds.insert(format!("bfd_{}", peer.name()), pairs.summary(1e3));
+        first.get_or_insert(pairs);
+    }
+    match find("ld.lld") {
+        Some(lld) => {
+            for peer in peers {
+                let pairs = pairs(context, &suite, *peer, &lld)?;
+                milliseconds.insert(format!("lld_{}", peer.name()), pairs.summary(1e3));
+            }
+        }
+        None => {
+            milliseconds.insert("lld".into(), json!("not installed"));
+        }
+    }
+    let first = first.unwrap_or_default();
+    Ok(first
+        .measured(first.ratio(), json!({ "milliseconds_of_processor_time": Value::Object(milliseconds) })))
+}
+
+/// Against a shared library.
+pub struct LinkVsDynamic;
+
+impl Row for LinkVsDynamic {
+    fn id(&self) -> &'static str {
+        "images.link_vs_dynamic"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(1.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "linking a program with 1,000 references to a code image's stub ÷ to a shared library (ld.bfd)"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        measure(context, &[Linked::Lazy, Linked::Now])
+    }
+}
+
+/// Against an archive.
+pub struct LinkVsStatic;
+
+impl Row for LinkVsStatic {
+    fn id(&self) -> &'static str {
+        "images.link_vs_static"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(0.1))
+    }
+
+    fn about(&self) -> &'static str {
+        "linking a program with 1,000 references to a code image's stub ÷ to an archive of 1,000 members (ld.bfd)"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        measure(context, &[Linked::Static])
+    }
+}

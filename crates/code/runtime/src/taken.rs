@@ -1,0 +1,109 @@
+//! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub
+//! of its own) has included or is including, or by something else.
+
+use crate::format::{HEADER_AT, Header, SLOTS_AT};
+use crate::include::Place;
+use crate::system::{self, File};
+use crate::why::{OLDER, TABLE, TAKEN};
+use crate::words::{Text, same};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The word of private data when the image's constructors have run.
+pub const DONE: u32 = 1;
+
+/// Waits until the image is whole; the error says that it is another's range, or what the image lacks.
+#[cold]
+#[inline(never)]
+pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
+    loop {
+        let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= SLOTS_AT;
+        let there = mapping(place.base).filter(can_be).ok_or(TAKEN)?;
+        // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
+        let raw = unsafe {
+            core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>())
+        };
+        let header = Header::at(raw).ok_or(TAKEN)?;
+        let is_it = header.is_sound(header.file_bytes);
+        if !is_it || !same(&header.name, place.name) || header.base != place.base {
+            return Err(TAKEN);
+        }
+        if header.slots < place.slots {
+            return Err(OLDER);
+        }
+        if header.table > place.table_count && header.fills > 0 && place.table_count > 0 {
+            return Err(TABLE);
+        }
+        let done = match header.control_at {
+            // All code and constants were mapped at once.
+            0 => there.executable,
+            // SAFETY: a word of the image's private data, or, before that is mapped, of its file, where it is 0.
+            at => unsafe { (*((place.base + at) as *const AtomicU32)).load(Ordering::Acquire) == DONE },
+        };
+        if done {
+            return Ok(());
+        }
+        system::pause();
+    }
+}
+
+/// What is mapped from an address on.
+struct Mapping {
+    bytes: u64,
+    readable: bool,
+    executable: bool,
+    from_file: bool,
+}
+
+/// Reads `/proc/self/maps`: `first-end rwxp offset device inode path`, numbers in hexadecimal but for the inode.
+fn mapping(first: u64) -> Option<Mapping> {
+    let file = File::open(b"/proc/self/maps\0").ok()?;
+    let mut chunk = [const { MaybeUninit::uninit() }; 4096];
+    let mut line = Text::<128>::new();
+    loop {
+        let part = file.next(&mut chunk);
+        if part.is_empty() {
+            return None;
+        }
+        for byte in part {
+            if *byte != b'\n' {
+                line.push(*byte);
+                continue;
+            }
+            if let Some(found) = of_line(line.get(), first) {
+                return Some(found);
+            }
+            line.clear();
+        }
+    }
+}
+
+fn of_line(line: &[u8], first: u64) -> Option<Mapping> {
+    let (start, rest) = number(line);
+    if start != first || rest.first() != Some(&b'-') {
+        return None;
+    }
+    let (end, _) = number(rest.get(1..)?);
+    let mut words = line.split(|byte| *byte == b' ');
+    let rights = words.nth(1)?;
+    let inode = words.nth(2)?;
+    Some(Mapping {
+        bytes: end.wrapping_sub(start),
+        readable: rights.first() == Some(&b'r'),
+        executable: rights.get(2) == Some(&b'x'),
+        from_file: inode.first() != Some(&b'0'),
+    })
+}
+
+/// A hexadecimal number, and what follows.
+fn number(text: &[u8]) -> (u64, &[u8]) {
+    let mut number = 0;
+    let mut rest = text;
+    while let [first, behind @ ..] = rest
+        && let Some(digit) = (*first as char).to_digit(16)
+    {
+        number = number << 4 | u64::from(digit);
+        rest = behind;
+    }
+    (number, rest)
+}

@@ -1,0 +1,94 @@
+//! Minors and majors: what programs that were linked long ago find.
+
+mod common;
+
+use common::Place;
+use commonhold_code::stub::When;
+
+const ONE: &str = "int first(void) { return 1; } int second(void) { return 2; }";
+/// `second` moved, and something comes in front of it by name and by address.
+const TWO: &str = "int before(void) { return 0; } int other(int n) { return n * 9; } \
+                   int second(void) { return 22; } int first(void) { return 11; }";
+const USER: &str = "#include <stdio.h>\nint first(void); int second(void);\n\
+                    int main(void) { printf(\"%d %d\\n\", first(), second()); }";
+
+#[test]
+fn a_new_minor_reaches_programs_without_linking_and_rollback_takes_it_back() {
+    let place = Place::new();
+    place.image("lib", "1.0.0", ONE);
+    let stub = place.stub("lib@1", When::Start);
+    let program = place.program("user", USER, &[&stub]);
+    assert_eq!(place.run(&program), "1 2\n");
+    place.image("lib", "1.1.0", TWO);
+    assert_eq!(place.run(&program), "11 22\n");
+    let slots = |text: &str| {
+        let mut all = place.find(text).exports;
+        all.sort_by_key(|(_, slot)| *slot);
+        all.into_iter().map(|(name, slot)| format!("{name}={slot}")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(slots("lib@1.0"), "first=0 second=1");
+    assert_eq!(slots("lib@1.1"), "first=0 second=1 before=2 other=3");
+    place.store.rollback("lib@1").unwrap();
+    assert_eq!(place.run(&program), "1 2\n");
+    // A program of the newer one says that the older lacks something; it does not call what is not there.
+    place.store.restore("lib@1.1.0").unwrap();
+    let stub = place.stub("lib@1", When::Start);
+    let text = "int other(int); int main(void) { return other(3) != 27; }";
+    let newer = place.program("newer", text, &[&stub]);
+    place.run(&newer);
+    place.store.rollback("lib@1").unwrap();
+    let output = place.try_run(&newer);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("older minor version"));
+    // What was withdrawn keeps its slots: nothing else gets them.
+    place.image("lib", "1.2.0", "int first(void) { return 7; } int second(void) { return 8; } \
+                                 int before(void) { return 0; } int other(int n) { return n; } int zero(void) { return 0; }");
+    assert_eq!(slots("lib@1.2"), "first=0 second=1 before=2 other=3 zero=4");
+    assert_eq!(place.run(&program), "7 8\n");
+}
+
+#[test]
+fn a_minor_that_breaks_its_major_is_refused_and_a_new_major_is_not() {
+    let place = Place::new();
+    place.image("lib", "1.0.0", ONE);
+    let library = place.library("less", "int first(void) { return 5; }", &[]);
+    let error = place.build(&place.wanted(&library, "lib", "1.1.0")).unwrap_err().to_string();
+    assert!(error.contains("second") && error.contains("next major version"), "{error}");
+    assert_eq!(place.store.versions("lib").unwrap().len(), 1);
+    place.build(&place.wanted(&library, "lib", "2.0.0")).unwrap();
+    assert_ne!(place.find("lib@1").header.base, place.find("lib@2").header.base);
+    // Both in one program, each by its own stub: the addresses are different. (Their functions have the same names, so
+    // one stub is in a library of the program's.)
+    let stub = place.stub("lib@2", When::First);
+    let text = "int first(void); int of_two(void) { return first(); }";
+    let two = place.library("two", text, &[&stub, "-Wl,-Bsymbolic"]);
+    let stub = place.stub("lib@1", When::Start);
+    let text = "#include <stdio.h>\nint first(void); int of_two(void); int main(void) { printf(\"%d %d\\n\", first(), of_two()); }";
+    let program = place.program("both", text, &[&stub, two.to_str().unwrap()]);
+    assert_eq!(place.run(&program), "1 5\n");
+}
+
+#[test]
+fn what_programs_hand_over_stays_the_same_within_a_major() {
+    let place = Place::new();
+    let build = |version: &str, text: &str, table: &[&str]| {
+        let library = place.library(&format!("lib{version}"), text, &[]);
+        let mut wanted = place.wanted(&library, "lib", version);
+        wanted.table = table.iter().map(|name| (*name).to_owned()).collect();
+        place.build(&wanted)
+    };
+    let text = "#include <stdlib.h>\n#include <string.h>\nextern int given;\n\
+                char *twice(const char *s) { char *t = malloc(2 * strlen(s) + 1 + given); strcpy(t, s); return strcat(t, s); }";
+    let (made, _) =
+        build("1.0.0", text, &["malloc", "strlen", "strcpy", "strcat", "given", "stpcpy", "memcpy"]).unwrap();
+    assert!(made.table.iter().any(|name| name == "malloc") && made.table.iter().any(|name| name == "given"));
+    let stub = place.stub("lib@1", When::Start);
+    let text = "#include <stdio.h>\nchar *twice(const char *); int given = 4; int main(void) { puts(twice(\"ab\")); }";
+    for how in ["-pie", "-static-pie", "-no-pie"] {
+        let program = place.program(&format!("user{how}"), text, &[&stub, how]);
+        assert_eq!(place.run(&program), "abab\n", "{how}");
+    }
+    let text = "#include <stdlib.h>\nchar *twice(const char *s) { (void)s; return calloc(1, 1); }";
+    let error = build("1.1.0", text, &["calloc"]).unwrap_err().to_string();
+    assert!(error.contains("calloc") && error.contains("next major version"), "{error}");
+}
