@@ -23,18 +23,20 @@ fn medians(
     points: usize,
     mut one: impl FnMut(usize, Linked) -> Result<f64>,
 ) -> Result<Vec<Vec<f64>>> {
-    let mut all = vec![vec![Vec::new(); points]; Linked::ALL.len()];
+    // By number of references, then by way of linking.
+    let mut all = vec![vec![Vec::new(); Linked::ALL.len()]; points];
     for round in 0..=rounds {
-        for point in 0..points {
-            for (way, linked) in Linked::ALL.iter().enumerate() {
+        for (point, ways) in all.iter_mut().enumerate() {
+            for (linked, values) in Linked::ALL.iter().zip(ways) {
                 let value = one(point, *linked)?;
                 if round > 0 {
-                    all[way][point].push(value); // the first is to have everything in memory
+                    values.push(value); // the first is to have everything in memory
                 }
             }
         }
     }
-    Ok(all.iter().map(|way| way.iter().map(|values| median(values)).collect()).collect())
+    let curve = |way: usize| all.iter().map(|ways| median(&ways[way])).collect();
+    Ok((0..Linked::ALL.len()).map(curve).collect())
 }
 
 fn detail(

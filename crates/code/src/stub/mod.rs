@@ -37,8 +37,6 @@ pub enum When {
 /// Places of the sections.
 const CODE: usize = 0;
 const RECORDS: usize = 1;
-/// Close together: programs run through them cold.
-const THUNK_ALIGNMENT: usize = 4;
 
 /// The stub of an image as an object file. `imports`: all images that it calls, and those that they call.
 pub fn object(image: &Existing, imports: &[Existing], when: When) -> Result<Vec<u8>> {
@@ -260,9 +258,8 @@ impl Stub {
                 self.jump_to(first);
             }
             self.code(&[0x41, 0xff, 0x23]); // jmp *(%r11)
-            let code = &mut self.object.sections[CODE].bytes;
-            let bytes = code.len() - at;
-            code.resize(code.len().next_multiple_of(THUNK_ALIGNMENT), 0xcc);
+            // The next one follows at once: programs run through them cold.
+            let bytes = self.object.sections[CODE].bytes.len() - at;
             self.symbol(name, Some(CODE), at, bytes, Binding::Global, false);
         }
     }
