@@ -12,21 +12,18 @@
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
 use super::kept::Lent;
-use super::{Cache, Inner, book, fault, lock, read_frames, write_frames};
+use super::{Cache, Inner, book, lock, read_frames, write_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::{Duration, Instant};
-
-/// Pages that the home asks for at once, for a sync.
-const FETCH_PAGES: u64 = 512;
 
 /// Pages that are fenced at once.
 pub(super) const FENCE_PAGES: u64 = (crate::refuge::MOST_BYTES as u64) / PAGE_SIZE_BYTES;
@@ -140,14 +137,6 @@ impl Cache {
         self.ask_again();
     }
 
-    /// Whoever waits touches the page anew.
-    pub fn ask_again(&self) {
-        for waiter in std::mem::take(&mut self.lock().waiting) {
-            fault::wake(&waiter.mapping, waiter.page.into());
-        }
-        self.settled.ring();
-    }
-
     pub(super) fn driver(&self) -> Option<Arc<Driver>> {
         self.part()?.0.upgrade()
     }
@@ -175,35 +164,6 @@ impl Cache {
     /// Under explicit coherence a sync goes by way of the scheduler.
     pub(super) fn syncs_elsewhere(&self) -> Option<Arc<Driver>> {
         self.driver().filter(|_| self.role() == Some(Role::Own))
-    }
-
-    /// A touch of pages that this host has not the right to use so: the scheduler is asked. Whoever touched them is among
-    /// the waiting already.
-    pub(super) fn ask_for(self: &Arc<Self>, pages: PageRange, write: bool) {
-        let access = if write { Access::Write } else { Access::Read };
-        if let Some(driver) = self.driver() {
-            driver.fault(pages, access);
-        }
-    }
-
-    /// Asks for the pages that are with other hosts, and waits for none of them.
-    pub(super) fn ask_ahead(self: &Arc<Self>, range: PageRange) -> Result<()> {
-        let mut at = range.first;
-        while at < range.end() {
-            let rest = PageRange::new(at, range.end() - at);
-            let count = Self::lacking(&self.lock(), rest, FETCH_PAGES);
-            if count > 0 {
-                self.ask_for(PageRange::new(at, count), false);
-            }
-            at += count.max(1);
-        }
-        Ok(())
-    }
-
-    /// How many pages from the start of `range` lack the right to read, for a request of several at once.
-    pub(super) fn lacking(inner: &Inner, range: PageRange, most: u64) -> u64 {
-        let lacks = |page: &u64| !inner.may(*page, false) && !inner.in_flight.contains(*page as u32);
-        (range.first..range.end()).take(most as usize).take_while(lacks).count() as u64
     }
 
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
@@ -466,50 +426,5 @@ impl Cache {
         let stayed = &victims & &inner.resident;
         inner.order.extend(book::runs(&stayed));
         Ok((victims.len() - stayed.len()) as usize)
-    }
-
-    /// At the home: waits until the newest versions of all `pages` are here.
-    pub fn fetch_lent(self: &Arc<Self>, pages: PageRange, within: Duration) -> Result<()> {
-        self.fetch(pages, false, within)
-    }
-
-    /// Whether all `pages` may be read here now.
-    pub fn are_readable(&self, pages: PageRange) -> bool {
-        let inner = self.lock();
-        let pages = pages.intersect(inner.whole());
-        inner.rights.as_ref().is_none_or(|rights| book::within(&rights.read, pages).len() == pages.count)
-    }
-
-    /// Waits until all `pages` may be used here.
-    pub(super) fn fetch(self: &Arc<Self>, pages: PageRange, write: bool, within: Duration) -> Result<()> {
-        let deadline = Instant::now() + within;
-        let mut at = pages.first;
-        loop {
-            let mut inner = self.lock();
-            let end = pages.end().min(inner.size_pages());
-            let Some(page) = (at..end).find(|page| !inner.may(*page, write)) else { return Ok(()) };
-            if Instant::now() > deadline {
-                return Err(Error::new(
-                    ErrorKind::TimedOut,
-                    format!("page {page} did not come from another host within {} s", within.as_secs()),
-                ));
-            }
-            let failures = inner.failures;
-            let lacks = |page: &u64| !inner.may(*page, write);
-            let most = (page..end).take(FETCH_PAGES as usize).take_while(lacks).count() as u64;
-            drop(inner);
-            self.ask_for(PageRange::new(page, most), write);
-            inner = self.lock();
-            at = page;
-            if !inner.may(page, write) && inner.failures == failures {
-                inner = self.wait_settled(inner);
-            }
-            if inner.failures != failures
-                && let Some((_, error)) =
-                    inner.last_failure.as_ref().filter(|(pages, _)| pages.contains(page))
-            {
-                return Err(error.clone());
-            }
-        }
     }
 }

@@ -7,20 +7,23 @@
 //! | file | does |
 //! |---|---|
 //! | `book` | dirty bookkeeping, mirrored on disk |
-//! | `view` | a mapping as the object sees it |
+//! | `view`, `views` | a mapping as the object sees it; all of them |
 //! | `fault` | answers one fault |
 //! | `bring` | brings pages into memory |
 //! | `track` | asks page tables what was written |
 //! | `evict` | makes room |
-//! | `sync`, `stored`, `flushes` | stores; the journal under it; when a flush can be believed |
+//! | `sync`, `atomic`, `stored`, `flushes` | stores; the same, all or nothing; the journal under it; when a flush can be believed |
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
+//! | `ask` | what it is asked for |
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `leaving` | what is newest here when nobody here uses it any more |
 //! | `resize`, `recover` | what the names say |
 
+mod ask;
+mod atomic;
 mod bell;
 pub mod book;
 mod bring;
@@ -44,6 +47,7 @@ mod sync;
 mod track;
 pub mod versions;
 pub mod view;
+mod views;
 
 pub use evict::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
@@ -103,7 +107,7 @@ pub struct Cache {
     inner: Mutex<Inner>,
     settled: bell::Bell,
     /// One sync at a time; the journal belongs to whoever has the turn.
-    turn: Mutex<sync::Turn>,
+    turn: Mutex<atomic::Turn>,
     /// The stored object is what the last sync made it: nothing is left to be redone.
     whole: AtomicBool,
     /// For what waits for its pager, if that is another process: it may hang, and others shall not notice.
@@ -346,72 +350,6 @@ impl Cache {
             spilled_pages: inner.book.spilled().len(),
             views: inner.views.len() as u64,
             warning: inner.warning.clone(),
-        }
-    }
-
-    /// Its views: mapping and pages.
-    pub fn views(&self) -> Vec<(Arc<Mapping>, PageRange)> {
-        self.lock().views.iter().map(|v| (v.mapping.clone(), v.pages)).collect()
-    }
-
-    /// Whether anybody maps it.
-    pub fn is_mapped(&self) -> bool {
-        !self.lock().views.is_empty()
-    }
-
-    /// Whether a process that may write maps it.
-    pub fn has_writer(&self) -> bool {
-        self.lock().views.iter().any(|v| v.mapping.writes_object())
-    }
-
-    /// Adds a view. What was changed in the stored object while nobody mapped it is seen now.
-    pub fn add_view(&self, mapping: Arc<Mapping>, pages: PageRange) {
-        let mut inner = self.see_changes(self.lock());
-        if mapping.writes_object() {
-            book::remove(&mut inner.left_in_order, pages); // its end decides
-        }
-        inner.views.push(View { mapping, pages, installed: RoaringBitmap::new() });
-    }
-
-    /// Takes pages out of the views of one mapping, after their dirty bits were collected.
-    pub fn remove_pages(&self, mapping: &Arc<Mapping>, pages: PageRange) {
-        let mut inner = self.lock();
-        for view in inner.views.take(mapping) {
-            for part in without(view.pages, pages) {
-                let installed = book::within(&view.installed, part);
-                inner.views.push(View { mapping: view.mapping.clone(), pages: part, installed });
-            }
-        }
-        let (gone, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
-            .into_iter()
-            .partition(|w| Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page)));
-        inner.waiting = waiting;
-        // Whoever touches what is being unmapped must not sleep on in what is mapped there next.
-        gone.iter().for_each(|w| fault::wake(&w.mapping, w.page.into()));
-        if inner.views.is_empty() {
-            self.note_stamp(&mut inner);
-        }
-        drop(inner);
-        // Nobody puts pages at these addresses any more.
-        drop(mapping.gate.write().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Takes out every view, lock and waiting fault of a session. Its page tables may be gone already:
-    /// whatever was installed in a writable view of it counts as written.
-    pub fn remove_session(&self, session: SessionId) {
-        self.remove_holds(session);
-        let mut inner = self.lock();
-        inner.waiting.retain(|w| w.mapping.session != session);
-        let is_mine = |(at, view): (usize, &View)| (view.mapping.session == session).then_some(at);
-        let mine: Vec<usize> = inner.views.iter().enumerate().filter_map(is_mine).collect();
-        if mine.is_empty() {
-            return;
-        }
-        let whole = inner.whole();
-        self.collect_from(&mut inner, whole, mine);
-        inner.views.retain(|v| v.mapping.session != session);
-        if inner.views.is_empty() {
-            self.note_stamp(&mut inner);
         }
     }
 

@@ -19,7 +19,7 @@ use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -69,11 +69,11 @@ pub struct Driver {
     pub(super) fenced: AtomicBool,
     pub(super) size: SizeKnown,
     /// At the home: since when this process lets hosts use the object.
-    begun_at: OnceLock<Instant>,
+    pub(super) begun_at: OnceLock<Instant>,
     /// At the home: whoever freezes the object.
     pub(super) freezing: Mutex<()>,
     /// At another host: whoever looks for the home.
-    seeking: Mutex<()>,
+    pub(super) seeking: Mutex<()>,
 }
 
 /// Who schedules, and this host's part of it.
@@ -112,12 +112,12 @@ pub(super) struct State {
 }
 
 impl Plan {
-    fn part(&self, home: HostId) -> Part {
+    pub(super) fn part(&self, home: HostId) -> Part {
         self.how.part(self.me, home, !self.hold.is_zero())
     }
 
     /// What the frames are that processes of this host map.
-    fn role(&self) -> Role {
+    pub(super) fn role(&self) -> Role {
         match (self.how, self.is_home) {
             (How::Central(_), true) => Role::Saved,
             (How::Forwarding(_), true) => Role::Origin,
@@ -302,144 +302,6 @@ impl Driver {
         };
         reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
         self.count_frames(&reverted)
-    }
-
-    /// At the home: when [`begin`](Self::begin) was first.
-    pub fn begun_at(&self) -> Option<Instant> {
-        self.begun_at.get().copied()
-    }
-
-    /// Nobody else finds the home until the guard is dropped: it would begin with it twice.
-    pub fn seek_alone(&self) -> MutexGuard<'_, ()> {
-        self.seeking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The home, if it is known.
-    pub fn home(&self) -> Option<HostId> {
-        self.state().home
-    }
-
-    /// At the home: nobody has anything of the object that this process has not given, and what was lent and not given
-    /// back is lost. Whoever waited is served.
-    pub fn begin(&self) {
-        let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) || state.home.is_some() {
-            return;
-        }
-        self.rest_is_lost(&mut state);
-        state.home = Some(self.plan.me);
-        let _ = self.begun_at.set(Instant::now());
-        state.beginnings += 1;
-        self.hold_again(&mut state);
-        drop(state);
-        if let Some(cache) = self.cache() {
-            cache.ask_again();
-        }
-    }
-
-    /// This host's lease is about to end: no process of it uses the object any more, and nothing is scheduled. For ever.
-    pub fn fence(&self) -> Result<()> {
-        let mut state = self.state();
-        self.fenced.store(true, Ordering::SeqCst);
-        state.home = None;
-        self.forget_conversation(&mut state);
-        match (self.cache(), self.plan.role()) {
-            (Some(cache), Role::Saved | Role::Origin) => cache.fence(),
-            (Some(cache), Role::Copies) => cache.keep_newest(),
-            (Some(cache), Role::Own) => cache.keep_written().map(drop),
-            (None, _) => Ok(()),
-        }
-    }
-
-    /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
-    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
-        let mut state = self.state();
-        if self.fenced.load(Ordering::SeqCst) || state.has_left {
-            return;
-        }
-        self.forget_conversation(&mut state);
-        if let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies)
-            && let Err(error) = cache.held_by(self.plan.me)
-        {
-            cache.report(&error); // asked again by who looks for the home
-            return;
-        }
-        state.home = Some(home);
-        state.granted_by = Some(home);
-        state.beginnings += 1;
-        state.part = self.plan.part(home);
-        self.begin_anew(&mut state);
-        self.hold_again(&mut state);
-        if let Part::Forwarding(_) = state.part {
-            for host in lost.iter().filter(|host| **host != home) {
-                Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
-            }
-            Turn::take(self, &mut state, Event::Join, Vec::new());
-        }
-        drop(state);
-        if let Some(cache) = self.cache() {
-            cache.ask_again();
-        }
-    }
-
-    /// Of explicit coherence: this host has what was written here and sent nowhere, and nothing else.
-    fn begin_anew(&self, state: &mut State) {
-        if let (Part::Explicit(node), Some(cache)) = (&mut state.part, self.cache()) {
-            match cache.keep_written() {
-                Ok(written) => {
-                    node.begin_anew(written);
-                    self.hold_again(state);
-                }
-                Err(error) => cache.report(&error),
-            }
-        }
-    }
-
-    /// The home cannot be found: whoever waits learns it.
-    pub fn home_is_away(&self) {
-        if let Some(cache) = self.cache()
-            && self.home().is_none()
-        {
-            cache.cannot_be_had(PageRange::new(0, u64::from(u32::MAX)), &why_not(Why::HomeLost));
-        }
-    }
-
-    /// A host is lost: nothing comes from it any more. Whether it was the home.
-    pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
-        let mut state = self.state();
-        let event = Event::Lost { host };
-        state.put_off.forget(host);
-        if state.home != Some(host) {
-            if state.home.is_some() {
-                self.will_be_lost(&state, host);
-                Turn::take(self, &mut state, event, Vec::new());
-                // If that process lives it begins anew, and must not take an old grant for a new one.
-                self.outbox.forget(host);
-            }
-            return false;
-        }
-        if self.plan.how == How::Explicit {
-            // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
-            if self.plan.home_moves {
-                // Whoever waits for pages asks the next home.
-                let failed = |sync: Sender<Result<()>>| drop(sync.send(Err(why_not(Why::HomeLost))));
-                state.syncs.drain(..).for_each(failed);
-            } else {
-                Turn::take(self, &mut state, event, Vec::new());
-            }
-            self.forget_conversation(&mut state);
-            state.home = None;
-            if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {
-                self.cache().iter().for_each(|cache| cache.report(&error));
-            }
-            return true;
-        }
-        self.forget_conversation(&mut state);
-        // Whatever is here may be old by the time the home is back, but for what the home then asks for.
-        state.home = None;
-        self.keep_newest(&state);
-        state.part = self.plan.part(host);
-        true
     }
 
     pub(super) fn state(&self) -> Locked<'_> {

@@ -9,6 +9,7 @@
 //! | file | does |
 //! |---|---|
 //! | `driver` | one object: events to its scheduler |
+//! | `homing` | where the object's home is |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
 //! | `size` | what a host was told of the object's size |
@@ -29,6 +30,7 @@ mod freezing;
 mod give_back;
 mod held_here;
 mod holds;
+mod homing;
 mod keeping;
 mod late;
 mod leaving;
