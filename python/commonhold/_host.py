@@ -81,6 +81,7 @@ class Host:
         scheduler: Literal["central", "forwarding"] = "central",
         page_size: int | None = None,
         replicas: int = 0,
+        home_moves: bool = False,
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -105,6 +106,7 @@ class Host:
                 scheduler=scheduler,
                 page_size_bytes=page_size,
                 replicas=replicas,
+                home_moves=home_moves,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -199,6 +201,7 @@ def create(
     scheduler: Literal["central", "forwarding"] = "central",
     page_size: int | None = None,
     replicas: int = 0,
+    home_moves: bool = False,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -225,6 +228,8 @@ def create(
       version before serves.
     * `replicas`: with `scheduler="forwarding"`, so many hosts can be lost without losing what another host has read:
       as many keep each version, beside the one that has it newest.
+    * `home_moves`: another host becomes the object's home when its home is lost; with a `file` that those hosts have under
+      the same path, and a cluster whose registry is etcd.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
@@ -236,6 +241,7 @@ def create(
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
         scheduler=scheduler, page_size=page_size, replicas=replicas,
+        home_moves=home_moves,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ impl Host {
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
-        scheduler, page_size_bytes, replicas))]
+        scheduler, page_size_bytes, replicas, home_moves))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -87,6 +87,7 @@ impl Host {
         scheduler: &str,
         #[pyo3(from_py_with = natural_or_none)] page_size_bytes: Option<u64>,
         #[pyo3(from_py_with = natural)] replicas: u32,
+        home_moves: bool,
     ) -> PyResult<Object> {
         let options = CreateOptions {
             size_bytes,
@@ -108,6 +109,7 @@ impl Host {
             coherence: self::coherence(coherence, on_loss, scheduler).or_raise(py)?,
             page_size: page_size_bytes.map_or(Ok(PageSize::SMALLEST), PageSize::new).or_raise(py)?,
             replicas,
+            home_moves,
         };
         // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
         let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `host` | starts a host in a directory of its own, kills parts of it, and leaves nothing behind |
 //! | `cluster` | several hosts that share objects, and a client of each |
+//! | `etcd` | three members of etcd, and hosts whose registry they are |
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
 //! | `crash` | a job that goes on while things are killed |
@@ -24,6 +25,7 @@ pub mod agent;
 pub mod cluster;
 pub mod crash;
 pub mod cut;
+pub mod etcd;
 pub mod field;
 pub mod host;
 pub mod ledger;

@@ -154,6 +154,12 @@ impl Stranger {
         }
     }
 
+    /// How many answers it has heard, of all that it heard so far.
+    pub fn answers(&self) -> u64 {
+        let heard = self.heard.lock().expect("what it heard");
+        heard.try_iter().filter(|heard| matches!(heard, Heard::Said(Message::Answer { .. }))).count() as u64
+    }
+
     /// Forgets what it heard so far.
     pub fn forget(&self) {
         let heard = self.heard.lock().expect("what it heard");

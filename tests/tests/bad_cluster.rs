@@ -228,3 +228,32 @@ fn certificates_of_the_command_line_are_refused_where_they_cannot_be_used() {
     assert!(why.contains("host.crt") && why.lines().count() == 1, "{why}");
     assert_eq!(host.processes(), [0u32; 0], "nothing goes on trying");
 }
+
+/// Where others would reach themselves, or nobody: a copy of a host there would pass for its next process.
+#[test]
+fn an_address_that_others_cannot_reach_is_refused() {
+    for listen in ["0.0.0.0:7420", "[::]:7420", "[::ffff:0.0.0.0]:7420", "127.0.0.1:0"] {
+        let words = ["--plain", "--even-beyond-loopback", "--listen", listen, "--name", "a"];
+        let scratch = Scratch::new();
+        let state = scratch.join("state");
+        let host = TestHost::not_started(scratch, state, &words, &[]);
+        let why = host.start_again().expect_err("nobody is reached there");
+        assert!(why.contains("--listen") && why.contains("can connect to"), "{listen}: {why}");
+        assert_eq!(host.processes(), [0u32; 0]);
+    }
+}
+
+/// What is refused is told in the log, which the host itself puts aside when it is long: nobody who only connects fills the
+/// disk.
+#[test]
+fn a_log_that_others_make_long_is_put_aside() {
+    let hosts = cluster(1);
+    let (log, aside) = (hosts[0].state().join("log"), hosts[0].state().join("log.1"));
+    std::fs::File::options().write(true).open(&log).unwrap().set_len(9 << 20).unwrap();
+    let mut socket = TcpStream::connect(address_of(&hosts[0])).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    until_says(&hosts[0], "was refused|something else");
+    assert!(std::fs::metadata(&log).unwrap().len() < 1 << 20);
+    assert_eq!(std::fs::metadata(&aside).unwrap().len(), 9 << 20);
+    assert!(std::fs::read_to_string(&log).unwrap().contains("was refused"));
+}

@@ -2,106 +2,8 @@
 //! `etcd-server`, which is installed if that is allowed.
 #![cfg(feature = "etcd")]
 
-use commonhold_tests::cluster::free_address;
-use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
-/// Three members of etcd on this machine.
-struct Etcd {
-    members: Vec<Option<Child>>,
-    clients: Vec<String>,
-    lines: Vec<Vec<String>>,
-    scratch: Scratch,
-}
-
-/// Whether the program can be had.
-fn etcd_is_there() -> bool {
-    let runs = || {
-        let version =
-            Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        version.is_ok_and(|status| status.success())
-    };
-    if runs() {
-        return true;
-    }
-    let install = ["install", "-y", "-qq", "--no-install-recommends", "etcd-server"];
-    let mut apt = Command::new("apt-get");
-    let installed = apt.args(install).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
-    let there = installed.is_ok_and(|status| status.success()) && runs();
-    if !there {
-        eprintln!("skipped: etcd is not there, and Debian's etcd-server cannot be installed");
-    }
-    there
-}
-
-impl Etcd {
-    fn start() -> Option<Etcd> {
-        if !etcd_is_there() {
-            return None;
-        }
-        let scratch = Scratch::new();
-        let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(|_| (free_address(), free_address())).unzip();
-        let all: Vec<String> =
-            peers.iter().enumerate().map(|(number, peer)| format!("m{number}=http://{peer}")).collect();
-        let line = |number: usize| {
-            let (client, peer) = (format!("http://{}", clients[number]), format!("http://{}", peers[number]));
-            let data = scratch.join(&format!("etcd{number}")).display().to_string();
-            let words: [(&str, &str); 8] = [
-                ("--name", &format!("m{number}")),
-                ("--data-dir", &data),
-                ("--listen-client-urls", &client),
-                ("--advertise-client-urls", &client),
-                ("--listen-peer-urls", &peer),
-                ("--initial-advertise-peer-urls", &peer),
-                ("--initial-cluster", &all.join(",")),
-                ("--log-level", "error"),
-            ];
-            words.into_iter().flat_map(|(word, value)| [word.to_owned(), value.to_owned()]).collect()
-        };
-        let lines = (0..3).map(line).collect();
-        let mut etcd = Etcd { members: vec![None, None, None], clients, lines, scratch };
-        (0..3).for_each(|number| etcd.run(number));
-        for client in &etcd.clients {
-            wait::until("etcd listens", || TcpStream::connect(client).ok());
-        }
-        Some(etcd)
-    }
-
-    fn run(&mut self, number: usize) {
-        let log = std::fs::File::create(self.scratch.join(&format!("log{number}"))).unwrap();
-        let mut command = Command::new("etcd");
-        command.args(&self.lines[number]).stdout(Stdio::null()).stderr(log);
-        self.members[number] = Some(command.spawn().expect("etcd runs"));
-    }
-
-    fn kill(&mut self, number: usize) {
-        if let Some(mut child) = self.members[number].take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn host(&self, number: usize) -> TestHost {
-        let url = format!("etcd://{}/lab", self.clients.join(","));
-        let (own, name) = (free_address(), format!("host{number}"));
-        let words = ["--plain", "--listen", &own, "--name", &name, "--registry", &url, "--lease", "6"];
-        TestHost::with(&words)
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for number in 0..3 {
-                let log =
-                    std::fs::read_to_string(self.scratch.join(&format!("log{number}"))).unwrap_or_default();
-                eprintln!("--- etcd {number}\n{}", log.lines().rev().take(5).collect::<Vec<_>>().join("\n"));
-            }
-        }
-        (0..3).for_each(|number| self.kill(number));
-    }
-}
+use commonhold_tests::etcd::{Certificates, Etcd};
+use commonhold_tests::{MIB, TestHost, Worker, wait};
 
 fn sharers(hosts: &[TestHost], name: &str) -> Vec<Worker> {
     let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
@@ -205,4 +107,24 @@ fn what_processes_had_newest_is_given_back() {
     workers[2].all("check m 50 5 4\nfill m 0 1 5");
     workers[1].ok("check m 0 1 5");
     assert!(!hosts[0].log().contains("are lost with"), "{}", hosts[0].log());
+}
+
+/// Over TLS: whoever has a certificate of etcd's authority belongs; another has no part in the cluster, and is told why.
+#[test]
+fn etcd_and_hosts_know_each_other_by_certificates() {
+    let (Some(ours), Some(theirs)) = (Certificates::make(), Certificates::make()) else { return };
+    let Some(mut etcd) = Etcd::start_with_tls(&ours) else { return };
+    let hosts: Vec<TestHost> = (0..2).map(|number| etcd.host_with_tls(number, &ours)).collect();
+    let workers = sharers(&hosts, "/lab/shared");
+    workers[0].ok("fill m 0 100 1");
+    etcd.kill(1);
+    workers[1].all("check m 0 100 1\nfill m 0 1 2");
+    workers[0].ok("check m 0 1 2");
+    let stranger = etcd.host_with_tls(2, &theirs);
+    wait::until("it is refused", || stranger.log().contains("joining the cluster at etcds://").then_some(()));
+    stranger.worker().refused("create x /lab/x size=4096 strict", "Disconnected");
+    let plain = etcd.host(3);
+    wait::until("it is refused", || plain.log().contains("joining the cluster at etcd://").then_some(()));
+    plain.worker().refused("create x /lab/x size=4096 strict", "Disconnected");
+    assert!(!hosts[0].command(&["hosts"], |_| {}).unwrap().contains("host2"));
 }

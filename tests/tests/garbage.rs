@@ -4,7 +4,7 @@ use commonhold::ErrorKind;
 use commonhold_coherence::{Access as Right, HostId, Span, central, explicit, forwarding};
 use commonhold_host::cluster::registry::{Before, News};
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message, Shared};
-use commonhold_host::shared::Said;
+use commonhold_host::shared::{Said, Told};
 use commonhold_object::{Access, Credentials, Name};
 use commonhold_tests::cluster::{cluster, free_address, sharers, sharers_of};
 use commonhold_tests::stranger::{Numbers, Stranger};
@@ -101,7 +101,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
     let said = |message| Message::Coherence { object, message };
     let central = |message| said(Said::Central(message));
     let span = Span::new(0, 2);
-    let claim = Claim { name: name("/shared"), object: 7 };
+    let claim = Claim { name: name("/shared"), object: 7, moving: None };
     let calls = [
         Call::Join { member: own.clone(), claims: vec![claim.clone()], before: None },
         Call::Join { member: of_others.clone(), claims: vec![claim.clone()], before: None },
@@ -218,7 +218,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         let hosts = acquainted(&stranger, bystanders);
         let call = |to: usize, call: Call| stranger.ask(hosts[to], call);
         let (list, home) = (0, 0);
-        let mine = Claim { name: name("/mine"), object: 5 };
+        let mine = Claim { name: name("/mine"), object: 5, moving: None };
         // Who does not belong has no names, and opens nothing.
         let why = call(list, Call::Names(vec![mine.clone()])).unwrap_err();
         assert_eq!(why.kind, ErrorKind::Disconnected, "{why}");
@@ -236,7 +236,8 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
             assert!(why.message.contains(says), "{why}");
         }
         stranger.join(hosts[list], vec![mine]).unwrap();
-        let why = call(list, Call::Claim(Claim { name: name("/shared"), object: 6 })).unwrap_err();
+        let why =
+            call(list, Call::Claim(Claim { name: name("/shared"), object: 6, moving: None })).unwrap_err();
         assert_eq!(why.kind, ErrorKind::Exists, "{why}");
         let shared = open(&stranger, hosts[home], "/shared").object;
         call(home, Call::Leave { object: shared, number: 1 }).unwrap();
@@ -248,7 +249,11 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
                 Call::GaveUp { home: hosts[0], object: shared, former: hosts[1], number: 1 },
                 "for itself alone",
             ),
-            (1, Call::Claim(Claim { name: name("/x"), object: 6 }), "does not keep the cluster's list"),
+            (
+                1,
+                Call::Claim(Claim { name: name("/x"), object: 6, moving: None }),
+                "does not keep the cluster's list",
+            ),
         ] {
             let why = call(to, asked).unwrap_err();
             assert!(why.message.contains(says), "{why}");
@@ -336,6 +341,71 @@ fn a_host_under_the_number_of_another_is_cut_off() {
             .then_some(())
     });
     worker.all("map m o rw shared 0 0\nsum m 0 4");
+    bystanders.check();
+}
+
+/// A host under the number of one that all have met, and newer than that: it takes nobody's place.
+#[test]
+fn a_host_under_the_number_of_another_that_is_connected_changes_nothing() {
+    let mut bystanders = Bystanders::new();
+    bystanders.add_during(|bystanders| {
+        let hosts = bystanders.hosts[1].connect().hosts().unwrap();
+        let number = hosts.iter().find(|host| host.is_this).unwrap().number;
+        let evil = Stranger::speaking(number, "evil", |hello| hello.incarnation = u64::MAX);
+        for at in [0, 2, 0, 2] {
+            let why = evil.connect(&bystanders.addresses[at]).unwrap_err();
+            assert!(why.message.contains("is not let in"), "{why}");
+        }
+    });
+    for at in [0, 2] {
+        let log = bystanders.hosts[at].log();
+        assert!(log.contains("whose number that is") && !log.contains("may be lost"), "{log}");
+    }
+}
+
+/// Whoever asks without end, and does not even belong, is answered in its turn: nobody else waits for that.
+#[test]
+fn who_asks_without_end_is_in_nobody_elses_way() {
+    const QUESTIONS: u64 = 3000;
+    let bystanders = Bystanders::new();
+    let stranger = Stranger::new(70_000, "stranger");
+    let home = stranger.connect(&bystanders.addresses[0]).unwrap();
+    for number in 0..QUESTIONS {
+        // It is waited for that it joins.
+        let call = Call::Open { name: name("/shared"), who: root(), access: Access::ReadWrite };
+        stranger.tell(home, &Message::Call { number, call }, &[]).unwrap();
+    }
+    let worker = bystanders.hosts[0].worker();
+    worker.all("create l /local size=65536\nmap l l rw shared 0 0\nfill l 0 16 1\nsync l 0 65536");
+    let other = bystanders.hosts[2].worker();
+    other.ok("open o /shared rw");
+    assert!(stranger.answers() < QUESTIONS, "they were served when all else was");
+    bystanders.check();
+}
+
+/// An object whose name is gone, and that is in use, is still not everybody's.
+#[test]
+fn a_removed_object_is_not_anybodys() {
+    let bystanders = Bystanders::new();
+    let stranger = Stranger::new(70_000, "stranger");
+    let hosts = acquainted(&stranger, &bystanders);
+    stranger.join(hosts[0], Vec::new()).unwrap();
+    let object = open(&stranger, hosts[0], "/shared").object;
+    bystanders.workers[0].ok("remove /shared");
+    let nobody = || Credentials { uid: 1234, gid: 1234, groups: vec![] };
+    for (who, may) in [(nobody(), false), (root(), true)] {
+        let used = stranger.ask(hosts[0], Call::Use { object, who, access: Access::ReadWrite, number: 1 });
+        match used {
+            Ok(_) => assert!(may),
+            Err(why) => assert!(!may && why.kind == ErrorKind::Permission, "{why}"),
+        }
+    }
+    // Of a size that none has, or from who is not its home.
+    for (size_bytes, says) in [(u64::MAX, "no object has"), (4096, "only an object's home")] {
+        let told = Told { change: u64::MAX, size_bytes, room_bytes: 0, grows: true };
+        let why = stranger.ask(hosts[1], Call::Size { object, told }).unwrap_err();
+        assert!(why.message.contains(says), "{why}");
+    }
     bystanders.check();
 }
 

@@ -6,7 +6,7 @@ use commonhold_coherence::{HostId, Span, explicit, forwarding};
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Message, Shared};
 use commonhold_host::shared::Said;
 use commonhold_object::{Access, Credentials, Name};
-use commonhold_tests::cluster::{address_of, ca, secure_cluster, sharers_of};
+use commonhold_tests::cluster::{address_of, ca, free_address, secure_cluster, sharers_of, until_says};
 use commonhold_tests::stranger::Stranger;
 use commonhold_tests::{PAGE, Scratch, TestHost, Worker};
 
@@ -14,7 +14,7 @@ const PAGES: u64 = 4;
 
 /// Two hosts, one that reads alone, and one made by hand that does.
 struct Readers {
-    _authority: Scratch,
+    authority: Scratch,
     hosts: Vec<TestHost>,
     pids: Vec<u32>,
     stranger: Stranger,
@@ -42,7 +42,7 @@ impl Readers {
         stranger.join(numbers[0], Vec::new()).unwrap();
         scout.connect(&address_of(&hosts[0])).unwrap();
         let pids = hosts.iter().map(|host| host.status().host_pid).collect();
-        Readers { _authority: authority, hosts, pids, stranger, scout, numbers }
+        Readers { authority, hosts, pids, stranger, scout, numbers }
     }
 
     /// Who share an object, of the two hosts that may write.
@@ -144,7 +144,7 @@ fn a_reader_neither_syncs_nor_claims_nor_locks() {
     readers.stranger.tell(readers.numbers[0], &message, &[]).unwrap();
     let nothing = Said::Explicit(explicit::Message::Sync { pages: vec![] });
     readers.is_cut_off(0, object, nothing, 0, "reading alone");
-    let claim = Claim { name: Name::new("/mine").unwrap(), object: 5 };
+    let claim = Claim { name: Name::new("/mine").unwrap(), object: 5, moving: None };
     let object = readers.open(&readers.stranger, "/explicit").unwrap().object;
     for call in [
         Call::Claim(claim.clone()),
@@ -157,4 +157,17 @@ fn a_reader_neither_syncs_nor_claims_nor_locks() {
     for (host, pid) in readers.hosts.iter().zip(&readers.pids) {
         assert_eq!(host.status().host_pid, *pid);
     }
+}
+
+/// Where the list's host was a host that reads alone answers: it says nothing of who belongs.
+#[test]
+fn a_reader_keeps_no_list() {
+    let readers = Readers::new();
+    let identity = readers.authority.join("late");
+    let into = identity.display().to_string();
+    ca(&readers.authority.join("ca"), &["issue", "late", "--into", &into]);
+    let (own, at) = (free_address(), readers.stranger.me.address.to_string());
+    let late = TestHost::with(&["--listen", &own, "--name", "late", "--identity", &into, "--join", &at]);
+    until_says(&late, "joining the cluster|reading alone");
+    late.worker().refused("create n /n size=4096 strict", "Disconnected");
 }

@@ -21,6 +21,8 @@ const BETWEEN: Duration = Duration::from_millis(12);
 /// How long the network holds everything back after the last has asked, so that it has, on a busy machine too. TCP says the
 /// first request again 200 ms after it was said: by then this must be over, or it comes last.
 const HELD_BACK: Duration = Duration::from_millis(25);
+/// Before and after the time in which free-running parties are looked at.
+const RUN_UP: Duration = Duration::from_millis(300);
 /// How long a count may take until what one host sent the other has received.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -38,6 +40,16 @@ pub struct Traffic {
     pub messages: u64,
     /// Accesses of the parties that waited for another host, or for the hold.
     pub waits: u64,
+}
+
+/// What free-running parties did.
+pub struct Free {
+    /// How often each host got the page while all of them ran.
+    pub acquired: Vec<u64>,
+    /// How often any of them got it, from the first to the last.
+    pub in_all: u64,
+    /// How often each process found that somebody else had added meanwhile.
+    pub came: Vec<u64>,
 }
 
 /// One object that parties write.
@@ -184,15 +196,21 @@ impl Game<'_> {
         Ok(ends?.into_iter().max().map(|(_, party)| party))
     }
 
-    /// All add to the word as fast as they can for so long: how often each host got the page, and how often its process
-    /// found that somebody else had added meanwhile.
-    pub fn free(&mut self, time: Duration) -> Result<Vec<(u64, u64)>> {
+    /// All add to the word as fast as they can. Looked at is so long a time in the middle, in which all of them do: who begins
+    /// first also ends first, and a busy machine makes the difference longer.
+    pub fn free(&mut self, time: Duration) -> Result<Free> {
         let before = self.acquired()?;
-        self.parties.iter_mut().try_for_each(|party| party.begin_adding(time))?;
-        let came: Vec<u64> =
-            self.parties.iter_mut().map(|party| Ok(party.added()?.came)).collect::<Result<_>>()?;
+        self.parties.iter_mut().try_for_each(|party| party.begin_adding(time + 2 * RUN_UP))?;
+        std::thread::sleep(RUN_UP);
+        let from = self.acquired()?;
+        std::thread::sleep(time);
+        let to = self.acquired()?;
+        let came = self.parties.iter_mut().map(|party| Ok(party.added()?.came)).collect::<Result<_>>()?;
         let after = self.acquired()?;
-        Ok(before.iter().zip(after).zip(came).map(|((before, after), came)| (after - before, came)).collect())
+        let between = |one: &[u64], other: &[u64]| -> Vec<u64> {
+            one.iter().zip(other).map(|(one, other)| other - one).collect()
+        };
+        Ok(Free { acquired: between(&from, &to), in_all: between(&before, &after).iter().sum(), came })
     }
 
     /// How often each party's host got the right to write.

@@ -1,7 +1,7 @@
 //! `hotspot.*`: all hosts write one word. Two to eight real hosts, and up to 64 simulated ones; a row's value is the worse
 //! of the two.
 
-use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
+use crate::cluster::hotspot::{Field, Free, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
 use crate::measure::{least, most};
@@ -231,13 +231,11 @@ fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
         for hosts in REAL {
             let mut game = field.game(strict, hosts, None)?;
             let before = game.traffic()?;
-            let got = game.free(time)?;
+            let Free { acquired, in_all, came } = game.free(time)?;
             let messages = game.traffic()?.messages - before.messages;
-            let (acquired, came): (Vec<u64>, Vec<u64>) = got.into_iter().unzip();
             let (most, fewest) = (acquired.iter().max().copied(), acquired.iter().min().copied());
             let (most, fewest) = (most.unwrap_or(0) as f64, fewest.unwrap_or(0) as f64);
             let ratio = most / fewest.max(1.0);
-            let all: u64 = acquired.iter().sum();
             each.push(ratio);
             lines.push(json!({
                 "scheduler": format!("{strict:?}").to_lowercase(),
@@ -245,7 +243,7 @@ fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
                 "ratio": rounded(ratio),
                 "acquired": acquired,
                 "came_to_the_process": came,
-                "messages_an_acquisition": rounded(messages as f64 / all.max(1) as f64),
+                "messages_an_acquisition": rounded(messages as f64 / in_all.max(1) as f64),
             }));
         }
     }

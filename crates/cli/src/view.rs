@@ -65,6 +65,7 @@ pub struct ObjectView {
     /// Of a strict object, bytes.
     page_size: Option<u64>,
     replicas: u32,
+    home_moves: bool,
     sync: &'static str,
     controlled: bool,
     freezable: bool,
@@ -146,6 +147,7 @@ impl ObjectView {
             coherence: coherence_word(options.coherence),
             page_size: strict_page_size(options).map(PageSize::bytes),
             replicas: options.replicas,
+            home_moves: options.home_moves,
             sync: sync_word(options.sync),
             controlled: info.controlled,
             freezable: options.freezable,

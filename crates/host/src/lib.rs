@@ -6,6 +6,7 @@ pub mod faults;
 pub mod live;
 pub mod log;
 pub mod machine;
+pub mod newer;
 pub mod on_way;
 pub mod pagers;
 pub mod refuge;

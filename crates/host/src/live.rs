@@ -8,12 +8,13 @@
 //! 0      magic, version, boot id, inode of the frames' memfd, object size
 //! 4096   eviction intent: count (0: none), then the victims' page numbers in the order of the pipe
 //! 65536  four bitmaps, 512 MiB apart (the largest object's): dirty, writing, spilled, lent; sparse
-//! 2 GiB + 65536  16 bytes a page, sparse. At a home: to which host it is lent (4 bytes, 0: nobody has it), and from the
-//!        8th on the stamp of the grant. Elsewhere the latter alone, of the last grant to write that came
+//! 2 GiB + 65536  two words of 8 bytes a page, sparse. At a home: to which host it is lent (0: nobody has it), and the
+//!        stamp of the grant. Elsewhere the latter alone, of the last grant to write that came
 //! ```
 //!
 //! Of an object whose home is elsewhere the header also names the host (its number) under which the frames were granted.
-//! The next host has another number, and gives back what is newest in its predecessor's name.
+//! The next host has another number, and gives back what is newest in its predecessor's name. If the object's home moves, it
+//! also names the home when whose loss was heard of the frames were valid.
 //!
 //! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
 //! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
@@ -36,8 +37,11 @@ const BITMAPS_OFFSET: u64 = 65536;
 const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
 const HOLDER_OFFSET: u64 = 144;
+const LOST_HOME_OFFSET: u64 = 152;
 const GRANTS_OFFSET: u64 = BITMAPS_OFFSET + 4 * BITMAP_STRIDE;
-const SLOT_BYTES: u64 = 16;
+const SLOT_WORDS: u64 = 2;
+const SLOT_BYTES: u64 = SLOT_WORDS * 8;
+const SLOT_BITS: u64 = SLOT_BYTES * 8;
 /// Most victims of one intent: a pipe holds that many frames without privilege.
 pub const INTENT_PAGES: usize = 256;
 
@@ -68,6 +72,8 @@ pub struct Live {
     path: PathBuf,
     file: Arc<File>,
     marks: [BitFile; 4],
+    /// Mapped, as the marks are: a page that goes to and fro between hosts makes no system call for its note.
+    grants: BitFile,
 }
 
 /// What a file of this boot says.
@@ -118,24 +124,22 @@ impl Live {
 
     fn with(path: &Path, file: File, size_bytes: u64) -> Result<Live> {
         let file = Arc::new(file);
-        let marks = Self::map(path, &file, size_bytes)?;
-        Ok(Live { path: path.to_owned(), file, marks })
+        let (marks, grants) = Self::map(path, &file, size_bytes)?;
+        Ok(Live { path: path.to_owned(), file, marks, grants })
     }
 
-    fn map(path: &Path, file: &Arc<File>, size_bytes: u64) -> Result<[BitFile; 4]> {
-        let bits = commonhold_object::pages_of(size_bytes).max(1);
-        let open = |n: u64| {
-            BitFile::open(file, BITMAPS_OFFSET + n * BITMAP_STRIDE, bits)
-                .doing(format!("mapping {}", path.display()))
-        };
-        Ok([open(0)?, open(1)?, open(2)?, open(3)?])
+    fn map(path: &Path, file: &Arc<File>, size_bytes: u64) -> Result<([BitFile; 4], BitFile)> {
+        let pages = commonhold_object::pages_of(size_bytes).max(1);
+        let open = |base, bits| BitFile::open(file, base, bits).doing(format!("mapping {}", path.display()));
+        let marks = |n: u64| open(BITMAPS_OFFSET + n * BITMAP_STRIDE, pages);
+        Ok(([marks(0)?, marks(1)?, marks(2)?, marks(3)?], open(GRANTS_OFFSET, pages * SLOT_BITS)?))
     }
 
     /// The object has another size. Marks past a smaller one must have been cleared.
     pub fn set_size(&mut self, size_bytes: u64) -> Result<()> {
-        let marks = Self::map(&self.path, &self.file, size_bytes)?;
+        let (marks, grants) = Self::map(&self.path, &self.file, size_bytes)?;
         self.file.write_all_at(&size_bytes.to_le_bytes(), SIZE_OFFSET).doing("resizing")?;
-        self.marks = marks;
+        (self.marks, self.grants) = (marks, grants);
         Ok(())
     }
 
@@ -181,13 +185,18 @@ impl Live {
         Ok((0..count).map(page).collect())
     }
 
-    /// Notes a grant of pages: to which host (none: nobody has their newest version any more), and its stamp.
-    pub fn granted(&self, first: u64, count: u64, grant: Grant) -> Result<()> {
-        let mut slot = [0; SLOT_BYTES as usize];
-        slot[..4].copy_from_slice(&grant.to.map_or(0, |host| host + 1).to_le_bytes());
-        slot[8..].copy_from_slice(&grant.stamp.to_le_bytes());
-        let slots = slot.repeat(count as usize);
-        self.file.write_all_at(&slots, GRANTS_OFFSET + SLOT_BYTES * first).doing("noting who has pages")
+    /// Notes a grant of pages: to which host (none: nobody has their newest version any more), and its stamp. A host that is
+    /// killed between the two words has told nobody of the grant: whoever is asked by either knows nothing of it.
+    pub fn granted(&mut self, first: u64, count: u64, grant: Grant) -> Result<()> {
+        // Past the end there is nothing to be noted: the object has shrunk.
+        let end = (first + count).min(self.grants.bits() / SLOT_BITS);
+        let prepared = self.grants.prepare(first * SLOT_BITS, end.saturating_sub(first) * SLOT_BITS);
+        prepared.doing("noting who has pages")?;
+        for page in first..end {
+            self.grants.set_word(page * SLOT_WORDS, grant.to.map_or(0, |host| u64::from(host) + 1));
+            self.grants.set_word(page * SLOT_WORDS + 1, grant.stamp);
+        }
+        Ok(())
     }
 
     /// Takes the space now that noting grants of so many pages will need: a disk that is full later stops no hand-over. Of
@@ -205,12 +214,8 @@ impl Live {
 
     /// The last grant of a page.
     pub fn grant(&self, page: u64) -> Grant {
-        let mut slot = [0; SLOT_BYTES as usize];
-        if self.file.read_exact_at(&mut slot, GRANTS_OFFSET + SLOT_BYTES * page).is_err() {
-            return Grant::default(); // past the end: none was noted
-        }
-        let to = u32::from_le_bytes(std::array::from_fn(|at| slot[at])).checked_sub(1);
-        Grant { to, stamp: u64::from_le_bytes(std::array::from_fn(|at| slot[8 + at])) }
+        let word = |n| self.grants.word_at(page * SLOT_WORDS + n);
+        Grant { to: word(0).checked_sub(1).map(|host| host as u32), stamp: word(1) }
     }
 
     /// Notes under which host the frames are granted from now on.
@@ -219,10 +224,26 @@ impl Live {
         self.file.write_all_at(&bytes, HOLDER_OFFSET).doing("noting whose the frames are")
     }
 
-    /// Under which host the frames were granted; none: under none yet.
+    /// Under which host the frames were granted; none: under none yet. At the home of an object that moves: which process
+    /// of it scheduled last.
     pub fn holder(&self) -> Option<u32> {
+        self.host_at(HOLDER_OFFSET)
+    }
+
+    /// Notes that the frames are what was valid here when that home was lost.
+    pub fn set_lost_home(&self, home: u32) -> Result<()> {
+        let bytes = (u64::from(home) + 1).to_le_bytes();
+        self.file.write_all_at(&bytes, LOST_HOME_OFFSET).doing("noting which home is lost")
+    }
+
+    /// When which home was lost the frames were valid; none: that is not known of them.
+    pub fn lost_home(&self) -> Option<u32> {
+        self.host_at(LOST_HOME_OFFSET)
+    }
+
+    fn host_at(&self, offset: u64) -> Option<u32> {
         let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, HOLDER_OFFSET).ok()?;
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
         u64::from_le_bytes(bytes).checked_sub(1).map(|host| host as u32)
     }
 

@@ -1,7 +1,12 @@
 //! Lines of the host's log: time, who, what.
 
 use std::fmt::Display;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a line is not said again that was just said.
@@ -32,15 +37,64 @@ impl Log {
     }
 }
 
+/// Length at which the log is put aside as `log.1`, in place of the one put aside before: as the keeper does.
+const LONGEST_BYTES: u64 = 8 << 20;
+
+/// The log in the state directory, if standard error is that.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on the log is put aside when it is long, if standard error is the file `log` of that directory.
+pub fn keep_short(state: &Path) {
+    let path = state.join("log");
+    let is_log = |(own, there): (Metadata, Metadata)| (own.dev(), own.ino()) == (there.dev(), there.ino());
+    if own().zip(std::fs::metadata(&path).ok()).is_some_and(is_log) {
+        let _ = FILE.set(path);
+    }
+}
+
+/// What standard error is.
+fn own() -> Option<Metadata> {
+    let own = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+    File::from(own).metadata().ok()
+}
+
+/// Puts a long log aside, and writes on to the one that is there: the keeper may have put it aside.
+fn turn_over(path: &Path) -> std::io::Result<()> {
+    let Some(own) = own() else { return Ok(()) };
+    let there = std::fs::metadata(path).ok();
+    let is_there = there.is_some_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino()));
+    if is_there && own.len() <= LONGEST_BYTES {
+        return Ok(());
+    }
+    if is_there {
+        std::fs::rename(path, path.with_extension("1"))?;
+    }
+    let next = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    Ok(rustix::stdio::dup2_stderr(next)?)
+}
+
 /// Writes a line on standard error, which the keeper leads to `log`. A log that cannot be written, on a full disk for
 /// example, ends nobody.
 pub fn write(what: impl Display) {
     let text = line(what) + "\n";
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let mut out = std::io::stderr().lock();
+    if let Some(path) = FILE.get() {
+        let _ = turn_over(path);
+    }
+    let _ = out.write_all(text.as_bytes());
+}
+
+/// The words of others make no lines of their own, and nothing that a terminal obeys.
+fn plain(what: String) -> String {
+    if !what.contains(char::is_control) {
+        return what;
+    }
+    what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A line with the time (UTC, RFC 3339) and this process in front.
 pub fn line(what: impl Display) -> String {
+    let what = plain(what.to_string());
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     let of_day = seconds % 86_400;
@@ -68,6 +122,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn words_of_others_make_no_lines() {
+        let line = super::line("host 7 says\n2026-01-01T00:00:00Z host[1]: all is well\u{1b}[2J");
+        assert!(line.lines().count() == 1 && !line.contains('\u{1b}') && line.ends_with("[2J"), "{line}");
+    }
+
     #[test]
     fn dates() {
         assert_eq!(super::civil(0), (1970, 1, 1));

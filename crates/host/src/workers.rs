@@ -26,8 +26,8 @@ struct State {
 #[derive(Default)]
 pub struct Share {
     lanes: Mutex<Vec<Lane>>,
-    /// It is a user's.
-    is_users: bool,
+    /// The share of a pool's threads that it has at most, if it is not a client's: one in so many.
+    one_in: Option<usize>,
     /// Of which user's share it is a part.
     of: Option<Arc<Share>>,
 }
@@ -44,7 +44,12 @@ pub const AT_ONCE: usize = 8;
 impl Share {
     /// The share of all clients of one user.
     pub fn of_user() -> Share {
-        Share { is_users: true, ..Share::default() }
+        Share { one_in: Some(2), ..Share::default() }
+    }
+
+    /// The share of another host.
+    pub fn of_host() -> Share {
+        Share { one_in: Some(4), ..Share::default() }
     }
 
     /// A client's share of its user's.
@@ -53,7 +58,7 @@ impl Share {
     }
 
     fn at_once(&self, pool: &Workers) -> usize {
-        if self.is_users { (pool.limit / 2).max(1) } else { AT_ONCE }
+        self.one_in.map_or(AT_ONCE, |part| (pool.limit / part).max(1))
     }
 
     /// Runs `job` on `pool` when it is its turn. Jobs for one pool begin in the order in which they came.

@@ -50,8 +50,19 @@ fn put_version(page: &mut [u8], at: usize, version: Version) {
     }
 }
 
+/// Where in the first page a table of roots of so many bytes can be, of an image with so many imports; if there is room.
+pub fn room_for_roots(bytes: usize, imports: usize) -> Option<Range<u64>> {
+    let start = IMPORTS_AT + imports * IMPORT_BYTES;
+    (start + bytes <= SUM_AT).then_some(start as u64..(start + bytes) as u64)
+}
+
 /// The page; refused is what [`Header::new`] would refuse.
 pub fn encode(fields: &Fields<'_>) -> Result<[u8; PAGE_BYTES], Fault> {
+    encode_with_roots(fields, &[])
+}
+
+/// As [`encode`], with a table of roots in the page, at [`room_for_roots`].
+pub fn encode_with_roots(fields: &Fields<'_>, roots: &[u8]) -> Result<[u8; PAGE_BYTES], Fault> {
     if fields.segments.len() > MOST_SEGMENTS || fields.imports.len() > MOST_IMPORTS {
         return Err(Fault::Unsound("an image has at most 8 segments, and imports at most 24 others"));
     }
@@ -103,6 +114,9 @@ pub fn encode(fields: &Fields<'_>) -> Result<[u8; PAGE_BYTES], Fault> {
         put(&mut page, at + 80, &import.id.0);
         put(&mut page, at + 112, &import.base.to_le_bytes());
         put(&mut page, at + 120, &import.bytes.to_le_bytes());
+    }
+    if let Some(at) = room_for_roots(roots.len(), fields.imports.len()) {
+        put(&mut page, at.start as usize, roots);
     }
     let sum = commonhold_record::sum(&page[..SUM_AT]);
     put(&mut page, SUM_AT, &sum.to_le_bytes());

@@ -170,6 +170,11 @@ impl<'a> Header<'a> {
         Ok(header)
     }
 
+    /// The same header once more, of a page that [`Header::new`] has accepted: nothing is computed again.
+    pub fn accepted(page: &'a [u8; PAGE_BYTES]) -> Header<'a> {
+        Header { page }
+    }
+
     /// Refuses what this machine cannot use, or a file that is not as long as was written.
     pub fn check_here(&self, file_bytes: u64) -> Result<(), Fault> {
         if self.architecture() != ARCHITECTURE_HERE {

@@ -12,7 +12,7 @@ mod id;
 mod roots;
 mod version;
 
-pub use encode::{Fields, encode};
+pub use encode::{Fields, encode, encode_with_roots, room_for_roots};
 pub use header::{
     ARCHITECTURE_HERE, FORMAT, Fault, Header, Import, Kind, MAGIC, MOST_IMPORTS, MOST_SEGMENTS, PAGE_BYTES,
     Segment,

@@ -87,6 +87,11 @@ impl<'a> Wanted<'a> {
         (self.given == 3).then_some(Version { major, minor, patch })
     }
 
+    /// Whether the first number is given, and no other.
+    pub fn is_major(&self) -> bool {
+        self.given == 1
+    }
+
     /// The first number, if it is given.
     pub fn major(&self) -> Option<u32> {
         (self.given > 0).then_some(self.numbers[0])

@@ -5,11 +5,13 @@ mod common;
 use common::{Made, Place, version};
 use commonhold_image::{EXECUTE, Fault, READ, RootKind};
 use commonhold_images::Error;
-use commonhold_images::format::{Id, Kind, Version, Wanted};
+use commonhold_images::format::{self, Id, Kind, Version};
+use commonhold_images::ranges::{Arch, Owner, Ranges, Region, Wanted};
+use commonhold_images::store::registry_of;
 use std::os::unix::fs::PermissionsExt;
 
 fn newest(place: &Place, text: &str) -> Option<String> {
-    let found = place.store.resolve(&Wanted::parse(text).unwrap()).unwrap();
+    let found = place.store.resolve(&format::Wanted::parse(text).unwrap()).unwrap();
     found.map(|found| found.entry.version.to_string())
 }
 
@@ -26,7 +28,7 @@ fn the_newest_version_that_begins_so_is_had() {
     assert_eq!(newest(&place, "words@3"), None);
     assert_eq!(newest(&place, "word"), None);
     for bad in ["", "@1", "a@", "a@1.", "a@01", "a@1.2.3.4", "../x", "a/b", ".x", "a@-1", "a@4294967296"] {
-        assert!(Wanted::parse(bad).is_none(), "{bad}");
+        assert!(format::Wanted::parse(bad).is_none(), "{bad}");
     }
     let versions = place.store.versions("words").unwrap();
     let versions: Vec<String> = versions.iter().map(|entry| entry.version.to_string()).collect();
@@ -209,7 +211,7 @@ fn content_that_was_changed_is_found_by_its_hash() {
 fn what_others_could_have_written_is_not_used() {
     let place = Place::new();
     let published = place.publish(&Made::data("words", "1.0.0")).unwrap();
-    let wanted = Wanted::parse("words").unwrap();
+    let wanted = format::Wanted::parse("words").unwrap();
     let root = place.store.root();
     let set = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -306,4 +308,36 @@ fn the_newest_of_each_major_version_has_a_link() {
     place.store.remove("words@2.0.0").unwrap();
     assert_eq!(leads_to(2), None);
     assert_eq!(newest(&place, "words").as_deref(), Some("1.2.0"));
+}
+
+#[test]
+fn rebase_and_images_share_one_registry_in_the_usual_places() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let home = folder.path().join("commonhold");
+    let (images, rebase) = (home.join("images"), home.join("rebase"));
+    std::fs::create_dir_all(&rebase).unwrap();
+    // Of before there were images.
+    std::fs::write(rebase.join("ranges"), b"").unwrap();
+    assert_eq!(registry_of(&images).unwrap(), home.join("ranges"));
+    assert!(home.join("ranges").exists() && !rebase.join("ranges").exists());
+    assert_eq!(registry_of(&rebase).unwrap(), home.join("ranges"));
+    // What somebody else has chosen is alone.
+    for other in [folder.path().join("images"), home.join("other")] {
+        assert_eq!(registry_of(&other).unwrap(), other.join("ranges"));
+    }
+    let wanted = |name: &str| Wanted {
+        name: name.into(),
+        arch: Arch::here(),
+        region: Region::Homogeneous,
+        bytes: 1 << 20,
+        alignment: 4096,
+        group: None,
+        slide: 0,
+    };
+    std::fs::remove_file(home.join("ranges")).unwrap();
+    let ranges = Ranges::open(&registry_of(&rebase).unwrap(), Owner::User).unwrap();
+    let taken = ranges.assign(&wanted("rebase:/lib/x")).unwrap();
+    drop(ranges);
+    let other = Ranges::open(&registry_of(&images).unwrap(), Owner::User).unwrap();
+    assert!(matches!(other.claim(&wanted("image:x@1"), taken.first), Err(Error::Taken { .. })));
 }

@@ -125,6 +125,9 @@ pub struct CreateOptions {
     /// On how many further hosts a version is kept before another host gets it: losing as many hosts loses nothing that
     /// another host has read. For strict objects that are scheduled by forwarding.
     pub replicas: u32,
+    /// Another host becomes the object's home when its home is lost. For objects on a file that those hosts can open by
+    /// the same path, in a cluster whose registry is etcd.
+    pub home_moves: bool,
 }
 
 impl Default for CreateOptions {
@@ -145,6 +148,7 @@ impl Default for CreateOptions {
             coherence: Coherence::Local,
             page_size: PageSize::SMALLEST,
             replicas: 0,
+            home_moves: false,
         }
     }
 }
@@ -243,6 +247,7 @@ impl CreateOptions {
             )));
         }
         self.check_replicas()?;
+        self.check_home_moves()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
@@ -268,6 +273,29 @@ impl CreateOptions {
                 self.replicas,
                 limits::REPLICAS
             )));
+        }
+        Ok(())
+    }
+
+    /// A home moves only where the next one finds everything that the last one had stored.
+    fn check_home_moves(&self) -> Result<()> {
+        let refused = |what: &str| Err(Error::invalid(format!("home_moves: {what}")));
+        if !self.home_moves {
+            return Ok(());
+        }
+        if !self.is_shared() {
+            return refused("only objects that hosts share have homes that move: make it strict or explicit");
+        }
+        if self.pager != PagerKind::File {
+            return refused(
+                "the next home reads what was stored from a file that both can open: give --file",
+            );
+        }
+        if matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. }) {
+            return refused("of forwarded objects nobody knows who has what: use the central scheduler");
+        }
+        if self.sync == SyncMode::Atomic {
+            return refused("the journal of sync = atomic stays with its host: use ordered");
         }
         Ok(())
     }
@@ -357,6 +385,16 @@ mod tests {
         for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Revert)] {
             CreateOptions { coherence, ..forwarded(1) }.check().unwrap_err();
         }
+        let moving =
+            |coherence| CreateOptions { coherence, home_moves: true, pager: PagerKind::File, ..good.clone() };
+        moving(Coherence::strict(OnLoss::Error)).check().unwrap();
+        moving(Coherence::Explicit).check().unwrap();
+        for coherence in [Coherence::Local, Coherence::forwarding(OnLoss::Revert)] {
+            moving(coherence).check().unwrap_err();
+        }
+        let explicit = moving(Coherence::Explicit);
+        CreateOptions { sync: SyncMode::Atomic, ..explicit.clone() }.check().unwrap_err();
+        CreateOptions { pager: PagerKind::Anonymous, ..explicit }.check().unwrap_err();
         for options in bad {
             options.check().unwrap_err();
         }

@@ -105,7 +105,8 @@ fn answer(socket: TcpStream, from: SocketAddr, table: &Arc<Table>, security: &Se
     })();
     match greeted {
         Ok((introduction, rights, end)) => {
-            table.conclude(Candidate { talk, introduction, rights, end }).map(drop)
+            let good_until = talk.good_until(security);
+            table.conclude(Candidate { talk, introduction, rights, good_until, end }).map(drop)
         }
         Err(error) => {
             talk.refuse(&error);

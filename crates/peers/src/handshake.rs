@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longest time from the first byte to the last greeting.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -85,6 +85,12 @@ impl Talk {
         let shown =
             shown.ok_or_else(|| Error::new(ErrorKind::Permission, "the peer shows no certificate"))?;
         Subject::of(shown).map(Some)
+    }
+
+    /// Until when the other end's certificate is good.
+    pub fn good_until(&self, security: &Security) -> Option<SystemTime> {
+        let Security::Tls(identity) = security else { return None };
+        identity.good_until_of(self.tls.as_ref()?.peer_certificates()?.first()?)
     }
 
     /// The TLS state.

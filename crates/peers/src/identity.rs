@@ -2,7 +2,7 @@
 
 use crate::certificate::{PeerRights, Role, Subject};
 use crate::tls::{self, Credentials};
-use crate::verify::Trust;
+use crate::verify::{self, Trust};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use rustls::pki_types::pem::PemObject;
@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The certificate in a host's directory.
 pub const CERTIFICATE_FILE: &str = "host.crt";
@@ -26,6 +27,8 @@ pub struct Identity {
     cluster: [u8; 16],
     name: String,
     rights: PeerRights,
+    roots: Arc<RootCertStore>,
+    good_until: Option<SystemTime>,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
 }
@@ -63,8 +66,9 @@ impl Identity {
         let roots = Arc::new(roots);
         let own = || Credentials { chain: vec![certificate.clone()], key: key.clone_key() };
         let client = tls::client(Trust::Authority(roots.clone()), Some(own()))?;
-        let server = tls::server(Some(roots), own())?;
-        Ok(Identity { cluster: subject.cluster, name, rights, client, server })
+        let server = tls::server(Some(roots.clone()), own())?;
+        let good_until = verify::good_until(&certificate, &roots);
+        Ok(Identity { cluster: subject.cluster, name, rights, roots, good_until, client, server })
     }
 
     /// The cluster it belongs to.
@@ -75,6 +79,16 @@ impl Identity {
     /// The host's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Until when it is good.
+    pub fn good_until(&self) -> Option<SystemTime> {
+        self.good_until
+    }
+
+    /// Until when that certificate of another host is.
+    pub(crate) fn good_until_of(&self, certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+        verify::good_until(certificate, &self.roots)
     }
 
     /// Its TLS, for both ends: to measure connections against a bare stream with the same TLS.
@@ -98,7 +112,18 @@ pub fn read_certificate(path: &Path) -> Result<CertificateDer<'static>> {
 /// Reads a key, which must be for its owner alone.
 pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let what = || format!("cannot read the key {}", path.display());
-    let mode = std::fs::metadata(path).doing(what())?.mode() & 0o777;
+    let found = std::fs::metadata(path).doing(what())?;
+    let (owner, own) = (found.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && owner != 0 {
+        return Err(Error::new(
+            ErrorKind::Permission,
+            format!(
+                "the key {} belongs to user {owner}, who has it too: have another one issued",
+                path.display()
+            ),
+        ));
+    }
+    let mode = found.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(Error::new(
             ErrorKind::Permission,

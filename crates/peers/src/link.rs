@@ -13,7 +13,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+/// As much as is told of why the other end ended a session, bytes.
+const LONGEST_REASON: usize = 1024;
 
 /// A connection.
 pub struct Link {
@@ -25,6 +28,8 @@ pub struct Link {
     pub id: u64,
     /// Which end began it.
     pub begun_by_peer: bool,
+    /// Until when the other end's certificate is good.
+    good_until: Option<SystemTime>,
     out: Out,
     live: AtomicBool,
     why: Mutex<Option<Error>>,
@@ -35,12 +40,19 @@ pub struct Link {
 
 impl Link {
     /// A connection whose threads are not started yet; it can be written to.
-    pub fn new(stream: Stream, session: Arc<Session>, id: u64, begun_by_peer: bool) -> Arc<Link> {
+    pub fn new(
+        stream: Stream,
+        session: Arc<Session>,
+        id: u64,
+        begun_by_peer: bool,
+        good_until: Option<SystemTime>,
+    ) -> Arc<Link> {
         Arc::new(Link {
             stream,
             session,
             id,
             begun_by_peer,
+            good_until,
             out: Out::default(),
             live: AtomicBool::new(true),
             why: Mutex::default(),
@@ -158,13 +170,21 @@ impl Link {
             inbound.between_messages();
             inbound.read_exact(&mut header)?;
             let header = Header::decode(&header).map_err(Stop::Over)?;
+            if self.good_until.is_some_and(|end| SystemTime::now() > end) {
+                let words =
+                    "its certificate has expired while it was connected: `commonhold ca issue --renew`";
+                return Err(Stop::Over(Error::new(ErrorKind::Permission, words)));
+            }
             session.acknowledge(header.received).map_err(Stop::Over)?;
             message.resize(header.message_bytes, 0);
             inbound.read_exact(&mut message)?;
             match header.kind {
                 Kind::Acknowledgement => {}
                 Kind::Goodbye => {
-                    let words = format!("it ended the connection: {}", String::from_utf8_lossy(&message));
+                    let words = format!(
+                        "it ended the connection: {}",
+                        String::from_utf8_lossy(&message[..message.len().min(LONGEST_REASON)])
+                    );
                     return Err(Stop::Over(Error::new(ErrorKind::Disconnected, words)));
                 }
                 Kind::Message if self.is_live() => {

@@ -111,6 +111,7 @@ impl Peers {
             talk.say(&Greeting::Agreed(ours))?;
             match talk.hear()? {
                 Greeting::Accepted(answer) => {
+                    let rights = (rights, talk.good_until(&self.security));
                     Ok(Some((Introduction { link, ..theirs }, rights, Ends::Began(ours, answer))))
                 }
                 Greeting::Yield => Ok(None),
@@ -118,8 +119,8 @@ impl Peers {
             }
         })();
         match greeted {
-            Ok(Some((introduction, rights, end))) => {
-                self.table.conclude(Candidate { talk, introduction, rights, end })
+            Ok(Some((introduction, (rights, good_until), end))) => {
+                self.table.conclude(Candidate { talk, introduction, rights, good_until, end })
             }
             Ok(None) => Ok(Verdict::Yield),
             Err(error) => {

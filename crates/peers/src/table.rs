@@ -16,7 +16,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// All connections of a host.
 pub struct Table {
@@ -89,6 +89,8 @@ pub struct Candidate {
     pub introduction: Introduction,
     /// What it may do.
     pub rights: PeerRights,
+    /// Until when its certificate is good.
+    pub good_until: Option<SystemTime>,
     /// Which end this is, and where the ends stand.
     pub end: Ends,
 }
@@ -220,7 +222,7 @@ impl Table {
 
     /// Makes a connection of it, if it is the one to stay. An error was told to the other end.
     pub fn conclude(self: &Arc<Self>, candidate: Candidate) -> Result<Verdict> {
-        let Candidate { mut talk, introduction, rights, end: ends } = candidate;
+        let Candidate { mut talk, introduction, rights, good_until, end: ends } = candidate;
         let (host, end) = (introduction.hello.host, ends.end());
         let settle = lock(&self.inner).slots.entry(host).or_default().settle.clone();
         let _turn = lock(&settle);
@@ -244,6 +246,7 @@ impl Table {
                 return Ok(Verdict::Yield);
             }
             Err(error) => {
+                self.forget_blank(host);
                 match end {
                     // To the other end the connection stands: messages may follow, and nothing else.
                     End::Begins => talk.end(),
@@ -260,10 +263,22 @@ impl Table {
             Chosen::GoOn(session) => (session, false),
             Chosen::Begin(number) => (self.begin(&introduction.hello, number)?, true),
         };
-        let link = Link::new(talk.into_stream(), session, introduction.link, begun_by_peer);
+        let link = Link::new(talk.into_stream(), session, introduction.link, begun_by_peer, good_until);
         // Of a new session nothing was sent.
         self.install(&link, rights, is_new, if is_new { 0 } else { their_received })?;
         Ok(Verdict::Accept)
+    }
+
+    /// Who was not let in leaves nothing behind, however many numbers it comes under.
+    fn forget_blank(&self, host: HostId) {
+        let mut inner = lock(&self.inner);
+        let blank = |slot: &Slot| {
+            let idle = slot.link.is_none() && slot.standings.session.is_none() && !slot.dialing;
+            idle && slot.newest == 0 && slot.barred.is_none() && Arc::strong_count(&slot.settle) <= 2
+        };
+        if inner.slots.get(&host).is_some_and(blank) {
+            inner.slots.remove(&host);
+        }
     }
 
     /// The session that the new connection carries, and what the other end is told of it. If that is a new one the last
@@ -300,6 +315,12 @@ impl Table {
         if inner.stopped {
             return Err(stopped());
         }
+        // Of earlier processes of the host, what is over and told is not needed any more.
+        inner.slots.retain(|number, slot| {
+            let is_over = |session: &Arc<Session>| session.hello.name == hello.name && !session.is_open();
+            let over = slot.standings.session.as_ref().is_some_and(is_over) && slot.barred.is_none();
+            !over || *number == hello.host || slot.link.is_some() || slot.dialing || slot.settling
+        });
         let mut old = Old::default();
         for slot in inner.slots.values() {
             let Some(session) = &slot.standings.session else { continue };
@@ -429,7 +450,9 @@ struct Settled<'a>(&'a Table, HostId);
 
 impl Drop for Settled<'_> {
     fn drop(&mut self) {
-        lock(&self.0.inner).slots.entry(self.1).or_default().settling = false;
+        if let Some(slot) = lock(&self.0.inner).slots.get_mut(&self.1) {
+            slot.settling = false;
+        }
         self.0.changed.notify_all();
     }
 }

@@ -1,6 +1,7 @@
 //! Whether a server's certificate was issued by the right authority, and is valid now. Addresses do not count: which
 //! host it is, its subject says, and that is compared with what the host says of itself.
 
+use crate::tls;
 use ring::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -11,6 +12,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme,
 };
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Whom to believe.
 #[derive(Debug)]
@@ -36,6 +38,19 @@ pub fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest.as_ref());
     bytes
+}
+
+/// Until when a certificate is good that one of these issued. (The library says so of those that have expired.)
+pub fn good_until(certificate: &CertificateDer<'_>, roots: &RootCertStore) -> Option<SystemTime> {
+    const NEVER: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    let algorithms = tls::provider().signature_verification_algorithms.all;
+    match verify_server_cert_signed_by_trust_anchor(&parsed, roots, &[], NEVER, algorithms) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            UNIX_EPOCH.checked_add(Duration::from_secs(not_after.as_secs()))
+        }
+        _ => None,
+    }
 }
 
 impl ServerCertVerifier for ClusterVerifier {

@@ -45,6 +45,49 @@ fn certificates_that_are_not_good_are_refused_and_both_ends_say_why() {
     assert!(theirs.contains("refuses this host's certificate"), "{theirs}");
 }
 
+/// A connection lasts no longer than the certificate that it was made with.
+#[test]
+fn who_is_connected_when_its_certificate_ends_is_sent_away() {
+    let net = Net::tls();
+    let b = net.host(2, "b");
+    let until = SystemTime::now() + Duration::from_secs(8);
+    let identity = net.identity("a", PeerRights::ReadWrite, Validity { from: until - DAY, until });
+    assert!(identity.good_until().unwrap() <= until);
+    let a = start(net.hello(1, "a"), Security::Tls(identity));
+    a.peers.connect(b.id, b.address()).unwrap();
+    assert!(matches!(b.next(), Heard::Connected(..)));
+    a.peers.send(b.id, b"in time", &[]).unwrap();
+    assert!(matches!(b.next(), Heard::Message(..)));
+    let left = until.duration_since(SystemTime::now()).unwrap_or_default();
+    std::thread::sleep(left + Duration::from_secs(2));
+    a.peers.send(b.id, b"too late", &[]).unwrap();
+    let why = b.lost(a.id, 1);
+    assert!(why.contains("certificate has expired"), "{why}");
+    let error = a.peers.connect(b.id, b.address()).unwrap_err();
+    assert!(error.message.contains("expired"), "{error}");
+}
+
+/// However many numbers one comes under, of those that are over nothing is left to be compared with.
+#[test]
+fn a_host_that_comes_under_many_numbers_is_one_host() {
+    let net = Net::plain();
+    let b = net.host(2, "b");
+    for number in 10..20 {
+        let a = start(Hello { incarnation: number.into(), ..net.hello(number, "a") }, net.security("a"));
+        a.peers.connect(b.id, b.address()).unwrap();
+        assert_eq!(b.next(), Heard::Connected(a.id, number.into(), PeerRights::ReadWrite));
+        drop(a);
+        b.lost(HostId(number), number.into());
+    }
+    // Also refused ones.
+    let a = net.host(30, "a");
+    a.peers.connect(b.id, b.address()).unwrap();
+    for number in 31..35 {
+        assert!(net.host(number, "a").peers.connect(b.id, b.address()).is_err());
+    }
+    assert!(a.peers.is_connected(b.id));
+}
+
 #[test]
 fn clocks_may_differ_by_an_hour() {
     let net = Net::tls();

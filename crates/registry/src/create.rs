@@ -153,7 +153,7 @@ impl Registry {
     }
 
     /// The directories above a name that do not exist yet.
-    fn missing_above(&self, name: &Name) -> Result<Vec<Name>> {
+    pub(crate) fn missing_above(&self, name: &Name) -> Result<Vec<Name>> {
         let mut missing = Vec::new();
         for above in name.ancestors() {
             match self.tree.get(&above) {

@@ -7,6 +7,7 @@
 
 mod change;
 mod create;
+mod moving;
 mod open;
 mod quota;
 mod record;

@@ -141,6 +141,23 @@ impl BitFile {
         }
     }
 
+    /// How many there are.
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// The bits from `64 * index` on, the first one lowest. Blocks never prepared hold no set bit.
+    pub fn word_at(&self, index: u64) -> u64 {
+        let prepared = self.allocated.contains(&(index / (BITS_PER_BLOCK / 64)));
+        if prepared { self.word(index).load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Writes those 64 bits, which need [`prepare`](Self::prepare) first.
+    pub fn set_word(&self, index: u64, value: u64) {
+        assert!(self.allocated.contains(&(index / (BITS_PER_BLOCK / 64))), "a word that was not prepared");
+        self.word(index).store(value, Ordering::Relaxed);
+    }
+
     /// Calls `each` with every set bit, in order.
     pub fn each_set(&self, mut each: impl FnMut(u64)) {
         let mut blocks: Vec<u64> = self.allocated.iter().copied().collect();
@@ -184,12 +201,15 @@ mod tests {
         bits.write(99_990, 10, true);
         bits.write(20, 60, false);
         bits.write(50_000, 100, false);
+        bits.prepare(64_000, 64).unwrap();
+        bits.set_word(1000, 1 << 63);
         drop(bits);
         let again = BitFile::open(&file, 4096, 100_000).unwrap();
         let mut found = Vec::new();
         again.each_set(|bit| found.push(bit));
-        let expected: Vec<u64> = (10..20).chain(80..100).chain(99_990..100_000).collect();
+        let expected: Vec<u64> = (10..20).chain(80..100).chain([64_063]).chain(99_990..100_000).collect();
         assert_eq!(found, expected);
+        assert_eq!((again.word_at(1000), again.word_at(1001), again.word_at(700)), (1 << 63, 0, 0));
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 pub mod bits;
 pub mod claims;
 pub mod clock;
+pub mod file_lock;
 pub mod frames;
 pub mod maps;
 pub mod memory;

@@ -173,6 +173,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             }
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
+            "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,

@@ -57,6 +57,10 @@ pub struct Create {
     /// many keep each version, beside the one that has it newest
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub replicas: u32,
+    /// Another host becomes its home when its home is lost: with --file, by a path under which those hosts have the same file,
+    /// and a registry in etcd
+    #[arg(long, requires = "file")]
+    pub home_moves: bool,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub reader_bound: u32,

@@ -60,6 +60,7 @@ fn options(arguments: &Create) -> CreateOptions {
         mode: arguments.mode,
         tag: arguments.tag.clone(),
         replicas: arguments.replicas,
+        home_moves: arguments.home_moves,
         coherence: match arguments.coherence {
             Coherence::Local => commonhold::Coherence::Local,
             Coherence::Explicit => commonhold::Coherence::Explicit,

@@ -72,6 +72,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
     let optional = [
         ("page size", strict_page_size(options).map(|size| size.to_string())),
         ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
+        ("home", options.home_moves.then(|| "moves when it is lost".to_owned())),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),

@@ -72,6 +72,14 @@ pub fn checked_place(mut place: Place, state: &Path) -> Result<Place> {
     for path in files.into_iter().flatten() {
         *path = std::path::absolute(&*path).doing(format!("finding {}", path.display()))?;
     }
+    if let Some(listen) = place.listen
+        && (listen.ip().to_canonical().is_unspecified() || listen.port() == 0)
+    {
+        return Err(Error::invalid(format!(
+            "--listen {listen} is where other hosts of the cluster reach this one: give an address of this machine that they \
+             can connect to, and a port, as in --listen 192.0.2.1:7420"
+        )));
+    }
     if place.listen.is_some() && !place.plain {
         let identity = Identity::load(&place.identity.clone().unwrap_or_else(|| state.join("identity")))?;
         let name = place.name.clone().unwrap_or_else(machine_name);

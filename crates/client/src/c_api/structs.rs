@@ -30,6 +30,7 @@ pub struct ch_options {
     pub coherence: c_int,
     pub page_size_bytes: u64,
     pub replicas: u32,
+    pub home_moves: c_int,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -85,6 +86,7 @@ impl ch_options {
         coherence: 0,
         page_size_bytes: 0,
         replicas: 0,
+        home_moves: 0,
     };
 
     /// The Rust form.
@@ -175,6 +177,7 @@ impl ch_options {
                 bytes => PageSize::new(bytes)?,
             },
             replicas: self.replicas,
+            home_moves: self.home_moves != 0,
         })
     }
 }

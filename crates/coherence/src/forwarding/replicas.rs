@@ -101,10 +101,9 @@ impl Node {
     /// A host keeps what it was sent.
     pub(super) fn held(&mut self, from: HostId, number: u32, actions: &mut Actions) {
         let page = self.page(number);
-        if matches!(page.purpose, Some(Purpose::Publish(_))) {
-            if page.expected.remove(&from) && page.expected.is_empty() {
-                self.is_published(number, actions);
-            }
+        let is_publishing = matches!(page.purpose, Some(Purpose::Publish(_)));
+        if is_publishing && page.expected.remove(&from) && page.expected.is_empty() {
+            self.is_published(number, actions);
         }
     }
 

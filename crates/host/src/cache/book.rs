@@ -2,6 +2,7 @@
 //! tables are only asked. Every change is mirrored in `live/<id>` before it takes effect.
 
 use crate::live::{Grant, Live, Mark};
+use crate::newer::Newer;
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
 
@@ -11,6 +12,13 @@ pub struct Book {
     dirty: RoaringBitmap,
     writing: RoaringBitmap,
     spilled: RoaringBitmap,
+    moving: Option<Moving>,
+}
+
+/// At the home of an object that moves.
+struct Moving {
+    newer: Newer,
+    lent: RoaringBitmap,
 }
 
 /// The runs of consecutive numbers in a set, in order. Costs by the runs, not by the pages.
@@ -71,6 +79,7 @@ impl Book {
             dirty: RoaringBitmap::new(),
             writing: RoaringBitmap::new(),
             spilled: RoaringBitmap::new(),
+            moving: None,
         }
     }
 
@@ -91,6 +100,29 @@ impl Book {
             set.insert(page as u32);
         });
         set
+    }
+
+    /// At the home of an object that moves: pages that may be newer than the stored object.
+    pub fn newer(&self) -> RoaringBitmap {
+        self.moving.as_ref().map(|moving| moving.newer.pages().clone()).unwrap_or_default()
+    }
+
+    /// From now on the next home can find out what is newer than the stored object.
+    pub fn is_home(&mut self, newer: Newer) -> Result<()> {
+        let moving = self.moving.insert(Moving { newer, lent: RoaringBitmap::new() });
+        moving.newer.set(&(&self.dirty | &self.writing))?;
+        let lent = self.lent();
+        self.moving.iter_mut().for_each(|moving| moving.lent = lent.clone());
+        Ok(())
+    }
+
+    /// Of these pages those that nobody has newer are stored.
+    pub fn now_stored(&mut self, pages: &RoaringBitmap) {
+        if let Some(moving) = &mut self.moving {
+            let stored = pages - &self.dirty - &self.writing - &moving.lent;
+            // If that fails they count as newer, and are looked for in vain.
+            let _ = moving.newer.clear(&stored);
+        }
     }
 
     /// The file behind it.
@@ -135,7 +167,7 @@ impl Book {
             return Ok(()); // a page that goes to and fro between hosts
         }
         let new = pages - &self.dirty;
-        let mut result = Ok(());
+        let mut result = self.moving.as_mut().map_or(Ok(()), |moving| moving.newer.set(&new));
         for run in runs(&new) {
             match self.live.prepare(Mark::Dirty, run.first, run.count) {
                 Ok(()) => self.live.mark(Mark::Dirty, run.first, run.count, true),
@@ -167,6 +199,7 @@ impl Book {
             self.live.mark(Mark::Writing, run.first, run.count, false);
         }
         self.writing -= pages;
+        self.now_stored(pages);
     }
 
     /// They could not be stored: dirty again.
@@ -205,14 +238,27 @@ impl Book {
     /// A host may have a newer version of these pages from now on.
     pub fn lend(&mut self, range: PageRange, grant: Grant) -> Result<()> {
         self.live.prepare(Mark::Lent, range.first, range.count)?;
+        if let Some(moving) = &mut self.moving {
+            moving.newer.set(&set_of(range))?;
+            insert(&mut moving.lent, range);
+        }
         self.live.granted(range.first, range.count, grant)?;
         self.live.mark(Mark::Lent, range.first, range.count, true);
         Ok(())
     }
 
-    /// The newest version is here again.
+    /// Notes by which grant pages are here, or at the home that nobody has them any more.
+    pub fn granted(&mut self, range: PageRange, grant: Grant) -> Result<()> {
+        self.live.granted(range.first, range.count, grant)
+    }
+
+    /// The newest version is here again, or what is stored serves.
     pub fn returned(&mut self, range: PageRange) {
         self.live.mark(Mark::Lent, range.first, range.count, false);
+        if let Some(moving) = &mut self.moving {
+            remove(&mut moving.lent, range);
+            self.now_stored(&set_of(range));
+        }
     }
 
     /// Pages that the host before had lent.
@@ -226,6 +272,7 @@ impl Book {
             self.live.mark(Mark::Dirty, run.first, run.count, false);
         }
         self.dirty -= pages;
+        self.now_stored(pages);
     }
 
     /// The object has another size.

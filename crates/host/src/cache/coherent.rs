@@ -22,7 +22,7 @@ use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 /// Pages that the home asks for at once, for a sync.
@@ -123,7 +123,12 @@ impl Cache {
 
     /// Who speaks with the scheduler from now on.
     pub fn share(&self, driver: &Arc<Driver>, role: Role) {
-        let _ = self.driver.set((Arc::downgrade(driver), role));
+        let part = (Arc::downgrade(driver), role);
+        if let Err(part) = self.driver.set(part)
+            && driver.is_home()
+        {
+            let _ = self.as_home.set(part); // the same, where it was the home at first
+        }
         self.host_page.store(driver.plan().sizes.host(), Ordering::Relaxed);
         let reserved = {
             let inner = self.lock();
@@ -144,12 +149,16 @@ impl Cache {
     }
 
     pub(super) fn driver(&self) -> Option<Arc<Driver>> {
-        self.driver.get()?.0.upgrade()
+        self.part()?.0.upgrade()
+    }
+
+    fn part(&self) -> Option<&(Weak<Driver>, Role)> {
+        self.as_home.get().or_else(|| self.driver.get())
     }
 
     /// What the frames here are.
     pub fn role(&self) -> Option<Role> {
-        self.driver.get().map(|(_, role)| *role)
+        self.part().map(|(_, role)| *role)
     }
 
     /// Whether pages that are not in memory come from the pager or the spill file here; else they come by way of the

@@ -10,7 +10,7 @@ use super::coherent::{FENCE_PAGES, Rights};
 use super::{Cache, Inner, book, read_frames, sync};
 use crate::live::Grant;
 use crate::shared::Back;
-use commonhold_coherence::HostId;
+use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
@@ -24,6 +24,8 @@ pub struct Lent {
     pub to: BTreeMap<HostId, RoaringBitmap>,
     /// Those whose newest version nobody has any more.
     pub to_nobody: RoaringBitmap,
+    /// Whether this is all there is to know, because the frames are those of that process.
+    pub is_known: bool,
 }
 
 impl Cache {
@@ -46,6 +48,10 @@ impl Cache {
             *rights = Rights::default();
         }
         let all = inner.resident.clone();
+        if self.traits.home_moves {
+            // The next home may be another, which asks for whatever was valid.
+            self.record(&mut inner, &all);
+        }
         let kept = &all & inner.book.dirty();
         let gone = &all - &kept;
         // What grows old first.
@@ -89,9 +95,12 @@ impl Cache {
 
     /// Pages come that may be written here, by the grant of that stamp.
     pub fn granted(&self, pages: PageRange, stamp: u64) -> Result<()> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let pages = pages.intersect(inner.whole()); // the object may have shrunk since
-        inner.book.live().granted(pages.first, pages.count, Grant { to: None, stamp })
+        // In this order: of a page that is marked, under this stamp, without a frame and not on its way it is known that it
+        // did not come so far that somebody wrote it. Without the mark it may have left long ago.
+        self.note_newest(&mut inner, pages, Access::Write, true);
+        inner.book.granted(pages, Grant { to: None, stamp })
     }
 
     /// What is here of pages that were granted by these stamps.
@@ -109,7 +118,8 @@ impl Cache {
             } else if let Some(found) = self.machine.on_way.find(self.uuid, *page, *stamp) {
                 bytes = found;
             } else {
-                let never_came = *stamp != 0 && inner.book.live().grant((*page).into()).stamp != *stamp;
+                let is_another = || inner.book.live().grant((*page).into()).stamp != *stamp;
+                let never_came = *stamp != 0 && (inner.book.dirty().contains(*page) || is_another());
                 back.untouched.extend(never_came.then_some(*page));
                 continue;
             }
@@ -145,7 +155,7 @@ impl Cache {
     /// At the home: pages that are lent, and to whom.
     pub(super) fn lent(&self) -> Lent {
         let inner = self.lock();
-        let mut found = Lent::default();
+        let mut found = Lent { is_known: true, ..Lent::default() };
         for page in inner.book.lent() {
             match inner.book.live().grant(page.into()).to {
                 Some(host) => found.to.entry(HostId(host)).or_default().insert(page),
@@ -157,6 +167,98 @@ impl Cache {
 
     /// At the home: the newest versions of these pages are lost, whoever comes with them later.
     pub fn nobody_has(&self, pages: PageRange) -> Result<()> {
-        self.lock().book.live().granted(pages.first, pages.count, Grant::default())
+        self.lock().book.granted(pages, Grant::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Book, Evictor, Traits};
+    use super::*;
+    use crate::live::Live;
+    use crate::machine::Machine;
+    use crate::on_way::{self, OnWay};
+    use crate::pagers::ElsewherePager;
+    use crate::refuge::{self, Refuge};
+    use crate::shared::Role;
+    use crate::spill::Spill;
+    use commonhold_object::{ObjectId, SyncMode};
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+    use std::sync::{Arc, Weak};
+
+    const PAGES: u64 = 16;
+
+    /// What the keeper keeps.
+    struct Memory {
+        frames: Arc<OwnedFd>,
+        on_way: Arc<OwnedFd>,
+    }
+
+    /// The cache of an object of another host, in the next process if there was one before.
+    fn cache(directory: &Path, memory: &Memory) -> Arc<Cache> {
+        let (read, write) = frames::frame_pipe(1).unwrap();
+        let machine = Machine::new(
+            directory,
+            "boot".into(),
+            PAGES,
+            Evictor::new(read.into(), write.into()),
+            Refuge::new(refuge::new_memory().unwrap().into()),
+            OnWay::open(memory.on_way.clone()).unwrap(),
+        )
+        .unwrap();
+        let (path, size) = (directory.join("live"), PAGES * PAGE_SIZE_BYTES);
+        let live = Live::reopen(&path, "boot").unwrap().map(|(live, _)| live);
+        let live = live.unwrap_or_else(|| Live::create(&path, "boot", 1, size).unwrap());
+        let traits = Traits {
+            uid: 0,
+            sync: SyncMode::Plain,
+            freezable: false,
+            space_reserved: false,
+            fault_deadline_ms: None,
+            limit_pages: PAGES,
+            home_moves: false,
+        };
+        let (pager, book) = (Box::new(ElsewherePager), Book::recover(live).unwrap());
+        let spill = Spill::new(&directory.join("spill"));
+        let frames = memory.frames.clone();
+        let cache = Cache::new(machine, ObjectId(1), 7, traits, size, frames, pager, book, spill);
+        cache.belongs_to_all();
+        cache.driver.set((Weak::new(), Role::Copies)).unwrap();
+        cache.adopt_frames().unwrap();
+        cache
+    }
+
+    /// The host dies at any instant of a grant, or of what follows from it: the next knows of each page what became of it.
+    #[test]
+    fn what_became_of_a_grant_is_known_to_the_next_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory {
+            frames: frames::create("commonhold-test", PAGES * PAGE_SIZE_BYTES).unwrap().into(),
+            on_way: on_way::new_memory().unwrap().into(),
+        };
+        let page = |number| PageRange::new(number, 1);
+        let bytes = |number: u8| [number; PAGE_SIZE_BYTES as usize];
+        let host = cache(directory.path(), &memory);
+        // 1 was never granted, 2 was and did not come, 3 came, 4 came and left again.
+        for number in 2..5 {
+            host.granted(page(number), 100 + number).unwrap();
+        }
+        for number in 3..5 {
+            host.install(page(number), Access::Write, Some(&bytes(number as u8))).unwrap();
+        }
+        assert!(host.restrict(page(4), page(4), Access::None).unwrap().is_some());
+        drop(host);
+        let asked: Vec<(u32, u64)> = (1..5).map(|number| (number, 100 + u64::from(number))).collect();
+        for _ in 0..2 {
+            let next = cache(directory.path(), &memory);
+            next.begin_anew(false).unwrap();
+            let back = next.newest_of(&asked).unwrap();
+            assert_eq!((back.pages, back.untouched), (vec![3, 4], vec![1, 2]));
+            assert!(back.bytes == [bytes(3), bytes(4)].concat());
+        }
+        let forgotten = Memory { on_way: on_way::new_memory().unwrap().into(), ..memory };
+        let back = cache(directory.path(), &forgotten).newest_of(&asked[3..]).unwrap();
+        assert!(back.pages.is_empty() && back.untouched.is_empty(), "nobody knows what was written there");
     }
 }

@@ -34,6 +34,7 @@ mod install;
 pub mod kept;
 mod larger;
 mod leaving;
+mod moving;
 mod recover;
 mod resize;
 mod shrink;
@@ -78,6 +79,8 @@ pub struct Traits {
     pub fault_deadline_ms: Option<u32>,
     /// Most frames.
     pub limit_pages: u64,
+    /// Another host becomes the home when the home is lost.
+    pub home_moves: bool,
 }
 
 /// The cache of one controlled object.
@@ -121,6 +124,8 @@ pub struct Cache {
     pub seen: Arc<crate::seeing::Seen>,
     /// Of an object that hosts share: who speaks with its scheduler, and what the frames are.
     driver: OnceLock<(Weak<Driver>, Role)>,
+    /// The same since this host became the object's home, if it was not at first.
+    as_home: OnceLock<(Weak<Driver>, Role)>,
     /// How many pages are one to this host: its processes may use all of them or none.
     host_page: AtomicU64,
 }
@@ -291,6 +296,7 @@ impl Cache {
             syncs: AtomicU64::new(0),
             seen: machine.seen_of(uuid),
             driver: OnceLock::new(),
+            as_home: OnceLock::new(),
             host_page: AtomicU64::new(1),
             machine,
             traits,

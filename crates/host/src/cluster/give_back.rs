@@ -52,13 +52,13 @@ impl Cluster {
         }
         let back = match self.driver(object) {
             Some(driver) => driver.give_back(former, pages)?,
-            None => self.from_the_ring(object, pages)?,
+            None => self.what_left_last(object, pages)?,
         };
         Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
     }
 
     /// Of an object that is not in use here any more: what left last, and may not have arrived.
-    fn from_the_ring(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
+    fn what_left_last(&self, object: u128, pages: &[(u32, u64)]) -> Result<Back> {
         let (host, mut back) = (self.host()?, Back::default());
         for (page, stamp) in pages {
             if let Some(bytes) = host.machine.on_way.find(object, *page, *stamp) {
@@ -71,6 +71,9 @@ impl Cluster {
 
     /// Begins to schedule an object, when whoever had newest pages of it has given them back.
     pub(super) fn begin_home(self: &Arc<Self>, driver: &Arc<Driver>) {
+        if driver.plan().home_moves {
+            return self.begin_moving_home(driver);
+        }
         let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
         let borrowers = driver.borrowers(&members);
         if borrowers.is_empty() {
@@ -80,17 +83,24 @@ impl Cluster {
         }
         let (this, driver) = (self.clone(), driver.clone());
         let asking = move || {
-            // One after the other: each is waited for no longer than a lease after it answered last.
-            borrowers.iter().for_each(|former| this.ask_back(&driver, *former));
-            if this.lease.is_fenced() {
-                return; // who was not asked any more has lost nothing: the next process asks
+            if this.ask_all_back(&driver, &borrowers) {
+                driver.begin();
             }
-            borrowers.iter().for_each(|former| this.report_lost(&driver, *former));
-            driver.begin();
         };
         if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
             std::process::abort(); // the keeper starts the next, which tries again
         }
+    }
+
+    /// Asks these hosts for what they had newest of an object whose home has not begun. Whether all were asked.
+    pub(super) fn ask_all_back(self: &Arc<Self>, driver: &Arc<Driver>, borrowers: &[HostId]) -> bool {
+        // One after the other: each is waited for no longer than a lease after it answered last.
+        borrowers.iter().for_each(|former| self.ask_back(driver, *former));
+        if self.lease.is_fenced() {
+            return false; // who was not asked any more has lost nothing: the next process asks
+        }
+        borrowers.iter().for_each(|former| self.report_lost(driver, *former));
+        true
     }
 
     /// Whether somebody may have what a host that is lost had newest of an object of this home.
@@ -175,7 +185,7 @@ impl Cluster {
     }
 
     /// Who can be asked for what that process had newest.
-    fn who_has_left(&self, former: HostId) -> Option<HostId> {
+    pub(super) fn who_has_left(&self, former: HostId) -> Option<HostId> {
         self.member(former).map(|member| member.host).or_else(|| self.follower(former))
     }
 

@@ -100,6 +100,12 @@ impl Lease {
         lock(&self.state).fenced
     }
 
+    /// Whether enough of it is left to store something: until this host would fence itself.
+    pub fn allows_storing(&self) -> bool {
+        let state = lock(&self.state);
+        !state.fenced && clock::now() < state.fence_at
+    }
+
     /// From now on. False if that was so.
     pub fn fence(&self) -> bool {
         let mut state = lock(&self.state);
@@ -148,7 +154,9 @@ mod tests {
     fn who_has_fenced_itself_renews_nothing() {
         let lease = Lease::new(&Vault::alone().unwrap(), &[]).unwrap();
         let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600));
+        assert!(!lease.allows_storing());
         assert!(lease.renewed(times).unwrap());
+        assert!(lease.allows_storing());
         assert_eq!(lease.word.read(), Some(times.keeper));
         let late = Times::of(1, Duration::from_nanos(8));
         assert_eq!(
@@ -160,7 +168,7 @@ mod tests {
         // A lease whose end comes while nobody looks.
         let brief = Times::of(commonhold_sys::clock::now(), Duration::from_secs(2));
         assert!(lease.renewed(brief).unwrap());
-        assert!(lease.wait_for_its_end() && lease.is_fenced());
+        assert!(lease.wait_for_its_end() && lease.is_fenced() && !lease.allows_storing());
         assert!(!lease.renewed(times).unwrap());
         assert_eq!(lease.word.read(), Some(brief.keeper), "until what is to be done is done");
         lease.nothing_to_fence().unwrap();

@@ -63,7 +63,8 @@ impl Cluster {
                 return Ok(Some(home));
             }
             if began.elapsed() > HOME_AWAY {
-                if all_home {
+                // The next home of an object that moves is whoever opens it, here too: that waits until this host has left.
+                if all_home || driver.plan().home_moves {
                     return Ok(None);
                 }
                 if !std::mem::replace(&mut said, true) {

@@ -1,15 +1,21 @@
 //! Between the cluster and the connections (crate `peers`) that carry its messages.
 
+use super::refusals::Refusals;
 use super::registry::Registry;
-use super::{Cluster, Transport};
+use super::{Cluster, Transport, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_peers::{Handler, Hello, Identity, Payload, PeerRights, Peers, Security};
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// A certificate that ends within this time is spoken of.
+const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 /// How hosts prove who they are.
 #[derive(Clone, Debug)]
@@ -27,6 +33,7 @@ pub enum Proof {
 struct Link {
     cluster: Weak<Cluster>,
     peers: OnceLock<Arc<Peers>>,
+    refusals: Mutex<Refusals>,
 }
 
 /// Listens for the other hosts, and joins them.
@@ -38,34 +45,72 @@ pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<
         }
     };
     let id = match &security {
-        Security::Tls(identity) => identity.cluster(),
+        Security::Tls(identity) => {
+            if identity.rights() == PeerRights::ReadOnly {
+                cluster.note_reads_alone();
+            }
+            if let Some(end) = identity.good_until() {
+                watch_certificate(cluster, end)?;
+            }
+            identity.cluster()
+        }
         Security::Plain { .. } => [0; 16],
     };
     let hello = Hello::new(id, cluster.me.host, &cluster.me.name, next_incarnation(state)?)?;
-    let link = Arc::new(Link { cluster: Arc::downgrade(cluster), peers: OnceLock::new() });
+    let link = Arc::new(Link {
+        cluster: Arc::downgrade(cluster),
+        peers: OnceLock::new(),
+        refusals: Mutex::default(),
+    });
     let peers = Peers::start(cluster.me.address, hello, security, link.clone())?;
     let _ = link.peers.set(peers);
     cluster.begin(link, registry)
 }
 
-/// Grows with each process that is this host, whatever the clock does.
+/// Says once a day that this host's certificate ends soon: then nobody speaks with this host any more.
+fn watch_certificate(cluster: &Arc<Cluster>, end: SystemTime) -> Result<()> {
+    let cluster = Arc::downgrade(cluster);
+    let watching = move || {
+        while let Some(cluster) = cluster.upgrade() {
+            let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+            if left < SOON {
+                cluster.report(format_args!(
+                    "this host's certificate ends in {} h, and nobody speaks with this host then: `commonhold ca issue \
+                     --renew` on the authority's machine, put the files into the identity directory, and restart the host",
+                    left.as_secs() / 3600
+                ));
+            }
+            drop(cluster);
+            std::thread::sleep(DAY);
+        }
+    };
+    let thread = std::thread::Builder::new().name("certificate".into()).stack_size(64 << 10);
+    thread.spawn(watching).map(drop).doing("starting a thread")
+}
+
+/// Grows with each process that is this host, whatever the clock does. One that cannot be read was being written when the
+/// power went: then the clock alone says which is newer.
 fn next_incarnation(state: &Path) -> Result<u64> {
     let (path, fresh) = (state.join("incarnation"), state.join("incarnation.new"));
     let last: u64 = match std::fs::File::open(&path) {
         Ok(file) => {
-            let mut text = String::new();
-            file.take(32).read_to_string(&mut text).doing("reading the host's incarnation")?;
-            text.trim().parse().map_err(|_| {
-                Error::new(ErrorKind::Corrupt, format!("{} holds no number: remove it", path.display()))
-            })?
+            let mut bytes = Vec::new();
+            file.take(32).read_to_end(&mut bytes).doing("reading the host's incarnation")?;
+            std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(Error::io("reading the host's incarnation", &error)),
     };
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
-    let next = now.max(last + 1);
-    let written = std::fs::write(&fresh, next.to_string()).and_then(|()| std::fs::rename(&fresh, &path));
-    written.doing("writing the host's incarnation")?;
+    let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
+    let next = now.max(last.saturating_add(1));
+    let write = || {
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(next.to_string().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)?;
+        std::fs::File::open(state)?.sync_all()
+    };
+    write().doing("writing the host's incarnation")?;
     Ok(next)
 }
 
@@ -143,8 +188,30 @@ impl Handler for Link {
         // Whoever only asks who is here leaves as soon as he knows.
         if why.kind != ErrorKind::Disconnected
             && let Some(cluster) = self.cluster.upgrade()
+            && let Some(line) = lock(&self.refusals).line(from, &why.to_string(), Instant::now())
         {
-            cluster.report(format_args!("a connection from {from} was refused: {why}"));
+            cluster.report(format_args!("{line}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incarnations_grow_also_after_a_power_cut() {
+        let state = tempfile::tempdir().unwrap();
+        let first = next_incarnation(state.path()).unwrap();
+        let second = next_incarnation(state.path()).unwrap();
+        assert!(second > first);
+        let path = state.path().join("incarnation");
+        // From a clock that was ahead.
+        std::fs::write(&path, (u64::MAX - 5).to_string()).unwrap();
+        assert_eq!(next_incarnation(state.path()).unwrap(), u64::MAX - 4);
+        for left in [&b""[..], b"17x", &[0xff; 40]] {
+            std::fs::write(&path, left).unwrap();
+            assert!(next_incarnation(state.path()).unwrap() >= first, "{left:?}");
         }
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct AllLocks {
     objects: Mutex<HashMap<u128, Locks<Reply>>>,
     /// Objects that there were when this process began: processes of other hosts may hold pages of them.
     early: OnceLock<HashSet<u128>>,
+    /// Objects whose home this host has become since.
+    moved_here: Mutex<HashSet<u128>>,
 }
 
 fn range((_, first, count): &Said) -> Result<PageRange> {
@@ -48,14 +50,20 @@ impl Cluster {
     /// The objects that are there now may be locked by others.
     pub(super) fn note_early_objects(&self) {
         if let Ok(host) = self.host() {
-            let objects = host.shared_records().into_iter().map(|(_, object)| object).collect();
+            let objects = host.shared_claims().into_iter().map(|claim| claim.object).collect();
             let _ = self.locks.early.set(objects);
         }
     }
 
+    /// This host has become the home: processes of other hosts may have held pages before.
+    pub(super) fn note_moved_here(&self, object: u128) {
+        lock(&self.locks.moved_here).insert(object);
+    }
+
     /// When the locks of an object are known, if that is to be waited for.
     fn known_at(&self, object: u128) -> Option<Instant> {
-        let early = self.locks.early.get().is_some_and(|early| early.contains(&object));
+        let early = self.locks.early.get().is_some_and(|early| early.contains(&object))
+            || lock(&self.locks.moved_here).contains(&object);
         let begun = self.driver(object).and_then(|driver| driver.begun_at()).unwrap_or_else(Instant::now);
         Some(begun + SAY_AGAIN).filter(|at| early && *at > Instant::now())
     }

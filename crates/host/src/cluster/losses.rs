@@ -49,6 +49,8 @@ impl Cluster {
         lock(&self.unreachable).insert(host);
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
+        self.parts.forget(host);
+        self.asked.forget(host);
         self.not_answered_by(host);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
@@ -59,7 +61,9 @@ impl Cluster {
             return;
         }
         let is_member = self.member(host).is_some();
-        if is_member {
+        if !is_member {
+            self.forget_rights(host); // it may have come under many numbers
+        } else {
             let name = self.called(host);
             self.report(format_args!("messages from and to {name} may be lost: {why}; beginning again"));
         }
@@ -80,6 +84,7 @@ impl Cluster {
     /// What an object's scheduler wants could not be done here.
     pub(super) fn give_up_unasked(self: &Arc<Self>, object: u128) {
         let Some(driver) = self.driver(object) else { return };
+        driver.gives_up(); // what is here need not be what it should be
         match driver.home() {
             _ if forwards(&driver) => self.fence("a page of another host's object could not be moved"),
             Some(home) => self.give_up(&driver, home),
@@ -137,11 +142,14 @@ impl Cluster {
         };
         if let Err(error) = self.reach(home) {
             // The two cannot reach each other, but others wait for the home. It is said again when they can.
-            if former == self.me.host {
+            // The home of an object that moves may be lost already, and the next one wants what was valid here.
+            let moves = self.driver(object).is_some_and(|driver| driver.plan().home_moves);
+            if former == self.me.host && !moves {
                 self.registry()?.pass_given_up(home, object, number)?;
             }
             return Err(error);
         }
+        self.driver(object).iter().for_each(|driver| driver.gives_up());
         self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE)?;
         self.beginnings.home_knows(object, given_up);
         Ok(())
@@ -240,6 +248,7 @@ impl Cluster {
                 }
                 self.find_home(&driver);
             }
+            driver.home_is_lost(host);
         }
         if let Ok(this) = self.host() {
             this.settle_removed();

@@ -28,6 +28,10 @@ pub(super) struct Heard {
     early: Option<News>,
     /// What must be settled before the homes here begin.
     begin_at: u64,
+    /// The change that is being followed, or was last.
+    following: u64,
+    /// Up to this change everybody has done what follows.
+    settled: u64,
 }
 
 /// News that nothing has followed from yet. What follows may take as long as it takes to copy what is newest here, and the lease
@@ -138,9 +142,16 @@ impl Cluster {
     /// The claims of this host's shared objects.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };
-        let records = host.shared_records();
-        let claim = |(name, object)| Claim { name, object };
-        records.into_iter().map(claim).collect()
+        if self.reads_alone() {
+            return Vec::new(); // it is the home of nothing
+        }
+        host.shared_claims()
+    }
+
+    /// The last change that this host has heard of, and the last that everybody has done what follows from.
+    pub(super) fn heard_and_settled(&self) -> (u64, u64) {
+        let heard = lock(&self.heard);
+        (heard.following, heard.settled)
     }
 
     fn wait_to_renew(&self, until: u64) {
@@ -189,7 +200,9 @@ impl Cluster {
             heard.early = Some(news.clone());
             return None;
         }
-        (heard.joined == Some(news.epoch) && news.number >= heard.number).then_some(heard.number)
+        let goes_on = heard.joined == Some(news.epoch) && news.number >= heard.number;
+        heard.following = heard.following.max(if goes_on { news.number } else { 0 });
+        goes_on.then_some(heard.number)
     }
 
     /// Does what follows from news. By one thread: in order.
@@ -214,6 +227,7 @@ impl Cluster {
         let begins = {
             let mut heard = lock(&self.heard);
             heard.number = news.number;
+            heard.settled = heard.settled.max(news.settled);
             news.settled >= heard.begin_at
         };
         if !lost.is_empty() || joined {

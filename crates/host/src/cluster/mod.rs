@@ -5,20 +5,25 @@
 //! | `wire` | the messages |
 //! | `calls` | questions and answers |
 //! | `pools` | the threads that answer |
+//! | `asked` | how much of them one host has |
+//! | `long` | messages that go in parts |
 //! | `registry` | who belongs, whose a name is, and who is lost |
 //! | `lease` | until when this host may go on |
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `moving` | homes that move to another host when they are lost |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
 //! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
+//! | `refusals` | which refused connections the log tells |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
+mod asked;
 mod beginnings;
 mod calls;
 mod carry;
@@ -27,13 +32,18 @@ pub mod lease;
 mod leaving;
 pub mod link;
 mod locks;
+mod long;
 mod losses;
 mod members;
+mod moving;
 mod objects;
 mod pools;
+mod refusals;
 pub mod registry;
 mod rights;
 mod sizes;
+#[cfg(test)]
+mod specimens;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -44,6 +54,7 @@ use crate::shared::{Carrier, Driver, Holds};
 use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
+use commonhold_peers::MAX_MESSAGE_BYTES;
 use lease::Lease;
 use members::Heard;
 use registry::Registry;
@@ -101,6 +112,8 @@ pub struct Cluster {
     shared: RwLock<HashMap<u128, Arc<Driver>>>,
     /// Objects whose last user here has just gone: what is newest here is on its way home.
     leaving: Mutex<HashSet<u128>>,
+    /// This host was admitted for reading alone.
+    reads_alone: OnceLock<()>,
     /// Hosts that may change nothing.
     readers: RwLock<HashSet<HostId>>,
     /// What connected hosts are called: over TLS, as their certificates say.
@@ -122,6 +135,8 @@ pub struct Cluster {
     pools: pools::Pools,
     /// News on their way to the thread that does what follows.
     news: members::NewsQueue,
+    parts: long::Parts,
+    asked: asked::Asked,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -164,6 +179,7 @@ impl Cluster {
             members: RwLock::default(),
             shared: RwLock::default(),
             leaving: Mutex::default(),
+            reads_alone: OnceLock::new(),
             readers: RwLock::default(),
             names: RwLock::default(),
             admitted: RwLock::default(),
@@ -176,6 +192,8 @@ impl Cluster {
             calls: Calls::default(),
             pools: pools::Pools::new(),
             news: members::NewsQueue::default(),
+            parts: long::Parts::default(),
+            asked: asked::Asked::default(),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -191,6 +209,15 @@ impl Cluster {
         self.note_early_objects();
         self.stay_a_member();
         Ok(())
+    }
+
+    /// This host was admitted for reading alone: it is the home of nothing that others use, whoever keeps the registry.
+    pub fn note_reads_alone(&self) {
+        let _ = self.reads_alone.set(());
+    }
+
+    fn reads_alone(&self) -> bool {
+        self.reads_alone.get().is_some()
     }
 
     /// Whether clients that are expected back may still be waited for.
@@ -242,6 +269,9 @@ impl Cluster {
         }
         let bytes = postcard::to_stdvec(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("a message cannot be encoded: {e}")))?;
+        if bytes.len() > MAX_MESSAGE_BYTES && payload.0.is_empty() {
+            return self.send_long(to, &bytes);
+        }
         self.transport()?.send(to, &bytes, payload.0)
     }
 
@@ -250,6 +280,18 @@ impl Cluster {
         let message = postcard::from_bytes(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {
+            Message::Part { is_last } => match self.part_came(from, is_last, &payload)? {
+                Some(message) => self.said(from, message, Vec::new()),
+                None => Ok(()),
+            },
+            message => self.said(from, message, payload),
+        }
+    }
+
+    /// A whole message is there.
+    fn said(self: &Arc<Self>, from: HostId, message: Message, payload: Vec<u8>) -> Result<()> {
+        match message {
+            Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
             Message::Coherence { object, message } => {
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
@@ -289,13 +331,18 @@ impl Cluster {
             Message::Call { number, call } => {
                 let this = self.clone();
                 // What others wait for may take long here.
-                self.pools.of(&call).run(move || {
+                let pool = self.pools.of(&call).clone();
+                let answering = move || {
                     let (answer, bytes) = match this.answer(from, call) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),
                     };
                     let _ = this.send(from, &Message::Answer { number, answer }, &Payload(&bytes));
-                });
+                };
+                if let Err(too_many) = self.run_for(from, &pool, answering) {
+                    let answer = Message::Answer { number, answer: Err(too_many) };
+                    let _ = self.send(from, &answer, &Payload::default());
+                }
                 Ok(())
             }
             Message::News(news) => {
@@ -312,6 +359,10 @@ impl Cluster {
         if let Call::GiveBack { object, former, pages } = call {
             self.check_not_lost(from)?;
             return self.give_back(from, object, former, &pages);
+        }
+        if let Call::Valid { object, lost, from_page } = call {
+            self.check_not_lost(from)?;
+            return self.valid_here(from, object, lost, from_page);
         }
         self.answer_alone(from, call).map(|answer| (answer, Vec::new()))
     }
@@ -349,7 +400,7 @@ impl Cluster {
             }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
             Call::Size { object, told } => self.heard_size(from, object, told, false),
-            Call::GiveBack { .. } => {
+            Call::GiveBack { .. } | Call::Valid { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }
         }

@@ -8,8 +8,8 @@ use crate::server::object::Object;
 use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PageRange, Result,
-    Scheduler, pages_of,
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership, PageRange,
+    Result, Scheduler, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -45,6 +45,7 @@ impl Cluster {
             sizes: self.sizes_of(&record.options),
             how,
             hold: Duration::from_micros(hold_us.into()),
+            home_moves: record.options.home_moves,
         };
         if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
             driver.attach(cache); // it was used here before
@@ -102,9 +103,20 @@ impl Cluster {
         }
     }
 
-    /// Claims the name of a new shared object for this host.
-    pub fn claim(self: &Arc<Self>, name: &Name, object: u128) -> Result<()> {
-        self.registry()?.claim(Claim { name: name.clone(), object })
+    /// Claims the name of a shared object for this host.
+    pub fn claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        if self.reads_alone() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                format!(
+                    "this host was admitted to the cluster for reading alone: create {} on another host, or with \
+                     --coherence local",
+                    claim.name
+                ),
+            ));
+        }
+        self.check_names_can_be_told(&claim.name)?;
+        self.registry()?.claim(claim)
     }
 
     /// Names of this host's shared objects may have become others' while it was away: the log says which.
@@ -135,11 +147,20 @@ impl Cluster {
         access: Access,
     ) -> Result<Shared> {
         let home = self.registry()?.look_up(name)?;
+        if let Some(shared) = self.open_without_home(name, home, who, access)? {
+            return Ok(shared);
+        }
         self.reach(home)?;
+        self.check_may_decide(home)?;
         let call = Call::Open { name: name.clone(), who: who.clone(), access };
         match self.ask(home, call, PATIENCE)? {
             Answer::Opened(shared) => {
-                self.check_page_size(&shared.options).inspect_err(|_| {
+                // Another host says it: it is looked at as if somebody here wanted to create it.
+                let good = shared.options.check().and_then(|()| match shared.options.is_shared() {
+                    true => self.check_page_size(&shared.options),
+                    false => Err(unexpected()),
+                });
+                good.inspect_err(|_| {
                     let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
                 })?;
                 Ok(*shared)
@@ -156,6 +177,7 @@ impl Cluster {
         let search = move || {
             while let (Some(this), Some(driver)) = (this.upgrade(), driver.upgrade())
                 && driver.home().is_none()
+                && !driver.is_over()
                 && !driver.has_left()
                 && !this.lease.is_fenced()
             {
@@ -181,8 +203,12 @@ impl Cluster {
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
         let home = self.registry()?.where_is(object)?;
+        if driver.plan().home_moves && self.take_home_of(driver, home)? {
+            return Ok(()); // this host is the home now
+        }
         self.say_given_up(home, driver)?;
         self.reach(home)?;
+        self.check_may_decide(home)?;
         for (who, access) in self.host()?.openers(object) {
             let number = self.beginnings.next();
             if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
@@ -257,8 +283,14 @@ impl Cluster {
         let record = self.record_of(object)?.record().clone();
         self.check_may_use(from, access, &record.options)?;
         // By its name: the rights of the directories above it count too.
-        if let Some(name) = record.name {
-            lock(&self.host()?.registry).lookup(&name, who, access)?;
+        match record.name {
+            Some(name) => drop(lock(&self.host()?.registry).lookup(&name, who, access)?),
+            // Removed, and still in use: the object's own rights are left.
+            None if record.ownership.allows(who, Ownership::wanted(access)) => {}
+            None => {
+                let words = format!("{} was removed, and user {} may not use it", record.first_name, who.uid);
+                return Err(Error::new(ErrorKind::Permission, words));
+            }
         }
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;

@@ -38,7 +38,7 @@ impl Pools {
             | Call::Names(_)
             | Call::Lookup(_)
             | Call::WhereIs(_) => &self.registry,
-            Call::GiveBack { .. } => &self.giving,
+            Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
             Call::Sync { .. } | Call::Resize { .. } | Call::GaveUp { .. } => &self.waiting,
             Call::Open { .. }
             | Call::Use { .. }

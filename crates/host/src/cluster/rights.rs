@@ -13,14 +13,43 @@ impl Cluster {
     /// A host of that name is connected.
     pub fn connected(&self, host: HostId, name: &str, may_write: bool) {
         super::lock(&self.unreachable).remove(&host);
+        {
+            let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
+            if may_write {
+                readers.remove(&host)
+            } else {
+                readers.insert(host)
+            };
+        }
+        // Who has a name here has its rights, too.
         self.names.write().unwrap_or_else(PoisonError::into_inner).insert(host, name.to_owned());
         self.check_names();
-        let mut readers = self.readers.write().unwrap_or_else(PoisonError::into_inner);
-        if may_write {
-            readers.remove(&host)
-        } else {
-            readers.insert(host)
-        };
+    }
+
+    /// What a connected host is called.
+    pub(super) fn name_of(&self, host: HostId) -> Option<String> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).get(&host).cloned()
+    }
+
+    /// Refuses to take the word of a host that is connected, and may change nothing: it is the home of nothing, and keeps no
+    /// list. Gives what it is called.
+    pub(super) fn check_may_decide(&self, host: HostId) -> Result<String> {
+        if host == self.me.host {
+            return Ok(self.me.name.clone());
+        }
+        let deadline = Instant::now() + PATIENCE / 10;
+        loop {
+            // The connection may stand, and not be announced yet.
+            if let Some(name) = self.name_of(host) {
+                self.check_may_change(host)?;
+                return Ok(name);
+            }
+            if Instant::now() > deadline {
+                let words = format!("the connection with {} broke: try again", self.called(host));
+                return Err(Error::new(ErrorKind::Disconnected, words));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Refuses who comes under the number of a host that the registry knows by another name.

@@ -4,7 +4,7 @@ use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE};
 use crate::shared::{Driver, How, Told};
 use commonhold_coherence::HostId;
-use commonhold_object::{Credentials, Error, ErrorKind, Name, Result};
+use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, limits};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -80,8 +80,15 @@ impl Cluster {
         told: Told,
         home_has_all: bool,
     ) -> Result<Answer> {
+        if told.size_bytes.max(told.room_bytes) > limits::OBJECT_BYTES {
+            let words = format!("no object has {} bytes", told.size_bytes.max(told.room_bytes));
+            return Err(Error::new(ErrorKind::Protocol, words));
+        }
         self.wait_left(object)?;
         let driver = self.driver(object);
+        if driver.is_none() && !home_has_all && self.registry()?.where_is(object)? != from {
+            return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
+        }
         if let Some(driver) = &driver {
             if !home_has_all && driver.home().is_none() {
                 let text = "this host has not found the object's home yet: say it again";

@@ -6,6 +6,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A host of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,21 @@ pub struct Claim {
     pub name: Name,
     /// The object's identity.
     pub object: u128,
+    /// What the next home must know of it, if its home moves.
+    pub moving: Option<Box<Moving>>,
+}
+
+/// What the next home of an object must know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// Its name now.
+    pub name: Name,
+    /// Owner, group and mode.
+    pub ownership: Ownership,
+    /// How it was created; the size is the size now.
+    pub options: CreateOptions,
+    /// Where its file is.
+    pub path: PathBuf,
 }
 
 /// What a host needs to know of an object whose home is another.
@@ -69,6 +85,11 @@ pub enum Message {
     },
     /// From the host that keeps the list: what happened.
     News(News),
+    /// A part of a message that is too long for one; its bytes lie behind it.
+    Part {
+        /// No more of it follows.
+        is_last: bool,
+    },
 }
 
 /// What one host asks of another.
@@ -135,6 +156,15 @@ pub enum Call {
         former: HostId,
         /// Which pages, and by which stamps they were granted.
         pages: Vec<(u32, u64)>,
+    },
+    /// By the next home of an object that moves: frames that were valid copies here when that home was lost, 512 at most.
+    Valid {
+        /// Which object.
+        object: u128,
+        /// Which home was lost.
+        lost: HostId,
+        /// From this page on.
+        from_page: u32,
     },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave {
@@ -213,6 +243,13 @@ pub enum Answer {
     Locks(Vec<super::locks::Said>),
     /// The object may be used, and has this size.
     Used(Told),
+    /// Frames that are valid; their bytes lie behind the message.
+    Valid {
+        /// Which.
+        pages: Vec<u32>,
+        /// Whether there are more behind them.
+        more: bool,
+    },
     /// Of the pages that were asked for.
     GivenBack {
         /// Those whose bytes lie behind the message.

@@ -4,13 +4,16 @@ mod anonymous;
 mod elsewhere;
 mod external;
 mod file;
+mod moving;
 
 pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
 pub use file::FilePager;
+pub use moving::{MayStore, MovingPager};
 
-use commonhold_object::Result;
+use commonhold_object::{Error, ErrorKind, Result};
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -69,6 +72,12 @@ pub trait Pager: Send + Sync {
     /// Changes whenever what is stored may have been changed by others; `None` if that cannot be known.
     fn stamp(&self) -> Option<Stamp> {
         None
+    }
+
+    /// From now on this host is the object's home, and alone has the file.
+    fn is_home(&self, file: File, size_bytes: u64, may_store: MayStore) -> Result<()> {
+        drop((file, size_bytes, may_store));
+        Err(Error::new(ErrorKind::Unsupported, "the object's home does not move"))
     }
 }
 

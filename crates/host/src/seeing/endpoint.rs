@@ -99,7 +99,6 @@ enum Asked {
 }
 
 fn answer(mut stream: TcpStream, text: impl FnOnce() -> Option<String>) -> std::io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
     let (status, kind, body) = match question(&mut stream)? {
         Asked::Metrics { body } => match text() {
             Some(text) if body => ("200 OK", METRICS, text),
@@ -114,12 +113,30 @@ fn answer(mut stream: TcpStream, text: impl FnOnce() -> Option<String>) -> std::
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
+    say(&mut stream, &[head.as_bytes(), body.as_bytes()].concat())?;
     stream.shutdown(std::net::Shutdown::Write)?;
     // What was sent beyond the question is taken in, a little of it: else the answer may be thrown away with it.
     stream.set_read_timeout(Some(Duration::from_millis(50)))?;
     let _ = stream.read(&mut [0; MOST_BYTES]);
+    Ok(())
+}
+
+/// Says all of it within the time for an answer, however slowly it is read.
+fn say(stream: &mut TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !bytes.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::cache::kept::Lent;
 use crate::cache::stored;
 use crate::cache::{Cache, Traits};
 use crate::live::Live;
-use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, Pager};
+use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager};
 use crate::spill::Spill;
 use commonhold_keeper::fence::{FENCED, FENCED_LAST};
 use commonhold_object::error::Doing;
@@ -88,6 +88,7 @@ impl Host {
             space_reserved: options.reserves(),
             fault_deadline_ms: options.fault_deadline_ms,
             limit_pages,
+            home_moves: options.home_moves,
         };
         let mut spill = Spill::new(&self.machine.path("spill", object.id));
         if self.machine.is_ordinary(record.charged_uid) {
@@ -117,6 +118,9 @@ impl Host {
     }
 
     fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
+        if record.options.home_moves {
+            return Ok(Box::new(MovingPager::default()));
+        }
         if record.is_elsewhere {
             return Ok(Box::new(ElsewherePager));
         }
@@ -139,6 +143,12 @@ impl Host {
                 ))
             }
         })
+    }
+
+    /// Keeps the frames of an object whose home is this host now.
+    pub(super) fn keep_frames(&self, object: &Object, cache: &Cache) {
+        let fenced = fencing(&object.record());
+        self.keep(&object_key(object.id, "frames"), fenced, Some(cache.frames.clone()));
     }
 
     /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back

@@ -59,11 +59,17 @@ impl Host {
             Ok(descriptor) => descriptor,
             Err(error) => {
                 self.remove_files(id);
+                self.forget_moving(prepared.record());
                 lock(&self.registry).abandon_create(prepared);
                 return Err(error);
             }
         };
-        let object = self.commit_create(prepared, descriptor)?;
+        let moves = prepared.record().options.home_moves;
+        let object = self.commit_create(prepared, descriptor).inspect_err(|_| {
+            if moves {
+                self.tell_names(); // its name hangs on no lease
+            }
+        })?;
         let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
         self.give(session, &object, if read_only { Access::Read } else { Access::ReadWrite }, give)
     }
@@ -76,8 +82,10 @@ impl Host {
     ) -> Result<Arc<Object>> {
         let id = prepared.record().id;
         let mut registry = lock(&self.registry);
+        let about = prepared.record().clone();
         let record = registry.commit_create(prepared).inspect_err(|_| {
             self.remove_files(id);
+            self.forget_moving(&about);
             self.unkeep_object(id);
         })?;
         let object = Object::new(record, descriptor, String::new());
@@ -111,6 +119,7 @@ impl Host {
             PagerKind::File => {
                 let given = given.ok_or_else(|| Error::invalid("no descriptor"))?;
                 let fd = own_description(given, record.file.as_ref().is_some_and(|f| f.read_only))?;
+                self.prepare_moving(record, &fd)?;
                 grow_file(&fd, options)?;
                 Ok(Some(Arc::new(fd)))
             }

@@ -112,6 +112,7 @@ impl Host {
             cache.discard();
         }
         self.remove_files(object.id);
+        self.forget_moving(&object.record());
         self.forget_object(object);
         if let Err(error) = lock(&self.registry).forget(object.id) {
             self.machine.log(format_args!("object {}: {error}", object.id.0));
@@ -155,6 +156,7 @@ impl Host {
         if let Err(error) = self.wait_all_left(true) {
             self.machine.log(format_args!("at the end: {error}"));
         }
+        self.store_moving();
         self.leave_cluster();
         self.machine.log("stopping");
         let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));
@@ -249,7 +251,7 @@ impl Host {
         });
     }
 
-    pub(super) fn all_objects(&self) -> Vec<Arc<Object>> {
+    pub(crate) fn all_objects(&self) -> Vec<Arc<Object>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 

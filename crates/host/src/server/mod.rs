@@ -10,6 +10,7 @@
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
 //! | `shared` | objects that hosts share, as the server sees them |
+//! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
@@ -30,6 +31,7 @@ mod expecting;
 mod kept;
 mod lifetime;
 mod mappings;
+mod moving;
 mod names;
 pub mod object;
 mod repairs;

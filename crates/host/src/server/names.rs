@@ -176,6 +176,8 @@ impl Host {
         let mut registry = lock(&self.registry);
         let changed = registry.set_mode(name, &session.credentials, mode)?;
         self.note_records(&registry, changed);
+        drop(registry);
+        self.tell_of_moving();
         Ok(())
     }
 
@@ -189,6 +191,8 @@ impl Host {
         let mut registry = lock(&self.registry);
         let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
         self.note_records(&registry, changed);
+        drop(registry);
+        self.tell_of_moving();
         Ok(())
     }
 

@@ -40,6 +40,7 @@ impl Host {
             let _one_at_a_time = lock(&object.resizing);
             self.resize_object(&object, size_bytes)
         });
+        self.tell_of_moving();
         // Its name may have gone meanwhile, and its last user.
         self.settle_object(object.id);
         result

@@ -5,7 +5,8 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
-use crate::cluster::{Cluster, PATIENCE, options_here, wire::Member, wire::Shared};
+use crate::cluster::wire::{Claim, Member, Shared};
+use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
@@ -49,11 +50,11 @@ impl Host {
     }
 
     /// Names and identities of the shared objects whose home this host is.
-    pub fn shared_records(&self) -> Vec<(Name, u128)> {
+    pub fn shared_claims(&self) -> Vec<Claim> {
         let named = |object: &Arc<Object>| {
-            let record = object.record();
+            let record = object.record().clone();
             let shared = record.options.is_shared() && !record.is_elsewhere;
-            record.name.clone().filter(|_| shared).map(|name| (name, record.uuid))
+            self.claim_of(&record).filter(|_| shared)
         };
         self.all_objects().iter().filter_map(named).collect()
     }
@@ -188,10 +189,14 @@ impl Host {
 
     /// Nobody else in the cluster may have the name of a new shared object.
     pub(super) fn claim_name(&self, record: &ObjectRecord) -> Result<()> {
-        match (self.with_cluster(), &record.name) {
-            (Some(cluster), Some(name)) if record.options.is_shared() && cluster.is_up() => {
-                cluster.claim(name, record.uuid)
+        match (self.with_cluster(), self.claim_of(record)) {
+            (Some(cluster), Some(claim)) if record.options.is_shared() && cluster.is_up() => {
+                cluster.claim(claim)
             }
+            _ if record.options.home_moves => Err(Error::new(
+                ErrorKind::Unsupported,
+                "home_moves: this host is in no cluster: start it with --listen and --registry etcd://..., or leave it out",
+            )),
             _ => Ok(()),
         }
     }
@@ -203,12 +208,23 @@ impl Host {
         }
     }
 
+    /// Something changed that the next home of an object must know.
+    pub(super) fn tell_of_moving(&self) {
+        if self.all_objects().iter().any(|object| object.record().options.home_moves) {
+            self.tell_names();
+        }
+    }
+
     /// Another name for a shared object must be nobody else's.
     pub(super) fn claim_new_name(&self, from: &Name, to: &Name, session: &Session) -> Result<()> {
         let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Ok(()) };
         let Ok(object) = self.lookup(session, from, Access::Read) else { return Ok(()) };
         let record = object.record().clone();
-        if record.options.is_shared() { cluster.claim(to, record.uuid) } else { Ok(()) }
+        let claim = self.claim_of(&ObjectRecord { name: Some(to.clone()), ..record.clone() });
+        match claim.filter(|_| record.options.is_shared()) {
+            Some(claim) => cluster.claim(claim),
+            None => Ok(()),
+        }
     }
 
     /// Pages whose newest version was lost with a host serve again. Gives how many they were.

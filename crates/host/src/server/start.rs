@@ -86,6 +86,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     let registry = Registry::open(directory, limits.quotas)?;
     end_on_panic();
+    crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;
     let machine = Machine::new(

@@ -45,6 +45,8 @@ pub struct Plan {
     pub how: How,
     /// A page that was granted stays this long, so that the instruction that faulted retires.
     pub hold: Duration,
+    /// Another host becomes the home when the home is lost.
+    pub home_moves: bool,
 }
 
 /// One object.
@@ -64,7 +66,7 @@ pub struct Driver {
     /// At the home: whose syncs are being stored.
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
-    fenced: AtomicBool,
+    pub(super) fenced: AtomicBool,
     pub(super) size: SizeKnown,
     /// At the home: since when this process lets hosts use the object.
     begun_at: OnceLock<Instant>,
@@ -105,6 +107,8 @@ pub(super) struct State {
     pub lent: Lent,
     /// At the home: of the last grant.
     pub stamp: u64,
+    /// At another host: which home granted what is here, and was not told that it is given up.
+    pub granted_by: Option<HostId>,
 }
 
 impl Plan {
@@ -151,6 +155,7 @@ impl Driver {
             beginnings: 0,
             lent,
             stamp: first_stamp(),
+            granted_by: None,
         };
         cache.seen.is_scheduled(plan.sizes.page(), plan.pages);
         let apart = plan.is_home && plan.how == How::Explicit;
@@ -274,10 +279,10 @@ impl Driver {
             ));
         }
         let mut state = self.state();
-        if state.home.is_some() {
-            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
-        } else {
+        if state.home.is_none() {
             self.answer_if_left(&state, from, &message);
+        } else if !state.stuck {
+            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
         }
         Ok(())
     }
@@ -360,6 +365,7 @@ impl Driver {
             return;
         }
         state.home = Some(home);
+        state.granted_by = Some(home);
         state.beginnings += 1;
         state.part = self.plan.part(home);
         self.begin_anew(&mut state);
@@ -414,7 +420,13 @@ impl Driver {
         }
         if self.plan.how == How::Explicit {
             // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
-            Turn::take(self, &mut state, event, Vec::new());
+            if self.plan.home_moves {
+                // Whoever waits for pages asks the next home.
+                let failed = |sync: Sender<Result<()>>| drop(sync.send(Err(why_not(Why::HomeLost))));
+                state.syncs.drain(..).for_each(failed);
+            } else {
+                Turn::take(self, &mut state, event, Vec::new());
+            }
             self.forget_conversation(&mut state);
             state.home = None;
             if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {
@@ -436,7 +448,7 @@ impl Driver {
     }
 
     /// This host begins anew with the object, or stops: what it has not said it does not say.
-    fn forget_conversation(&self, state: &mut State) {
+    pub(super) fn forget_conversation(&self, state: &mut State) {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
@@ -451,7 +463,7 @@ impl Driver {
     }
 
     /// The saved copies, at the home.
-    pub(super) fn saved(&self) -> Option<Arc<Cache>> {
+    pub fn saved(&self) -> Option<Arc<Cache>> {
         self.saved.upgrade()
     }
 

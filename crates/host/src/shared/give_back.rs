@@ -121,14 +121,13 @@ impl Driver {
         for page in self.plan.sizes.pages_of(&all) {
             let frames = self.frames(Span::one(page));
             let numbers = || frames.first as u32..frames.end() as u32;
-            let bytes: Vec<u8> =
-                numbers().filter_map(|frame| given.get(&frame)).copied().flatten().copied().collect();
-            // Of what was never written the saved copies are the newest. A page is that as a whole, or given as a whole.
-            let is_whole = bytes.len() as u64 == frames.length_bytes()
-                || bytes.is_empty() && numbers().all(|frame| all.contains(frame));
-            if is_whole {
-                self.take_back(&mut state, former, page, bytes)?;
+            if !numbers().all(|frame| all.contains(frame)) {
+                continue; // a page is the newest as a whole
             }
+            // Of what was never written the saved copies are the newest; where a part never came, nobody had the page.
+            let came = numbers().all(|frame| given.contains_key(&frame));
+            let bytes = numbers().filter(|_| came).filter_map(|frame| given.get(&frame)).copied().flatten();
+            self.take_back(&mut state, former, page, bytes.copied().collect())?;
         }
         Ok(())
     }
@@ -168,7 +167,7 @@ impl Driver {
 
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
-        let Lent { to, to_nobody } = std::mem::take(&mut state.lent);
+        let Lent { to, to_nobody, .. } = std::mem::take(&mut state.lent);
         let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
         if let Some(saved) = self.saved() {
             note_lost(&saved, &lost);

@@ -100,7 +100,7 @@ impl Driver {
     /// sent everything and is to hear that it was all; none if it is not known, or if something newest is here.
     pub fn depart(&self) -> Option<HostId> {
         let mut state = self.state();
-        let home = state.home.filter(|_| !self.has_newest(&state))?;
+        let home = state.home.filter(|_| !state.stuck && !self.has_newest(&state))?;
         state.has_left = true;
         state.home = None;
         drop(state);

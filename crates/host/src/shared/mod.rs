@@ -13,6 +13,7 @@
 //! | `turn` | what the scheduler wants done |
 //! | `size` | what a host was told of the object's size |
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
+//! | `moving` | what was valid here when the home was lost, for the next home |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `held_here` | pages that are held here stay here, but not for ever |
 //! | `late` | pages that came when the object had shrunk |
@@ -32,6 +33,7 @@ mod keeping;
 mod late;
 mod leaving;
 pub mod locks;
+mod moving;
 mod outbox;
 mod part;
 mod size;

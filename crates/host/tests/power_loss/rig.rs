@@ -137,6 +137,7 @@ impl Rig {
         let inode = std::fs::File::from(frames.try_clone().unwrap()).metadata().unwrap().ino();
         let live = Live::create(&directory.path().join("live"), &machine.boot_id, inode, size_bytes)?;
         let traits = Traits {
+            home_moves: false,
             uid: 0,
             sync: shape.sync,
             freezable: false,

@@ -7,7 +7,7 @@ use crate::store::{Published, Store};
 use crate::{Error, Result};
 use commonhold_image::{
     ARCHITECTURE_HERE, Fault, Fields, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, RootKind, Segment, Version,
-    encode,
+    encode_with_roots, room_for_roots,
 };
 use std::io::Write;
 use std::ops::Range;
@@ -57,8 +57,11 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
     // SAFETY: the caller's promise.
     let used = unsafe { Walk::new(content.types, written.clone(), content.imports, content.roots) }.run()?;
     let (table, layout) = table(content);
-    let roots_at = (end - base).next_multiple_of(8);
-    let file_bytes = roots_at + table.len() as u64;
+    // In the first page, if there is room: who includes it reads that anyway.
+    let behind = (end - base).next_multiple_of(8);
+    let inside = room_for_roots(table.len(), used.len());
+    let roots_at = inside.clone().unwrap_or(behind..behind + table.len() as u64);
+    let file_bytes = roots_at.end.max(end - base);
     let bytes = file_bytes.next_multiple_of(PAGE_BYTES as u64);
     if base + bytes > limit {
         return Err(Error::Full { wanted: content.name.into(), bytes, region: "arena's own" });
@@ -77,22 +80,26 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
         .filter(|(place, _)| used.contains(place))
         .map(|(_, image)| import(image))
         .collect();
-    let page = encode(&Fields {
-        kind: Kind::Data,
-        architecture: ARCHITECTURE_HERE,
-        name: content.name,
-        version: content.version,
-        base,
-        bytes,
-        file_bytes,
-        layout,
-        roots_at: roots_at..file_bytes,
-        root_count: content.roots.len() as u32,
-        detail_at: 0..0,
-        initialise: 0,
-        segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: READ }],
-        imports: &imports,
-    });
+    let first = if inside.is_some() { &table[..] } else { &[] };
+    let page = encode_with_roots(
+        &Fields {
+            kind: Kind::Data,
+            architecture: ARCHITECTURE_HERE,
+            name: content.name,
+            version: content.version,
+            base,
+            bytes,
+            file_bytes,
+            layout,
+            roots_at,
+            root_count: content.roots.len() as u32,
+            detail_at: 0..0,
+            initialise: 0,
+            segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: READ }],
+            imports: &imports,
+        },
+        first,
+    );
     let page = page.map_err(|fault| match fault {
         Fault::Unsound(what) => Error::Invalid(format!("{}: {what}", content.name)),
         other => Error::Invalid(other.to_string()),
@@ -101,7 +108,12 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
     let data =
         unsafe { std::slice::from_raw_parts(written.start as *const u8, (end - written.start) as usize) };
     let gap = [0; 8];
-    let parts = [&page[..], data, &gap[..(roots_at - (end - base)) as usize], &table];
+    let (gap, behind) = if inside.is_some() {
+        (&gap[..0], &[][..])
+    } else {
+        (&gap[..(behind - (end - base)) as usize], &table[..])
+    };
+    let parts = [&page[..], data, gap, behind];
     let mut draft = store.draft()?;
     let path = store.root().to_owned();
     parts.iter().try_for_each(|part| draft.write_all(part)).map_err(Error::file(&path))?;

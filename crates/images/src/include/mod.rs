@@ -6,9 +6,9 @@
 pub(crate) mod map;
 
 use crate::data::{Layout, TypeRef, Types};
-use crate::store::{Found, Opened, Store, not_a_name};
+use crate::store::{Opened, Store, not_a_name};
 use crate::{Error, Result};
-use commonhold_image::{Id, Kind, Root, Roots, Segment, Version, Wanted};
+use commonhold_image::{Id, Kind, PAGE_BYTES, Root, Roots, Segment, Version, Wanted};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -60,8 +60,23 @@ pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image>
     if !newest && let Some(image) = table.iter().filter(fits).max_by_key(|image| image.version()) {
         return Ok(*image);
     }
-    let found = Store::resolve_in(stores, text)?;
-    add(&mut table, stores, &found.store, found.entry.id, Some(&found))
+    for store in stores {
+        if let Some((id, image)) = store.open_newest(&wanted)? {
+            return add(&mut table, stores, store, id, Some(image));
+        }
+        if let Some(found) = store.resolve(&wanted)? {
+            let image = found.open()?;
+            let (name, version) = (image.header().name(), image.header().version());
+            if (name, version) != (wanted.name, found.entry.version) {
+                return Err(Error::Damaged { path: image.path });
+            }
+            return add(&mut table, stores, store, found.entry.id, Some(image));
+        }
+    }
+    // Says where it looked.
+    Err(Store::resolve_in(stores, text)
+        .err()
+        .unwrap_or_else(|| Error::Missing(format!("{text} is being published"))))
 }
 
 /// All that this process has included, in the order in which it did.
@@ -69,24 +84,19 @@ pub fn included() -> Vec<Image> {
     INCLUDED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// `first`: the store where it should be; the others come behind.
+/// `first`: the store where it should be; the others come behind. `opened`: it is open already.
 fn add(
     table: &mut Vec<Image>,
     stores: &[Store],
     first: &Store,
     id: Id,
-    found: Option<&Found>,
+    opened: Option<Opened>,
 ) -> Result<Image> {
     if let Some(image) = table.iter().find(|image| image.0.id == id) {
         return Ok(*image);
     }
-    let image = found.map_or_else(|| open(stores, first, id), Found::open)?;
+    let image = opened.map_or_else(|| open(stores, first, id), Ok)?;
     let header = image.header();
-    let named =
-        found.is_none_or(|found| (header.name(), header.version()) == (&found.name, found.entry.version));
-    if !named {
-        return Err(Error::Damaged { path: image.path });
-    }
     refuse_another_minor(table, &image)?;
     let imports = header.imports().map(|import| {
         let imported = add(table, stores, first, import.id, None).map_err(|error| match error {
@@ -167,6 +177,11 @@ fn roots(image: &Opened) -> Result<Roots<'static>> {
         return Ok(Roots::accepted(&[], 0));
     }
     let damaged = || Error::Damaged { path: image.path.clone() };
+    if at.end <= PAGE_BYTES as u64 {
+        // In the first page, which was read: nothing has to be brought in for it.
+        let table = Box::leak(Box::<[u8]>::from(&image.page[at.start as usize..at.end as usize]));
+        return Ok(Roots::accepted(table, header.root_count()));
+    }
     let within = |segment: &Segment| {
         segment.offset <= at.start
             && at.end <= segment.offset + segment.file_bytes

@@ -158,6 +158,23 @@ impl Store {
         Ok(Some(Found { name: wanted.name.to_owned(), entry, store: self.clone(), root: root.into() }))
     }
 
+    /// As [`Store::resolve`] for a major version, by its one link: no directory is read. Nothing: there is no such link.
+    pub(crate) fn open_newest(&self, wanted: &Wanted<'_>) -> Result<Option<(Id, Opened)>> {
+        let Some(major) = wanted.major().filter(|_| wanted.is_major()) else { return Ok(None) };
+        let Some(root) = self.open_root()? else { return Ok(None) };
+        let (names, directory) = (format!("names/{}", wanted.name), self.directory_of(wanted.name));
+        let passed = trust::pass(&root, "names", &self.names_directory())
+            .and_then(|()| trust::pass(&root, &names, &directory));
+        match passed {
+            Err(error) if gone(&error) => return Ok(None),
+            outcome => outcome?,
+        }
+        let Some(id) = read_link(&root, &format!("{names}/{major}")) else { return Ok(None) };
+        let image = self.open_below(&root, id)?;
+        let fits = image.header().name() == wanted.name && wanted.accepts(image.header().version());
+        Ok(fits.then_some((id, image)))
+    }
+
     /// As [`Store::resolve`], in the first of these stores that has one.
     pub fn resolve_in(stores: &[Store], text: &str) -> Result<Found> {
         let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;

@@ -32,8 +32,9 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = directory.join(format!(".{name}.{}", std::process::id()));
     let written = (|| {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
+        // What an earlier process left goes; what another user puts there in the same moment is not written to.
+        let _ = std::fs::remove_file(&unfinished);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         // Unlike a rename, a link does not take the place of what is there.

@@ -10,7 +10,7 @@ use commonhold_object::{Error, ErrorKind, Name, Result};
 use commonhold_sys::clock;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// The registry as one host sees it.
@@ -20,6 +20,8 @@ pub struct Embedded {
     at: Option<SocketAddr>,
     /// Which host that is, while it is connected.
     keeper: Mutex<Option<HostId>>,
+    /// What the host is called that let this one in: nobody else keeps the list.
+    name: OnceLock<String>,
     /// The list, if it is kept here.
     kept: Option<Kept>,
 }
@@ -37,8 +39,8 @@ impl Embedded {
             None => Some(Kept::open(state, lease, clock::now())?),
         };
         let keeper = kept.is_some().then_some(cluster.me.host);
-        let this =
-            Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper: Mutex::new(keeper), kept });
+        let (keeper, name) = (Mutex::new(keeper), OnceLock::new());
+        let this = Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper, name, kept });
         if this.kept.is_some() {
             let weak = Arc::downgrade(&this);
             let looking = move || {
@@ -87,6 +89,22 @@ impl Embedded {
         self.cluster()?.ask(keeper, call, within)
     }
 
+    /// Refuses to be told by anybody but the host that keeps the list who belongs and who is lost: it may write, and is the one
+    /// that let this host in.
+    fn check_keeper(&self, cluster: &Cluster, keeper: HostId) -> Result<()> {
+        let name = cluster.check_may_decide(keeper)?;
+        match self.name.get() {
+            Some(kept_by) if *kept_by != name => Err(Error::new(
+                ErrorKind::Permission,
+                format!(
+                    "{name} answers where {kept_by} kept the cluster's list: if it does so now, restart this host, which \
+                     joins anew"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Finds and connects the host that keeps the list. Whether it had to.
     fn connect(&self) -> Result<bool> {
         let Some(address) = self.at.filter(|_| self.kept_by().is_none()) else { return Ok(false) };
@@ -94,6 +112,7 @@ impl Embedded {
         let transport = cluster.transport()?;
         let keeper = transport.who(address)?;
         transport.connect(keeper, address)?;
+        self.check_keeper(&cluster, keeper)?;
         // Before the answer: news may come first.
         *lock(&self.keeper) = Some(keeper);
         Ok(true)
@@ -108,7 +127,12 @@ impl Registry for Embedded {
             before => Call::Join { member: joining.member.clone(), claims: joining.claims.clone(), before },
         };
         match self.ask(call, within) {
-            Ok(Answer::Joined(joined)) => Ok(*joined),
+            Ok(Answer::Joined(joined)) => {
+                let keeper = self.kept_by();
+                let name = keeper.and_then(|keeper| self.cluster().ok()?.name_of(keeper));
+                name.into_iter().for_each(|name| drop(self.name.set(name)));
+                Ok(*joined)
+            }
             Ok(_) => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
             Err(error) => {
                 if anew && self.at.is_some() {
@@ -124,6 +148,9 @@ impl Registry for Embedded {
     }
 
     fn claim(&self, claim: Claim) -> Result<()> {
+        if claim.moving.is_some() {
+            return Err(super::does_not_move());
+        }
         self.ask(Call::Claim(claim), PATIENCE).map(drop)
     }
 

@@ -74,6 +74,11 @@ impl Kept {
         let mut file = std::fs::File::create(&fresh)?;
         file.write_all(&postcard::to_stdvec(saved).map_err(std::io::Error::other)?)?;
         file.sync_data()?;
-        std::fs::rename(fresh, &self.path)
+        std::fs::rename(fresh, &self.path)?;
+        // The directory too: what others were told must not be forgotten by a power cut.
+        match self.path.parent() {
+            Some(state) => std::fs::File::open(state)?.sync_all(),
+            None => Ok(()),
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::cluster::wire::{Claim, Member};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The list.
 #[derive(Clone, Debug)]
@@ -181,6 +181,9 @@ impl List {
         if !self.members.contains_key(&host) {
             return Err(out_of_reach()); // it would have the name for ever
         }
+        if let Some(home) = self.home_of(claim.object).filter(|home| *home != host) {
+            return Err(self.not_its(&claim, home));
+        }
         match self.names.get(&claim.name) {
             Some((owner, object)) if (*owner, *object) != (host, claim.object) => {
                 let owner = self.members.get(owner).map_or("another host", |s| s.member.name.as_str());
@@ -193,6 +196,12 @@ impl List {
         }
     }
 
+    fn not_its(&self, claim: &Claim, home: HostId) -> Error {
+        let home = self.members.get(&home).map_or("another host", |s| s.member.name.as_str());
+        let words = format!("the object that is to be {} is {home}'s: only its home names it", claim.name);
+        Error::new(ErrorKind::Permission, words)
+    }
+
     /// A member says which its names are.
     pub fn replace_own(&mut self, host: HostId, claims: Vec<Claim>) -> Result<()> {
         if !self.members.contains_key(&host) {
@@ -203,10 +212,11 @@ impl List {
     }
 
     /// These are all the names of a host now. Where two have one, who was first keeps it; the other's object is its own
-    /// alone until one is renamed.
+    /// alone until one is renamed. Nobody is the home of what another is the home of.
     pub fn replace(&mut self, host: HostId, claims: Vec<Claim>) {
         self.names.retain(|_, (owner, _)| *owner != host);
-        for claim in claims {
+        let of_others: HashSet<u128> = self.names.values().map(|(_, object)| *object).collect();
+        for claim in claims.into_iter().filter(|claim| !of_others.contains(&claim.object)) {
             self.names.entry(claim.name).or_insert((host, claim.object));
         }
     }
@@ -246,7 +256,7 @@ mod tests {
     }
 
     fn claim(name: &str, object: u128) -> Claim {
-        Claim { name: Name::new(name).unwrap(), object }
+        Claim { name: Name::new(name).unwrap(), object, moving: None }
     }
 
     fn lost(list: &List) -> Vec<u32> {
@@ -268,6 +278,23 @@ mod tests {
         list.lose(HostId(2));
         assert_eq!(list.lookup(&Name::new("/y").unwrap()), None);
         assert_eq!(lost(&list), [2]);
+    }
+
+    #[test]
+    fn an_object_has_one_home_however_many_claim_it() {
+        let mut list = List::new(9, LEASE);
+        list.join(joining(1, "a", 1, vec![claim("/x", 10)]), 0).unwrap();
+        list.join(joining(2, "b", 2, vec![claim("/a", 10), claim("/b", 20)]), 0).unwrap();
+        assert_eq!((list.home_of(10), list.home_of(20)), (Some(HostId(1)), Some(HostId(2))));
+        let why = list.claim(HostId(2), claim("/!a", 10)).unwrap_err();
+        assert!(why.kind == ErrorKind::Permission && why.message.contains("is a's"), "{why}");
+        list.replace(HostId(2), vec![claim("/!a", 10)]);
+        assert_eq!(list.lookup(&Name::new("/!a").unwrap()), None);
+        // Its own home names it as often as it likes, and what is free is whose it is next.
+        list.claim(HostId(1), claim("/y", 10)).unwrap();
+        list.lose(HostId(1));
+        list.claim(HostId(2), claim("/!a", 10)).unwrap();
+        assert_eq!(list.home_of(10), Some(HostId(2)));
     }
 
     #[test]

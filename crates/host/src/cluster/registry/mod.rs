@@ -18,7 +18,7 @@ mod list;
 pub mod place;
 
 use super::Cluster;
-use super::wire::{Answer, Call, Claim, Member};
+use super::wire::{Answer, Call, Claim, Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use embedded::Embedded;
@@ -74,6 +74,26 @@ pub struct Joined {
     pub begin_at: u64,
 }
 
+/// Where the home of an object is that moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Homed {
+    /// The home, or who is about to be.
+    pub home: HostId,
+    /// Who scheduled last: if that is another, the home has not begun.
+    pub served: HostId,
+    /// How often it moved.
+    pub term: u64,
+    /// What the next home must know.
+    pub about: Moving,
+}
+
+fn does_not_move() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "home_moves needs a registry that outlives any host: start the hosts with --registry etcd://..., or leave it out",
+    )
+}
+
 /// What the cluster needs of a registry. Calls may wait for it, but for what is said of `within` no longer than they must.
 /// Changes are told by `Cluster::heard`, as they happen.
 pub trait Registry: Send + Sync {
@@ -96,6 +116,26 @@ pub trait Registry: Send + Sync {
     fn broken(&self, host: HostId);
     /// Which host keeps the list, if one does and it is known.
     fn kept_by(&self) -> Option<HostId>;
+    /// Where an object is whose home moves; none: it is none of those.
+    fn homed(&self, _object: u128) -> Result<Option<Homed>> {
+        Ok(None)
+    }
+    /// The same for an object of that name, with its identity.
+    fn homed_as(&self, _name: &Name) -> Result<Option<(u128, Homed)>> {
+        Ok(None)
+    }
+    /// Takes the place of a home that is lost. Whether this host is the home now.
+    fn take_home(&self, _object: u128, _of: &Homed) -> Result<bool> {
+        Err(does_not_move())
+    }
+    /// This host took the place of a home that is lost, and cannot be the home.
+    fn return_home(&self, _object: u128, _of: &Homed) -> Result<()> {
+        Err(does_not_move())
+    }
+    /// This host, which is the home, is about to schedule.
+    fn schedules(&self, _object: u128) -> Result<()> {
+        Err(does_not_move())
+    }
     /// Another host's question to the list that is kept here.
     fn answer(&self, from: HostId, call: Call) -> Result<Answer>;
 }

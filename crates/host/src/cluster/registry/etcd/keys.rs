@@ -1,4 +1,5 @@
-//! The layout of keys. All of one cluster lie under `/commonhold/CLUSTER/`, and all of one host hang on its lease:
+//! The layout of keys. All of one cluster lie under `/commonhold/CLUSTER/`, and all of one host hang on its lease, but names
+//! and homes of objects whose home moves:
 //!
 //! | key | value |
 //! |---|---|
@@ -6,7 +7,7 @@
 //! | `members/NUMBER` | name, address, lease and former numbers. Its deletion is the loss of the host |
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
-//! | `objects/UUID` | the number of the object's home |
+//! | `objects/UUID` | the number of the object's home. If the home moves, also what the next must know |
 //! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; under which number. The home removes it |
 
 use commonhold_coherence::HostId;
@@ -59,6 +60,16 @@ pub(super) struct SavedName {
     pub number: u32,
     /// Which object, as 32 hexadecimal digits.
     pub object: String,
+    /// Its home moves: `objects` says who it is.
+    #[serde(default)]
+    pub moves: bool,
+}
+
+impl SavedName {
+    /// Which object it is, if its home moves.
+    pub fn object_that_moves(&self) -> Option<u128> {
+        u128::from_str_radix(&self.object, 16).ok().filter(|_| self.moves)
+    }
 }
 
 /// What a change of a key means.
@@ -118,8 +129,12 @@ impl Keys {
         format!("{}names{name}", self.prefix)
     }
 
+    pub fn objects(&self) -> String {
+        format!("{}objects/", self.prefix)
+    }
+
     pub fn object(&self, object: u128) -> String {
-        format!("{}objects/{object:032x}", self.prefix)
+        format!("{}{object:032x}", self.objects())
     }
 
     pub fn all_given_up(&self, home: HostId) -> String {

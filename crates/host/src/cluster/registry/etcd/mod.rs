@@ -4,6 +4,7 @@
 //! | file | does |
 //! |---|---|
 //! | `keys` | the layout of keys |
+//! | `homes` | objects whose home moves |
 //! | `mirror` | what a host knows of them. Pure |
 //! | `client` | questions to etcd, with a limit to their time |
 //! | `watch` | hears what changes |
@@ -11,6 +12,7 @@
 
 mod client;
 mod given_up;
+mod homes;
 mod keys;
 mod mirror;
 #[cfg(test)]
@@ -19,8 +21,8 @@ mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
 use super::place::{EtcdPlace, TlsFiles};
-use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
-use crate::cluster::wire::{Answer, Call, Claim, Member};
+use super::{Homed, Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
+use crate::cluster::wire::{Answer, Call, Claim, Member, Moving};
 use crate::cluster::{Cluster, PATIENCE, lock};
 use client::Client;
 use commonhold_coherence::HostId;
@@ -52,6 +54,8 @@ struct Mine {
     /// The revision that others know to have been heard here.
     told: u64,
     names: BTreeMap<Name, u128>,
+    /// Of objects whose home moves all that was said of each, the last at the end. Their names hang on no lease.
+    moving: BTreeMap<u128, Vec<Moving>>,
     /// What was given up, and said here: by key, under which number.
     passed: BTreeMap<String, u64>,
 }
@@ -210,24 +214,37 @@ impl Etcd {
     fn take(&self, me: HostId, name: &Name, object: u128) -> Result<Option<SavedName>> {
         let lease = self.own_lease()?;
         let (name_key, object_key) = (self.keys.name(name), self.keys.object(object));
-        let value = SavedName { number: me.0, object: format!("{object:032x}") };
+        let value = SavedName { number: me.0, object: format!("{object:032x}"), moves: false };
+        // Nobody is the home of what another is the home of.
+        let own = me.0.to_string();
+        let is_free = match self.get(&object_key)? {
+            None => Compare::version(object_key.as_str(), CompareOp::Equal, 0),
+            Some(there) if there == own.as_bytes() => {
+                Compare::value(object_key.as_str(), CompareOp::Equal, own.as_str())
+            }
+            Some(there) => {
+                let number = std::str::from_utf8(&there).ok().and_then(|there| there.parse().ok());
+                return Ok(Some(SavedName { number: number.unwrap_or_default(), ..value }));
+            }
+        };
         let options = || Some(PutOptions::new().with_lease(lease));
         let txn = Txn::new()
-            .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0)])
+            .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0), is_free])
             .and_then([
                 TxnOp::put(name_key.as_str(), text(&value), options()),
-                TxnOp::put(object_key.as_str(), me.0.to_string(), options()),
+                TxnOp::put(object_key.as_str(), own.as_str(), options()),
             ])
             .or_else([TxnOp::get(name_key.as_str(), None)]);
         let done = self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await)?;
         if !done.succeeded() {
+            let nobody = || Error::new(ErrorKind::Busy, "another host takes the object or its name just now");
             let there = done.op_responses().into_iter().find_map(|response| match response {
                 TxnOpResponse::Get(got) => {
                     got.kvs().first().and_then(|kv| serde_json::from_slice::<SavedName>(kv.value()).ok())
                 }
                 _ => None,
             });
-            if let Some(other) = there.filter(|there| *there != value) {
+            if let Some(other) = Some(there.ok_or_else(nobody)?).filter(|there| *there != value) {
                 return Ok(Some(other));
             }
         }
@@ -261,6 +278,7 @@ impl Registry for Etcd {
                 // First, so that an earlier process's end is seen.
                 self.news_from(1, within)?;
                 let revision = self.join_first(&joining.member, within)?;
+                self.take_homes_again(&joining.member, &joining.claims)?;
                 self.replace(joining.claims.clone())?;
                 let news = self.news_from(revision, within).inspect_err(|_| self.leave())?;
                 Ok(Joined { lease: self.lease, news, begin_at: revision })
@@ -277,12 +295,19 @@ impl Registry for Etcd {
 
     fn claim(&self, claim: Claim) -> Result<()> {
         let cluster = self.cluster()?;
-        let Some(other) = self.take(cluster.me.host, &claim.name, claim.object)? else { return Ok(()) };
+        let taken = match &claim.moving {
+            Some(about) => self.take_moving(cluster.me.host, claim.object, about)?,
+            None => self.take(cluster.me.host, &claim.name, claim.object)?,
+        };
+        let Some(other) = taken else { return Ok(()) };
         Err(is_taken(&claim.name, &cluster.called(HostId(other.number))))
     }
 
     fn replace(&self, claims: Vec<Claim>) -> Result<()> {
         let me = self.cluster()?.me.host;
+        let (claims, moving): (Vec<Claim>, Vec<Claim>) =
+            claims.into_iter().partition(|claim| claim.moving.is_none());
+        self.replace_moving(me, moving)?;
         let before = lock(&self.mine).names.clone();
         let now: BTreeMap<Name, u128> = claims.into_iter().map(|claim| (claim.name, claim.object)).collect();
         for (name, object) in before.iter().filter(|(name, object)| now.get(*name) != Some(*object)) {
@@ -304,13 +329,45 @@ impl Registry for Etcd {
     fn look_up(&self, name: &Name) -> Result<HostId> {
         let found = self.get(&self.keys.name(name))?;
         let found = found.and_then(|value| serde_json::from_slice::<SavedName>(&value).ok());
-        found.map(|saved| HostId(saved.number)).ok_or_else(|| no_such_name(name))
+        let nothing = || no_such_name(name);
+        let saved = found.ok_or_else(nothing)?;
+        match saved.object_that_moves() {
+            Some(object) => self.homed(object)?.map(|homed| homed.home).ok_or_else(nothing),
+            None => Ok(HostId(saved.number)),
+        }
     }
 
     fn where_is(&self, object: u128) -> Result<HostId> {
         let found = self.get(&self.keys.object(object))?;
-        let found = found.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
-        found.map(HostId).ok_or_else(no_such_object)
+        let home = |value: Vec<u8>| {
+            let number = std::str::from_utf8(&value).ok()?.parse().ok().map(HostId);
+            number.or_else(|| Some(serde_json::from_slice::<Homed>(&value).ok()?.home))
+        };
+        found.and_then(home).ok_or_else(no_such_object)
+    }
+
+    fn homed(&self, object: u128) -> Result<Option<Homed>> {
+        let found = self.get(&self.keys.object(object))?;
+        Ok(found.and_then(|value| serde_json::from_slice(&value).ok()))
+    }
+
+    fn homed_as(&self, name: &Name) -> Result<Option<(u128, Homed)>> {
+        let found = self.get(&self.keys.name(name))?;
+        let saved = found.and_then(|value| serde_json::from_slice::<SavedName>(&value).ok());
+        let Some(object) = saved.and_then(|saved| saved.object_that_moves()) else { return Ok(None) };
+        Ok(self.homed(object)?.map(|homed| (object, homed)))
+    }
+
+    fn take_home(&self, object: u128, of: &Homed) -> Result<bool> {
+        self.take_lost_home(self.cluster()?.me.host, object, of)
+    }
+
+    fn return_home(&self, object: u128, of: &Homed) -> Result<()> {
+        self.give_home_back(self.cluster()?.me.host, object, of)
+    }
+
+    fn schedules(&self, object: u128) -> Result<()> {
+        self.note_scheduling(self.cluster()?.me.host, object)
     }
 
     fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {

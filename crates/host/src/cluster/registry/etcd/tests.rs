@@ -4,7 +4,8 @@ use super::*;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-struct Server(Child, tempfile::TempDir);
+/// The process, and the directory that it has until it ends.
+struct Server(Child, #[expect(dead_code, reason = "removed when it is dropped")] tempfile::TempDir);
 
 impl Drop for Server {
     fn drop(&mut self) {

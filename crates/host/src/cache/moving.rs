@@ -1,0 +1,91 @@
+//! Frames of an object whose home moves: what is valid here when the home is lost, and what the next home makes of it
+//! (`docs/LEASES.md`, "Moving the home").
+
+use super::{Cache, book, read_frames, write_frames};
+use crate::live::Grant;
+use crate::newer::Newer;
+use crate::pagers::MayStore;
+use commonhold_coherence::HostId;
+use commonhold_object::error::Doing;
+use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
+use roaring::RoaringBitmap;
+use std::fs::File;
+
+impl Cache {
+    /// The frames that are kept here were valid when this host heard that the home is lost.
+    pub fn home_is_lost(&self, home: HostId) -> Result<()> {
+        self.lock().book.live().set_lost_home(home.0)
+    }
+
+    /// When which home was lost the frames here were valid.
+    pub fn lost_home(&self) -> Option<HostId> {
+        self.lock().book.live().lost_home().map(HostId)
+    }
+
+    /// The first `most` frames from that page on, with their bytes, and whether there are more.
+    pub fn frames_from(&self, page: u32, most: usize) -> Result<(Vec<u32>, Vec<u8>, bool)> {
+        const PAGE: usize = PAGE_SIZE_BYTES as usize;
+        let inner = self.lock();
+        let mut pages: Vec<u32> = inner.resident.range(page..).take(most + 1).collect();
+        let more = pages.len() > most;
+        pages.truncate(most);
+        let mut bytes = vec![0; pages.len() * PAGE];
+        for (page, slot) in pages.iter().zip(bytes.chunks_mut(PAGE)) {
+            read_frames(&self.frames, (*page).into(), slot).doing("reading a frame")?;
+        }
+        Ok((pages, bytes, more))
+    }
+
+    /// At the next home, before it schedules: a version of a page that is the newest. All that are given are equal.
+    pub fn was_valid(&self, page: u32, bytes: &[u8]) -> Result<()> {
+        let mut inner = self.lock();
+        if inner.resident.contains(page) || !inner.whole().contains(page.into()) {
+            return Ok(());
+        }
+        write_frames(&self.frames, page.into(), bytes).doing("saving a page")?;
+        self.count_frames(&mut inner, PageRange::new(page.into(), 1));
+        self.record(&mut inner, &[page].into());
+        Ok(())
+    }
+
+    /// This host is the home, and alone has the file.
+    pub fn becomes_home(&self, file: File, newer: Newer, may_store: MayStore) -> Result<()> {
+        let mut inner = self.lock();
+        inner.book.is_home(newer)?;
+        self.pager.is_home(file, inner.size_bytes, may_store)
+    }
+
+    /// Whether this host has the file.
+    pub fn has_file(&self) -> bool {
+        self.pager.file().is_some()
+    }
+
+    /// At the home, which is about to schedule.
+    pub fn schedules_as(&self, host: HostId) -> Result<()> {
+        self.lock().book.live().set_holder(host.0)
+    }
+
+    /// At the next home, which has all that was valid: pages that are newer than the file, and that nobody has.
+    pub fn had_by_nobody(&self) -> RoaringBitmap {
+        let inner = self.lock();
+        let whole = book::set_of(inner.whole());
+        inner.book.newer() & (whole - &inner.resident)
+    }
+
+    /// Their newest versions are lost. `until_reverted`: for the next process too; else the stored ones are the newest now.
+    pub fn lose(&self, pages: &RoaringBitmap, until_reverted: bool) -> Result<()> {
+        let mut inner = self.lock();
+        if !until_reverted {
+            inner.book.now_stored(pages);
+            return Ok(());
+        }
+        book::runs(pages).into_iter().try_for_each(|run| inner.book.lend(run, Grant::default()))
+    }
+
+    /// Nothing is lent: what was noted so belongs to an earlier time as home.
+    pub fn nothing_is_lent(&self) {
+        let mut inner = self.lock();
+        let whole = inner.whole();
+        inner.book.returned(whole);
+    }
+}

@@ -1,0 +1,115 @@
+//! Messages that are longer than a connection's: the names of a host with many objects, all locks of an object, the news of
+//! a large cluster. They go in parts, one after the other, and are heard when all are there.
+
+use super::wire::Message;
+use super::{Cluster, Payload, lock};
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Name, Result, limits};
+use commonhold_peers::MAX_PAYLOAD_BYTES;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// Longest message. Of a host that never comes to an end no more is kept.
+const MOST_BYTES: usize = 32 << 20;
+/// Most bytes that the names of this host's shared objects may have: they are told in one message. The rest is for what
+/// renaming adds.
+const MOST_NAMES: usize = 24 << 20;
+/// What an object takes beside its name.
+const CLAIM_BYTES: usize = 24;
+
+/// Parts of messages.
+#[derive(Default)]
+pub(super) struct Parts {
+    /// Parts of two messages do not mix: one is sent at a time.
+    sending: Mutex<()>,
+    /// What has come of messages that are not all there.
+    came: Mutex<HashMap<HostId, Vec<u8>>>,
+}
+
+impl Parts {
+    /// Another part came. Gives the message if it is the last.
+    fn add(&self, from: HostId, is_last: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut came = lock(&self.came);
+        let all = came.entry(from).or_default();
+        if bytes.is_empty() || all.len() + bytes.len() > MOST_BYTES {
+            came.remove(&from);
+            let words =
+                format!("{from} sent a message of more than {MOST_BYTES} bytes, or one in empty parts");
+            return Err(Error::new(ErrorKind::Protocol, words));
+        }
+        all.extend_from_slice(bytes);
+        Ok(if is_last { came.remove(&from) } else { None })
+    }
+
+    /// Nothing comes from that host any more.
+    pub fn forget(&self, from: HostId) {
+        lock(&self.came).remove(&from);
+    }
+}
+
+impl Cluster {
+    /// Sends a message in parts.
+    pub(super) fn send_long(&self, to: HostId, message: &[u8]) -> Result<()> {
+        if message.len() > MOST_BYTES {
+            let words =
+                format!("a message of {} bytes is too long, the limit is {MOST_BYTES}", message.len());
+            return Err(Error::new(ErrorKind::TooMany, words));
+        }
+        let _in_order = lock(&self.parts.sending);
+        let mut parts = message.chunks(MAX_PAYLOAD_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            self.send(to, &Message::Part { is_last: parts.peek().is_none() }, &Payload(part))?;
+        }
+        Ok(())
+    }
+
+    /// A part of a message came. Gives the message if it is the last.
+    pub(super) fn part_came(&self, from: HostId, is_last: bool, bytes: &[u8]) -> Result<Option<Message>> {
+        let Some(all) = self.parts.add(from, is_last, bytes)? else { return Ok(None) };
+        postcard::from_bytes(&all)
+            .map(Some)
+            .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))
+    }
+
+    /// Refuses a name for a shared object if the others could not be told all of this host's any more.
+    pub(super) fn check_names_can_be_told(&self, name: &Name) -> Result<()> {
+        if self.host()?.all_objects().len() * (limits::NAME_BYTES + CLAIM_BYTES) < MOST_NAMES {
+            return Ok(()); // however long they are
+        }
+        let claims = self.claims();
+        let told: usize = claims.iter().map(|claim| claim.name.as_str().len() + CLAIM_BYTES).sum();
+        if told + name.as_str().len() + CLAIM_BYTES <= MOST_NAMES {
+            return Ok(());
+        }
+        let words = format!(
+            "the names of this host's {} shared objects have {told} bytes, and the limit is {MOST_NAMES}: remove some, or \
+             give them shorter names",
+            claims.len()
+        );
+        Err(Error::new(ErrorKind::TooMany, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_whole_after_its_last_part_and_never_too_long() {
+        let parts = Parts::default();
+        let (one, other) = (HostId(1), HostId(2));
+        assert_eq!(parts.add(one, false, &[1, 2]).unwrap(), None);
+        assert_eq!(parts.add(other, true, &[9]).unwrap(), Some(vec![9]));
+        assert_eq!(parts.add(one, true, &[3]).unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(parts.add(one, false, &[7]).unwrap(), None);
+        parts.forget(one);
+        assert_eq!(parts.add(one, true, &[8]).unwrap(), Some(vec![8]));
+        assert_eq!(parts.add(one, false, &[]).unwrap_err().kind, ErrorKind::Protocol);
+        let part = vec![0; MAX_PAYLOAD_BYTES];
+        for _ in 0..MOST_BYTES / MAX_PAYLOAD_BYTES {
+            parts.add(one, false, &part).unwrap();
+        }
+        assert_eq!(parts.add(one, true, &[0]).unwrap_err().kind, ErrorKind::Protocol);
+        assert!(lock(&parts.came).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! One of every message, as it is encoded: what hosts say to each other is pinned to the version that they tell.
+
+use super::registry::{Before, Joined, News};
+use super::wire::{Answer, Call, Claim, Member, Message, Moving, Shared};
+use crate::shared::{Said, Told};
+use commonhold_coherence::forwarding::{Epoch, Fate, Settled, Standing, View};
+use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
+use commonhold_object::{
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership, Scheduler,
+    SessionId,
+};
+use commonhold_peers::PROTOCOL_VERSION;
+use std::time::Duration;
+
+/// Of the messages of that version. Whoever changes a message, in form or meaning, gives `PROTOCOL_VERSION` in
+/// `crates/peers/src/hello.rs` the next number, and writes both here.
+const PINNED: (u16, u64) = (3, 2_964_665_301_556_044_852);
+
+fn name() -> Name {
+    Name::new("/a/b").unwrap()
+}
+
+fn member() -> Member {
+    let (host, name, address) = (HostId(7), "seven".into(), ([192, 0, 2, 1], 7420).into());
+    Member { host, name, address, former: vec![HostId(5), HostId(6)] }
+}
+
+fn claim() -> Claim {
+    Claim { name: name(), object: 9, moving: None }
+}
+
+fn moving_claim() -> Claim {
+    let about = shared(Coherence::Explicit);
+    let (ownership, options) = (about.ownership, about.options);
+    let moving = Moving { name: name(), ownership, options, path: "/srv/file".into() };
+    Claim { moving: Some(Box::new(moving)), ..claim() }
+}
+
+fn news() -> News {
+    News { epoch: 1, number: 2, settled: 3, members: vec![member()], lost: vec![(4, HostId(5))] }
+}
+
+fn who() -> Credentials {
+    Credentials { uid: 1, gid: 2, groups: vec![3, 4] }
+}
+
+fn told() -> Told {
+    Told { change: 1, size_bytes: 2, room_bytes: 3, grows: true }
+}
+
+fn lock() -> super::locks::Said {
+    (SessionId(5), 6, 7)
+}
+
+fn shared(coherence: Coherence) -> Shared {
+    let options = CreateOptions { coherence, ..CreateOptions::default() };
+    Shared { object: 1, name: name(), ownership: Ownership { uid: 2, gid: 3, mode: 0o640 }, options }
+}
+
+fn central() -> Vec<central::Message> {
+    use central::Message::*;
+    let span = Span::new(1, 2);
+    // A new message must come here, and into the list.
+    let all = |message: &central::Message| match message {
+        Request { .. } | Grant { .. } | Recall { .. } | Invalidate { .. } => {}
+        PageOut { .. } | Done { .. } | Refuse { .. } => {}
+    };
+    let list = vec![
+        Request { span, access: Right::Read, has_copy: true },
+        Grant { span, access: Right::Write, with_data: false },
+        Recall { page: 1, keep: Right::None },
+        Invalidate { page: 2 },
+        PageOut { page: 3, answers: true, keeps: Right::Read },
+        Done { page: 4 },
+        Refuse { span, why: Why::HomeLost },
+        Refuse { span, why: Why::NewestLost },
+    ];
+    list.iter().for_each(all);
+    list
+}
+
+fn explicit() -> Vec<explicit::Message> {
+    use explicit::Message::*;
+    let span = Span::new(1, 2);
+    let all = |message: &explicit::Message| match message {
+        Fetch { .. } | Pages { .. } | Sync { .. } | Changed { .. } | Known | Synced | NotSynced | Leave => {}
+    };
+    let (pages, none) = (vec![3, 4], vec![]);
+    let list = vec![
+        Fetch { span },
+        Pages { span },
+        Sync { pages },
+        Changed { pages: none },
+        Known,
+        Synced,
+        NotSynced,
+        Leave,
+    ];
+    list.iter().for_each(all);
+    list
+}
+
+fn forwarding() -> Vec<forwarding::Message> {
+    use forwarding::Message::*;
+    let (page, who, number) = (1, HostId(2), 3);
+    let hosts = || [HostId(4), HostId(5)].into();
+    let epoch = Epoch { lost: hosts(), reverts: 6 };
+    let view = View { ranks: [(HostId(7), 8)].into(), epoch: epoch.clone() };
+    let standing = Standing { page, owned: Some(1), has_copy: true, kept: None, lost: Some(2) };
+    let owned = Fate::Owned { owner: who, number, copies: vec![HostId(9)], is_restored: true };
+    let settled = |fate| Settled { page, fate, keepers: hosts() };
+    let all = |message: &forwarding::Message| match message {
+        Read { .. } | Write { .. } | Insist { .. } | Copy { .. } | HandOver { .. } | Invalidate { .. } => {}
+        Invalidated { .. } | Forget { .. } | Take { .. } | Missing { .. } | Replica { .. } | Held { .. } => {}
+        Join | Welcome(_) | Hello(_) | Known(_) | Flush(_) | Report { .. } | Settle { .. } => {}
+    };
+    let list = vec![
+        Read { page, who, hops: 4 },
+        Write { page, who },
+        Insist { page },
+        Copy { page },
+        HandOver { page, number, keepers: hosts(), before: hosts() },
+        Invalidate { page, owner: who },
+        Invalidated { page },
+        Forget { page, number },
+        Take { page },
+        Missing { page },
+        Replica { page, number },
+        Held { page },
+        Join,
+        Welcome(view.clone()),
+        Hello(view.clone()),
+        Known(view),
+        Flush(epoch),
+        Report { pages: vec![standing], settled_reverts: 2, is_last: true },
+        Settle { pages: vec![settled(owned), settled(Fate::Lost(3))], is_last: false },
+    ];
+    list.iter().for_each(all);
+    list
+}
+
+fn calls() -> Vec<Call> {
+    let object = 1;
+    let before = Before { epoch: 2, seen: 3 };
+    let all = |call: &Call| match call {
+        Call::Join { .. } | Call::Renew(_) | Call::Resign | Call::Claim(_) | Call::Names(_) => {}
+        Call::Lookup(_) | Call::Open { .. } | Call::WhereIs(_) | Call::Use { .. } | Call::GaveUp { .. } => {}
+        Call::GiveBack { .. }
+        | Call::Valid { .. }
+        | Call::Leave { .. }
+        | Call::Sync { .. }
+        | Call::Resize { .. } => {}
+        Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
+    };
+    let list = vec![
+        Call::Join { member: member(), claims: vec![claim()], before: Some(before) },
+        Call::Renew(before),
+        Call::Resign,
+        Call::Claim(moving_claim()),
+        Call::Names(vec![claim()]),
+        Call::Lookup(name()),
+        Call::Open { name: name(), who: who(), access: Access::ReadWrite },
+        Call::WhereIs(object),
+        Call::Use { object, who: who(), access: Access::Read, number: 9 },
+        Call::GaveUp { home: HostId(1), object, former: HostId(2), number: 9 },
+        Call::GiveBack { object, former: HostId(3), pages: vec![(4, 5)] },
+        Call::Valid { object, lost: HostId(3), from_page: 4 },
+        Call::Leave { object, number: 9 },
+        Call::Sync { object, offset: 4096, length: 8192, freeze: true },
+        Call::Resize { name: name(), who: who(), size_bytes: 4096 },
+        Call::Size { object, told: told() },
+        Call::Lock { object, lock: lock() },
+        Call::Unlock { object, lock: lock(), only_waits: true },
+        Call::Locks { object, locks: vec![lock()] },
+    ];
+    list.iter().for_each(all);
+    list
+}
+
+fn answers() -> Vec<Answer> {
+    let joined = Joined { lease: Duration::from_millis(1500), news: news(), begin_at: 4 };
+    let all = |answer: &Answer| match answer {
+        Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Pages(_) => {}
+        Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
+    };
+    let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
+    let central = strict(Scheduler::Central { reader_bound: 6 }, OnLoss::Error);
+    let opened = [Coherence::Explicit, central, strict(Scheduler::Forwarding, OnLoss::Revert)];
+    let opened = opened.map(|coherence| Answer::Opened(Box::new(shared(coherence))));
+    let mut list = vec![
+        Answer::Done,
+        Answer::Joined(Box::new(joined)),
+        Answer::Home(HostId(1)),
+        Answer::Pages(2),
+        Answer::Locks(vec![lock()]),
+        Answer::Used(told()),
+        Answer::Valid { pages: vec![3], more: true },
+        Answer::GivenBack { pages: vec![3], untouched: vec![4] },
+    ];
+    list.extend(opened);
+    list.iter().for_each(all);
+    list
+}
+
+fn messages() -> Vec<Message> {
+    let said = central().into_iter().map(Said::Central);
+    let said = said.chain(explicit().into_iter().map(Said::Explicit));
+    let said = said.chain(forwarding().into_iter().map(Said::Forwarding));
+    let mut list: Vec<Message> =
+        said.map(|message| Message::Coherence { object: u128::MAX, message }).collect();
+    list.extend(calls().into_iter().map(|call| Message::Call { number: 1, call }));
+    list.extend(answers().into_iter().map(|answer| Message::Answer { number: 2, answer: Ok(answer) }));
+    let refused = Err(Error::new(ErrorKind::Protocol, "why")); // the last kind
+    list.extend([
+        Message::Answer { number: 3, answer: refused },
+        Message::News(news()),
+        Message::Part { is_last: true },
+    ]);
+    let all = |message: &Message| match message {
+        Message::Coherence { .. } | Message::Call { .. } | Message::Answer { .. } => {}
+        Message::News(_) | Message::Part { .. } => {}
+    };
+    list.iter().for_each(all);
+    list
+}
+
+/// FNV-1a, of 64 bits.
+fn digest(messages: &[Message]) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325;
+    for message in messages {
+        let bytes = postcard::to_stdvec(message).unwrap();
+        for byte in (bytes.len() as u64).to_le_bytes().into_iter().chain(bytes) {
+            sum = (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    sum
+}
+
+#[test]
+fn messages_are_those_of_their_version() {
+    let now = (PROTOCOL_VERSION, digest(&messages()));
+    assert_eq!(
+        now, PINNED,
+        "a message has changed, or the version: hosts that say the same version must speak the same"
+    );
+}

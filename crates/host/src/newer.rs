@@ -1,0 +1,196 @@
+//! `FILE.commonhold`, beside the file of an object whose home moves: which pages of the object may be newer than the file.
+//! It outlives the home, and its machine: the next home reads there what it must not take from the file.
+//!
+//! ```text
+//! 0     magic, identity of the object: whoever opens the file by its path finds out that it is the same file
+//! 4096  one bit a page, sparse
+//! ```
+//!
+//! A bit is on disk before the page is granted for writing, or written at the home; it is cleared when the page is stored
+//! (nothing depends on when that is on disk: a page with its bit set counts as newer than the file, which costs it if
+//! nobody has it, and is never an older version taken for the newest).
+
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"ChNewer\x01";
+const BITS_OFFSET: u64 = 4096;
+
+/// The open file.
+pub struct Newer {
+    file: File,
+    /// What it says.
+    pages: RoaringBitmap,
+}
+
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".commonhold");
+    name.into()
+}
+
+/// Makes it for a new object on that open file. `owner`: whose the directory must be, for a host that may write everywhere.
+pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Result<()> {
+    let path = beside(file);
+    let making = || format!("making {}, which says what is newer than the file", path.display());
+    let (Some(folder), Some(name), Some(own)) = (file.parent(), file.file_name(), path.file_name()) else {
+        return Err(Error::invalid(format!("{} is no path of a file", file.display())));
+    };
+    // By one descriptor: what is looked at is where the file is made.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder =
+        rustix::fs::open(folder, flags, Mode::empty()).map_err(std::io::Error::from).doing(making())?;
+    let folder = File::from(folder);
+    let looked = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(std::io::Error::from);
+    let (looked, its) = (looked.doing(making())?, opened.metadata().doing(making())?);
+    if (looked.st_dev, looked.st_ino) != (its.dev(), its.ino()) {
+        return Err(Error::invalid(format!("{} leads to another file than was given", file.display())));
+    }
+    let whose = folder.metadata().doing(making())?.uid();
+    if let Some(owner) = owner.filter(|owner| *owner != whose) {
+        return Err(Error::new(
+            ErrorKind::Permission,
+            format!(
+                "{} would lie in a directory of user {whose}, not {owner}: use a directory of yours",
+                path.display()
+            ),
+        ));
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(its.mode() & 0o666 | 0o600);
+    let made = match rustix::fs::openat(&folder, own, flags, mode) {
+        Err(rustix::io::Errno::EXIST) => {
+            let text = format!(
+                "{} is there already: the file is that of an object whose home moves",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Exists, text + "; remove it if that object is no more"));
+        }
+        made => File::from(made.map_err(std::io::Error::from).doing(making())?),
+    };
+    let mut header = vec![0; BITS_OFFSET as usize];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..24].copy_from_slice(&object.to_le_bytes());
+    made.write_all_at(&header, 0)
+        .and_then(|()| made.sync_all())
+        .and_then(|()| folder.sync_all())
+        .doing(making())
+}
+
+/// The object is no more.
+pub fn remove(file: &Path, object: u128) {
+    if Newer::open(file, object).is_ok() {
+        let _ = std::fs::remove_file(beside(file));
+    }
+}
+
+impl Newer {
+    /// Opens what lies beside the file of that object.
+    pub fn open(file: &Path, object: u128) -> Result<Newer> {
+        let path = beside(file);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(std::io::Error::from);
+        let opened = File::from(opened.doing(format!("opening {}", path.display()))?);
+        let mut header = [0; 24];
+        let is_whole = opened.read_exact_at(&mut header, 0).is_ok();
+        if !is_whole || header[..8] != *MAGIC || header[8..] != object.to_le_bytes() {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!("{} is not of this object: the path leads to another file here", path.display()),
+            ));
+        }
+        let mut newer = Newer { file: opened, pages: RoaringBitmap::new() };
+        newer.read().doing(format!("reading {}", path.display()))?;
+        Ok(newer)
+    }
+
+    fn read(&mut self) -> std::io::Result<()> {
+        let mut bytes = vec![0; 1 << 16];
+        let mut at = 0;
+        loop {
+            let got = self.file.read_at(&mut bytes, BITS_OFFSET + at)?;
+            if got == 0 {
+                return Ok(());
+            }
+            for (offset, byte) in bytes[..got].iter().enumerate().filter(|(_, byte)| **byte != 0) {
+                let first = (at + offset as u64) * 8;
+                self.pages
+                    .extend((0..8).filter(|bit| byte & (1 << bit) != 0).map(|bit| (first + bit) as u32));
+            }
+            at += got as u64;
+        }
+    }
+
+    /// Pages that may be newer than the file.
+    pub fn pages(&self) -> &RoaringBitmap {
+        &self.pages
+    }
+
+    /// These may be from now on. On disk when this returns.
+    pub fn set(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        if pages.is_subset(&self.pages) {
+            return Ok(());
+        }
+        let new = pages - &self.pages;
+        self.pages |= &new;
+        let noting = || "noting that pages are newer than the file".to_owned();
+        let noted = self.write(&new).and_then(|()| self.file.sync_data());
+        noted.inspect_err(|_| self.pages -= &new).doing(noting())
+    }
+
+    /// These are in the file.
+    pub fn clear(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        let gone = pages & &self.pages;
+        self.pages -= &gone;
+        self.write(&gone).doing("noting that pages are stored")
+    }
+
+    /// Writes the bytes in which the bits of these pages are.
+    fn write(&self, pages: &RoaringBitmap) -> std::io::Result<()> {
+        let mut at: Vec<u32> = pages.iter().map(|page| page / 8).collect();
+        at.dedup();
+        for run in at.chunk_by(|one, next| one + 1 == *next) {
+            let bits = |byte: &u32| {
+                (0..8).filter(|bit| self.pages.contains(byte * 8 + bit)).map(|bit| 1 << bit).sum()
+            };
+            let bytes: Vec<u8> = run.iter().map(bits).collect();
+            self.file.write_all_at(&bytes, BITS_OFFSET + u64::from(run[0]))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_found_by_the_next_home_of_the_same_object_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, [0; 8]).unwrap();
+        let opened = File::open(&file).unwrap();
+        let own = opened.metadata().unwrap().uid();
+        make(&file, &opened, 7, Some(own + 1)).unwrap_err();
+        make(&file, &File::open("/dev/null").unwrap(), 7, None).unwrap_err();
+        make(&file, &opened, 7, Some(own)).unwrap();
+        let mut newer = Newer::open(&file, 7).unwrap();
+        assert!(newer.pages().is_empty());
+        newer.set(&[0, 9, 17, 18, 1_000_000].into()).unwrap();
+        newer.clear(&[9, 17, 500].into()).unwrap();
+        newer.set(&[19].into()).unwrap();
+        assert_eq!(*Newer::open(&file, 7).unwrap().pages(), [0, 18, 19, 1_000_000].into());
+        assert!(Newer::open(&file, 8).is_err());
+        make(&file, &opened, 8, None).unwrap_err();
+        remove(&file, 8);
+        Newer::open(&file, 7).unwrap();
+        remove(&file, 7);
+        make(&file, &opened, 8, None).unwrap();
+        assert!(Newer::open(&file, 7).is_err() && Newer::open(&file, 8).unwrap().pages().is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! Objects whose home moves, as the server sees them: their file and what lies beside it, and their records here when this
+//! host becomes the home, or is not any more.
+
+use super::object::Object;
+use super::{Host, lock};
+use crate::cluster::options_here;
+use crate::cluster::wire::{Claim, Moving};
+use crate::newer::{self, Newer};
+use commonhold_object::error::Doing;
+use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, Result, pages_of};
+use commonhold_registry::{BackingFile, ObjectRecord};
+use commonhold_sys::file_lock;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+/// A file of this process alone: its lock ends with the process.
+fn open(path: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from);
+    opened
+        .map(File::from)
+        .doing(format!("opening {}, the file of an object whose home moves", path.display()))
+}
+
+fn try_lock(file: &File, path: &Path) -> Result<bool> {
+    let path = path.display();
+    file_lock::try_lock(file).doing(format!(
+        "locking {path}, which is how hosts know who may write to it (home_moves needs a file system with such locks)"
+    ))
+}
+
+impl Host {
+    /// What the cluster must know of the name of a shared object.
+    pub fn claim_of(&self, record: &ObjectRecord) -> Option<Claim> {
+        let name = record.name.clone()?;
+        let (ownership, options) = (record.ownership, record.options.clone());
+        let path = record.file.as_ref().filter(|_| options.home_moves).map(|file| file.path.clone());
+        let moving = path.map(|path| Box::new(Moving { name: name.clone(), ownership, options, path }));
+        Some(Claim { name, object: record.uuid, moving })
+    }
+
+    /// Refuses a file that the next home could not take over, and prepares one that it could.
+    pub(super) fn prepare_moving(&self, record: &ObjectRecord, given: &OwnedFd) -> Result<()> {
+        let Some(file) = record.file.as_ref().filter(|_| record.options.home_moves) else { return Ok(()) };
+        let refused =
+            |what: &str| Err(Error::invalid(format!("home_moves: {}: {what}", file.path.display())));
+        if file.read_only {
+            return refused("the file is open for reading alone: open it for writing, too");
+        }
+        let path = &file.path;
+        let (own, theirs) = (open(path)?, rustix::fs::fstat(given));
+        let theirs = theirs.map_err(std::io::Error::from).doing("looking at the backing file")?;
+        let own_is = own.metadata().doing("looking at the backing file")?;
+        if (own_is.dev(), own_is.ino()) != (theirs.st_dev, theirs.st_ino) {
+            return refused(
+                "the path leads to another file than was given: give a file that is where it was opened",
+            );
+        }
+        if !try_lock(&own, path)? {
+            return refused("another program has locked the file: end that first");
+        }
+        let owner = record.charged_uid;
+        newer::make(path, &own, record.uuid, self.machine.is_ordinary(owner).then_some(owner))
+    }
+
+    /// An object is no more, or was never made.
+    pub(super) fn forget_moving(&self, record: &ObjectRecord) {
+        if let Some(file) = record.file.as_ref().filter(|_| record.options.home_moves) {
+            newer::remove(&file.path, record.uuid);
+        }
+    }
+
+    /// The file of an object whose home this host is, when nobody else can write to it.
+    pub fn open_home_file(&self, object: &Object) -> Result<(File, Newer)> {
+        let record = object.record().clone();
+        let lost = || Error::new(ErrorKind::Lost, "it has no file");
+        let path = record.file.ok_or_else(lost)?.path;
+        let file = open(&path)?;
+        if !try_lock(&file, &path)? {
+            let text =
+                format!("another host has {} still: waiting until its process is gone", path.display());
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        // In this order: who had the lock before may have written to it.
+        Ok((file, Newer::open(&path, record.uuid)?))
+    }
+
+    /// Refuses to be the home of what this host could not look after.
+    pub fn check_can_be_home(&self, object: u128, about: &Moving) -> Result<()> {
+        let file = open(&about.path)?.metadata().doing("looking at the backing file")?;
+        Newer::open(&about.path, object)?;
+        lock(&self.registry).check_home_here(object, &about.name, (file.dev(), file.ino()))
+    }
+
+    /// This host is the object's home from now on: with a record of its own, or the one of what is used here. May be said
+    /// again.
+    pub fn be_home(&self, uuid: u128, about: &Moving) -> Result<Arc<Object>> {
+        if let Some(home) = self.object_of(uuid, false) {
+            return Ok(home);
+        }
+        let used = self.object_of(uuid, true);
+        let gone = || Error::new(ErrorKind::NotFound, "the object is not in use here any more");
+        let used = used.ok_or_else(gone)?;
+        let _held = used.hold()?;
+        let path = about.path.clone();
+        let file = open(&path)?;
+        let stat = file.metadata().doing("looking at the backing file")?;
+        let (device, inode, owner_uid) = (stat.dev(), stat.ino(), stat.uid());
+        let record = {
+            let here = used.record();
+            let size_bytes = used.cache().map_or(about.options.size_bytes, |cache| cache.size_bytes());
+            ObjectRecord {
+                name: Some(about.name.clone()),
+                ownership: about.ownership,
+                options: CreateOptions { size_bytes, ..about.options.clone() },
+                file: Some(BackingFile { path, device, inode, owner_uid, read_only: false }),
+                charged_uid: about.ownership.uid,
+                is_elsewhere: false,
+                ..here.clone()
+            }
+        };
+        let apart = record.options.coherence == Coherence::Explicit;
+        let descriptor = Arc::new(OwnedFd::from(file));
+        let mut registry = lock(&self.registry);
+        let record = registry.home_here((!apart).then_some(used.id), record)?;
+        let home = if apart {
+            let home = Object::new(record, Some(descriptor), String::new());
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            objects.insert(home.id, home.clone());
+            home
+        } else {
+            *used.record() = record;
+            used.set_descriptor(descriptor);
+            used.clone()
+        };
+        drop(registry);
+        self.keep_object(&home);
+        home.cache().iter().for_each(|cache| self.keep_frames(&home, cache));
+        Ok(home)
+    }
+
+    /// At the orderly end: what this home alone has newest, the next one finds in the file.
+    pub(super) fn store_moving(&self) {
+        for object in self.all_objects() {
+            let record = object.record().clone();
+            let is_home = record.options.home_moves && !record.is_elsewhere;
+            if let Some(cache) = object.cache().filter(|cache| is_home && cache.has_file())
+                && let Err(error) = cache.sync(PageRange::new(0, pages_of(cache.size_bytes())), false)
+            {
+                self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
+            }
+        }
+    }
+
+    /// Another host is the object's home. For a process that has not joined: the next one takes it over as any sharer.
+    pub fn give_home_up(&self, uuid: u128) -> Result<()> {
+        let Some(home) = self.object_of(uuid, false) else { return Ok(()) };
+        let options = options_here(&home.record().options);
+        if options.coherence == Coherence::Explicit {
+            // What processes use is another's here already.
+            lock(&self.registry).forget(home.id)?;
+            self.remove_files(home.id);
+            self.forget_object(&home);
+            return Ok(());
+        }
+        lock(&self.registry).home_elsewhere(home.id, options)?;
+        self.unkeep_object(home.id);
+        Ok(())
+    }
+}
