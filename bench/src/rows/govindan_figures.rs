@@ -106,13 +106,20 @@ fn measured(detail: Value, claims: &[(&str, bool)], runs: usize) -> Measured {
 struct Curves<'a>(&'a [Vec<f64>]);
 
 impl Curves<'_> {
-    fn at(&self, linked: Linked, point: usize) -> f64 {
+    fn curve(&self, linked: Linked) -> &[f64] {
         let way = Linked::ALL.iter().position(|other| *other == linked).unwrap_or(0);
-        self.0[way][point]
+        &self.0[way]
+    }
+
+    /// With the most references: the middle of the last three points, so that one point's noise decides nothing.
+    fn most(&self, linked: Linked) -> f64 {
+        let curve = self.curve(linked);
+        median(&curve[curve.len().saturating_sub(3)..])
     }
 
     fn growth(&self, linked: Linked) -> f64 {
-        self.at(linked, self.0[0].len() - 1) / self.at(linked, 0)
+        let curve = self.curve(linked);
+        self.most(linked) / median(&curve[..curve.len().min(3)])
     }
 }
 
@@ -144,16 +151,16 @@ impl Row for GovindanFig3 {
         let medians = medians(rounds, references.len(), |point, linked| {
             suite.linking(references[point], linked, linker)?.once()
         })?;
-        let (curves, last) = (Curves(&medians), references.len() - 1);
+        let curves = Curves(&medians);
         let claims = [
             (
                 "static is slower than dynamic at 1,000 references",
-                curves.at(Linked::Static, last) > curves.at(Linked::Lazy, last),
+                curves.most(Linked::Static) > curves.most(Linked::Lazy),
             ),
             (
                 "fixed addresses are the fastest at 1,000 references",
-                curves.at(Linked::Image, last) < curves.at(Linked::Lazy, last)
-                    && curves.at(Linked::Image, last) < curves.at(Linked::Static, last),
+                curves.most(Linked::Image) < curves.most(Linked::Lazy)
+                    && curves.most(Linked::Image) < curves.most(Linked::Static),
             ),
             (
                 "the curves diverge: static grows more than fixed addresses do",
@@ -198,18 +205,18 @@ impl Row for GovindanFig4 {
         let medians = medians(rounds, references.len(), |point, linked| {
             suite.start(references[point], linked, Libc::None)?.mean(5)
         })?;
-        let (curves, last) = (Curves(&medians), references.len() - 1);
+        let curves = Curves(&medians);
         let claims = [
             ("static is approximately constant", curves.growth(Linked::Static) < 1.25),
             ("fixed addresses are almost constant", curves.growth(Linked::Image) < 1.25),
             (
                 "dynamic resolution makes programs dramatically slower",
-                curves.at(Linked::Lazy, last) > 2.0 * curves.at(Linked::Static, last)
+                curves.most(Linked::Lazy) > 2.0 * curves.most(Linked::Static)
                     && curves.growth(Linked::Lazy) > curves.growth(Linked::Image),
             ),
             (
                 "fixed addresses are comparable to static",
-                curves.at(Linked::Image, last) < 1.5 * curves.at(Linked::Static, last),
+                curves.most(Linked::Image) < 1.5 * curves.most(Linked::Static),
             ),
         ];
         Ok(measured(detail(&references, &medians, 1e6, "µs", &claims), &claims, rounds))

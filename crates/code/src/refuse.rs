@@ -18,6 +18,10 @@ pub fn check(library: &Elf) -> Result<()> {
         return unfit("it takes more than 1 GiB of addresses, and jumps in an image reach no further".into());
     }
     copy::check(library, Role::Library)?;
+    const MOST_ALIGNMENT: u64 = 2 << 20;
+    if copy::alignment(library) > MOST_ALIGNMENT {
+        return unfit("it asks to be at a multiple of more than 2 MiB, which ranges are not".into());
+    }
     if library.segments.iter().any(|segment| segment.kind == elf::TLS && segment.memory_bytes > 0)
         || library.relocations.named().any(|one| one.kind == Kind::ThreadLocal)
     {

@@ -285,6 +285,32 @@ fn a_header_that_makes_no_sense_is_not_encoded() {
 }
 
 #[test]
+fn the_newest_of_each_major_version_has_a_link() {
+    let place = Place::new();
+    let leads_to = |major: u32| {
+        let target = std::fs::read_link(place.store.newest_link("words", major)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    };
+    let ids: Vec<String> = [("1.0.0", 1), ("1.2.0", 2), ("2.0.0", 3)]
+        .map(|(version, fill)| {
+            place.publish(&Made { fill, ..Made::data("words", version) }).unwrap().id.to_string()
+        })
+        .into();
+    assert_eq!((leads_to(1), leads_to(2)), (Some(ids[1].clone()), Some(ids[2].clone())));
+    // An older one that comes late is not the newest.
+    place.publish(&Made { fill: 4, ..Made::data("words", "1.1.0") }).unwrap();
+    assert_eq!(leads_to(1), Some(ids[1].clone()));
+    place.store.remove("words@1.1.0").unwrap();
+    place.store.rollback("words@1").unwrap();
+    assert_eq!(leads_to(1), Some(ids[0].clone()));
+    place.store.restore("words@1.2.0").unwrap();
+    assert_eq!(leads_to(1), Some(ids[1].clone()));
+    place.store.remove("words@2.0.0").unwrap();
+    assert_eq!(leads_to(2), None);
+    assert_eq!(newest(&place, "words").as_deref(), Some("1.2.0"));
+}
+
+#[test]
 fn rebase_and_images_share_one_registry_in_the_usual_places() {
     let folder = tempfile::TempDir::new().unwrap();
     let home = folder.path().join("commonhold");
