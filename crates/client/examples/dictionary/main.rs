@@ -85,9 +85,10 @@ fn look_up(file: &str) -> Result<(), Box<dyn Error>> {
     let looked = begun.elapsed();
     let (pss, private) = memory(&image.id().to_string())?;
     println!(
-        "process {}: {image:?}, included in {included:.1?}, looked up in {looked:.1?}, {missing} missing; of the image this \
+        "process {}: {image:?} with {} words, included in {included:.1?}, looked up in {looked:.1?}, {missing} missing; of the image this \
          process has {pss} KiB as its share, {private} KiB alone",
-        std::process::id()
+        std::process::id(),
+        dictionary.count
     );
     Ok(())
 }
