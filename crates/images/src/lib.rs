@@ -9,12 +9,14 @@
 //! * [`format`]: what an image says of itself.
 //! * [`include`]: images become part of a process.
 //! * [`data`]: structures with ordinary pointers, built as images.
+//! * [`verity`]: files that the file system itself keeps as they are.
 
 pub mod data;
 mod error;
 pub mod include;
 pub mod ranges;
 pub mod store;
+pub mod verity;
 
 pub use commonhold_image as format;
 pub use error::{Error, Result};

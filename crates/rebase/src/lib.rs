@@ -23,7 +23,6 @@ mod record;
 pub mod state;
 pub mod store;
 mod trial;
-pub mod verity;
 
 pub use error::{Error, Result};
 

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::copy::Role;
-use crate::{Error, Result, verity};
+use crate::{Error, Result};
 use commonhold_images::ranges::{Owner, Ranges};
 use commonhold_images::store::registry_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ impl Store {
             link_neighbours(like, made.path())?;
         }
         // Where there is no such thing the hash beside it has to do.
-        let _ = verity::seal(&path);
+        let _ = File::open(&path).and_then(commonhold_images::verity::seal);
         write(&made.path().join(SUM), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
         keep_label(like, &path);
         fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;

@@ -135,18 +135,28 @@ impl Registry {
                 format!("{name} was created by somebody else meanwhile"),
             ));
         }
+        let above = self.missing_above(&name)?;
+        self.check_directories(record.ownership.uid, above.len() as u64)?;
+        self.put_new(name, above, record)
+    }
+
+    /// Puts a record under its name, and makes these directories for it, which belong to its owner. All of it, or nothing.
+    pub(crate) fn put_new(
+        &mut self,
+        name: Name,
+        above: Vec<Name>,
+        record: ObjectRecord,
+    ) -> Result<ObjectRecord> {
         let Ownership { uid, gid, .. } = record.ownership;
         let directory = Ownership { uid, gid, mode: 0o755 };
-        let new = self.missing_above(&name)?;
-        self.check_directories(uid, new.len() as u64)?;
         let mut change = self.store.change()?;
-        for above in &new {
-            change.put_directory(above, &directory)?;
+        for directory_above in &above {
+            change.put_directory(directory_above, &directory)?;
         }
         change.put_record(&record)?;
         change.put_next_object()?;
         change.commit()?;
-        new.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
+        above.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
         self.tree.insert(&name, Node::Object(record.id));
         self.records.insert(record.clone());
         Ok(record)

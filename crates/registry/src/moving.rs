@@ -3,7 +3,7 @@
 use crate::Registry;
 use crate::record::ObjectRecord;
 use crate::tree::Node;
-use commonhold_object::{CreateOptions, Error, ErrorKind, Name, ObjectId, Ownership, Result};
+use commonhold_object::{CreateOptions, Error, ErrorKind, Name, ObjectId, Result};
 
 impl Registry {
     /// Refuses what could not be the home's record here: of that object, under that name, on that file.
@@ -33,20 +33,8 @@ impl Registry {
         record.id = used.unwrap_or_else(|| self.store.next_object());
         record.boot_id = self.boot_id.clone();
         let Some(name) = record.name.clone() else { return Err(Error::invalid("a home has a name")) };
-        let Ownership { uid, gid, .. } = record.ownership;
-        let directory = Ownership { uid, gid, mode: 0o755 };
-        let new = self.missing_above(&name)?;
-        let mut change = self.store.change()?;
-        for above in &new {
-            change.put_directory(above, &directory)?;
-        }
-        change.put_record(&record)?;
-        change.put_next_object()?;
-        change.commit()?;
-        new.iter().for_each(|above| self.tree.insert(above, Node::Directory(directory)));
-        self.tree.insert(&name, Node::Object(record.id));
-        self.records.insert(record.clone());
-        Ok(record)
+        let above = self.missing_above(&name)?;
+        self.put_new(name, above, record)
     }
 
     /// Another host is the object's home: it is known here for as long as it is in use, and has no name of its own.

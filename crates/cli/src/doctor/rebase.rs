@@ -1,8 +1,8 @@
 //! Whether programs can be rebased here, and their copies sealed.
 
 use super::report::Check;
+use commonhold_images::verity;
 use commonhold_rebase::bind::Loader;
-use commonhold_rebase::verity;
 use std::path::Path;
 
 /// The C library's loader.

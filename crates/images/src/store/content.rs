@@ -1,7 +1,8 @@
 //! Content: written beside, whole and synced before it has its name; opened only if nobody else could have written it.
 
 use super::compatible::Export;
-use super::{Store, trust, verity};
+use super::{Store, trust};
+use crate::verity;
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
 use std::fs::{File, Permissions};
@@ -70,7 +71,7 @@ impl Opened {
 
     /// Whether the file system checks each page.
     pub fn has_verity(&self) -> bool {
-        verity::is_on(&self.file)
+        verity::is_sealed(&self.file)
     }
 
     /// Bytes of the file.

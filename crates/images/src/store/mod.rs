@@ -19,7 +19,6 @@ mod newest;
 mod place;
 mod publish;
 mod trust;
-mod verity;
 
 pub use compatible::{Export, breaks};
 pub use content::{Draft, Opened};

@@ -3,7 +3,7 @@
 use super::compatible::breaks;
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
-use super::{Store, in_use, range_name, slide, verity, wanted};
+use super::{Store, in_use, range_name, slide, wanted};
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, Kind, Version, Wanted};
 use std::collections::BTreeSet;
@@ -160,7 +160,7 @@ impl Store {
             // Nobody may have it open for writing then.
             let temporary = draft.file.into_temp_path();
             if let Ok(file) = File::open(&temporary) {
-                verity::enable(&file);
+                let _ = crate::verity::seal(&file); // `has_verity` says whether
             }
             temporary.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
             sync_directory(&self.content())?;
