@@ -24,7 +24,7 @@ enum {
     COMMONHOLD_IMAGE_OLDER = 6,         /* an older minor version than the program was linked with */
     COMMONHOLD_IMAGE_TAKEN = 7,         /* its addresses are in use in this process */
     COMMONHOLD_IMAGE_NO_ROOM = 8,       /* no room for addresses (ulimit -v) */
-    COMMONHOLD_IMAGE_NO_EXEC = 9,       /* its code may not be run (a file system mounted noexec) */
+    COMMONHOLD_IMAGE_NO_EXEC = 9,       /* its code may not be mapped to be run (noexec, a sandbox) */
     COMMONHOLD_IMAGE_TABLE = 10,        /* it calls functions that the program does not hand over */
     COMMONHOLD_IMAGE_NOT_LINKED = 11    /* the program has no stub of it */
 };

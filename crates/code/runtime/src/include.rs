@@ -4,6 +4,7 @@ use crate::format::{
     DATA, Fill, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, READ, Segment, X86_64, ZERO, sum,
 };
 use crate::records::Records;
+use crate::rights;
 use crate::system::{self, File};
 use crate::taken::{self, DONE};
 use crate::why::*;
@@ -33,7 +34,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     fn why(&self, code: i32) -> Why {
-        Why { code, name: *self.name }
+        Why { code, name: *self.name, first: self.base, end: self.base }
     }
 
     /// Whether it is being included further up.
@@ -63,7 +64,10 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
     }
     match map(&file, header) {
         Ok(()) => {}
-        Err(TAKEN) => return taken::wait_for_other(place).map_err(fail),
+        Err(TAKEN) => {
+            let end = header.base + header.extent;
+            return taken::wait_for_other(place).map_err(|code| Why { end, ..fail(code) });
+        }
         Err(code) => return Err(fail(code)),
     }
     fill(place, header);
@@ -76,7 +80,8 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
     Ok(())
 }
 
-/// A file that nobody but root or this user could have written.
+/// A file that nobody but root or this user could have written; nobody but root, where the program may do what this user
+/// may not.
 fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
     const OTHERS_MAY_WRITE: u32 = 0o022;
     const KIND: u32 = 0o170_000;
@@ -89,7 +94,8 @@ fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
     if status.mode & KIND != ORDINARY {
         return Err(DAMAGED);
     }
-    if status.mode & OTHERS_MAY_WRITE != 0 || status.owner != 0 && status.owner != system::user() {
+    let is_ours = || status.owner == system::user() && !rights::are_foreign();
+    if status.mode & OTHERS_MAY_WRITE != 0 || status.owner != 0 && !is_ours() {
         return Err(NOT_TRUSTED);
     }
     Ok((file, status.bytes))
@@ -182,7 +188,7 @@ fn map(file: &(File, u64), header: &Header) -> Result<(), i32> {
 }
 
 fn refused(error: isize) -> i32 {
-    if matches!(error, system::NOT_PERMITTED | system::NO_ACCESS) { NO_EXEC } else { NO_ROOM }
+    if matches!(error, system::NO_MEMORY | system::TRY_AGAIN) { NO_ROOM } else { NO_EXEC }
 }
 
 fn one(file: &(File, u64), base: u64, segment: &Segment) -> isize {

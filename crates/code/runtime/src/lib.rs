@@ -13,6 +13,7 @@
 mod format;
 mod include;
 mod records;
+mod rights;
 mod system;
 mod taken;
 mod why;
@@ -105,12 +106,14 @@ pub unsafe extern "C" fn commonhold_first() {
 }
 
 fn give_up(why: &Why) -> ! {
-    let mut line = words::Text::<400>::new();
-    for part in
-        [&b"commonhold: the image "[..], text(&why.name), b": ", why::text(why.code).to_bytes(), b"\n"]
-    {
+    let mut line = words::Text::<600>::new();
+    for part in [&b"commonhold: the image "[..], text(&why.name), b": ", why::text(why.code).to_bytes()] {
         line.append(part);
     }
+    if why.code == why::TAKEN {
+        taken::say_what_is_there(&mut line, why.first, why.end);
+    }
+    line.push(b'\n');
     system::say(line.get());
     system::exit(127)
 }

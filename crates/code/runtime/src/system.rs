@@ -13,7 +13,11 @@ const MUNMAP: usize = 11;
 const PREAD: usize = 17;
 const WRITE: usize = 1;
 const NANOSLEEP: usize = 35;
+const GETUID: usize = 102;
+const GETGID: usize = 104;
 const GETEUID: usize = 107;
+const GETEGID: usize = 108;
+const PRCTL: usize = 157;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
 const EXIT_GROUP: usize = 231;
@@ -22,10 +26,10 @@ const HERE: usize = -100_isize as usize;
 
 /// No such file.
 pub const NO_FILE: isize = -2;
-/// Not allowed.
-pub const NOT_PERMITTED: isize = -1;
-/// Not allowed to open it.
-pub const NO_ACCESS: isize = -13;
+/// No memory, or no addresses within the limits.
+pub const NO_MEMORY: isize = -12;
+/// More memory than may be locked.
+pub const TRY_AGAIN: isize = -11;
 /// The addresses are in use.
 pub const IN_USE: isize = -17;
 
@@ -69,11 +73,13 @@ impl File {
     /// Opens to read. The path ends with a zero.
     pub fn open(path: &[u8]) -> Result<File, isize> {
         const CLOSE_ON_EXEC: usize = 0o2_000_000;
+        // A pipe that somebody put there would be waited for.
+        const DO_NOT_WAIT: usize = 0o4_000;
         if path.last() != Some(&0) {
             return Err(NO_FILE);
         }
         // SAFETY: a path that ends with a zero.
-        let file = unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0]) };
+        let file = unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC | DO_NOT_WAIT, 0, 0, 0]) };
         if file < 0 { Err(file) } else { Ok(File(file as usize)) }
     }
 
@@ -160,6 +166,24 @@ pub unsafe fn unmap(address: u64, bytes: u64) {
 pub fn user() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(GETEUID, [0; 6]) as u32 }
+}
+
+/// Whether the ids of who started it are those that it runs with, and others of this user may look into it.
+pub fn is_plainly_ours() -> bool {
+    const GET_DUMPABLE: usize = 3;
+    // SAFETY: numbers only.
+    let ask = |number, what| unsafe { call(number, [what, 0, 0, 0, 0, 0]) };
+    ask(GETUID, 0) == ask(GETEUID, 0) && ask(GETGID, 0) == ask(GETEGID, 0) && ask(PRCTL, GET_DUMPABLE) == 1
+}
+
+/// What the kernel told the program when it started, in pairs of words; nothing before Linux 6.4.
+pub fn told(room: &mut [MaybeUninit<u64>; 128]) -> &[u64] {
+    const GET_AUXV: usize = 0x4155_5856;
+    let place = [GET_AUXV, room.as_mut_ptr() as usize, size_of_val(room), 0, 0, 0];
+    // SAFETY: room for so many bytes.
+    let bytes = usize::try_from(unsafe { call(PRCTL, place) }).unwrap_or(0);
+    // SAFETY: so many were written.
+    unsafe { room.get(..bytes / 8).unwrap_or_default().assume_init_ref() }
 }
 
 /// This thread.

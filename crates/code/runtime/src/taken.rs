@@ -55,11 +55,48 @@ struct Mapping {
     from_file: bool,
 }
 
-/// Reads `/proc/self/maps`: `first-end rwxp offset device inode path`, numbers in hexadecimal but for the inode.
 fn mapping(first: u64) -> Option<Mapping> {
+    find(|line| of_line(line, first))
+}
+
+/// Appends which addresses were wanted, and the first that are in use there.
+#[cold]
+pub fn say_what_is_there<const MOST: usize>(to: &mut Text<MOST>, first: u64, end: u64) {
+    to.append(b"; it wants ");
+    range(to, first, end);
+    find(|line| {
+        let (start, rest) = number(line);
+        let (stop, rest) = number(rest.get(1..)?);
+        (start < end && first < stop).then_some(())?;
+        to.append(b", and ");
+        range(to, start, stop);
+        let name = rest.iter().position(|byte| matches!(byte, b'/' | b'['));
+        to.append(b" is ");
+        to.append(name.and_then(|at| rest.get(at..)).unwrap_or(b"memory without a name"));
+        Some(())
+    });
+}
+
+fn range<const MOST: usize>(to: &mut Text<MOST>, first: u64, end: u64) {
+    hexadecimal(to, first);
+    to.append(b" to ");
+    hexadecimal(to, end);
+}
+
+fn hexadecimal<const MOST: usize>(to: &mut Text<MOST>, number: u64) {
+    to.append(b"0x");
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        let digit = (number >> (4 * digit) & 15) as u8;
+        to.push(digit + if digit < 10 { b'0' } else { b'a' - 10 });
+    }
+}
+
+/// Reads `/proc/self/maps`: `first-end rwxp offset device inode path`, numbers in hexadecimal but for the inode.
+fn find<T>(mut wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let file = File::open(b"/proc/self/maps\0").ok()?;
     let mut chunk = [const { MaybeUninit::uninit() }; 4096];
-    let mut line = Text::<128>::new();
+    let mut line = Text::<160>::new();
     loop {
         let part = file.next(&mut chunk);
         if part.is_empty() {
@@ -70,7 +107,7 @@ fn mapping(first: u64) -> Option<Mapping> {
                 line.push(*byte);
                 continue;
             }
-            if let Some(found) = of_line(line.get(), first) {
+            if let Some(found) = wanted(line.get()) {
                 return Some(found);
             }
             line.clear();

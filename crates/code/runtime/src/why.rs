@@ -9,6 +9,9 @@ pub struct Why {
     pub code: i32,
     /// Name and major version, with zeros behind it.
     pub name: [u8; crate::format::NAME_BYTES],
+    /// The first of its addresses, and the first behind them; 0 where its header was not read.
+    pub first: u64,
+    pub end: u64,
 }
 
 pub const NOT_THERE: i32 = 1;
@@ -27,14 +30,14 @@ pub const NOT_LINKED: i32 = 11;
 pub fn text(code: i32) -> &'static CStr {
     match code {
         NOT_THERE => c"the store has no such image: install it, or link the program with the store that has it",
-        NOT_READABLE => c"its file cannot be opened: make the store readable for this user",
-        NOT_TRUSTED => c"its file belongs to another user, or others may write it: it has to be root's or this user's alone",
+        NOT_READABLE => c"its file cannot be opened: make the store readable for this user, and for the sandbox if there is one",
+        NOT_TRUSTED => c"its file belongs to another user, or others may write it: it has to be root's or this user's alone, and root's for setuid programs",
         DAMAGED => c"its file is damaged or truncated: see `commonhold image verify`, and add it again",
         ANOTHER => c"its file is of another image, base or processor than the program was linked with: link the program again",
         OLDER => c"the store has an older minor version than the program was linked with: add the newer one again",
-        TAKEN => c"its addresses are in use in this process: include it earlier, or see /proc/self/maps for what is there",
+        TAKEN => c"its addresses are in use in this process: include it earlier, or see /proc/self/maps for what is there (ThreadSanitizer has them all)",
         NO_ROOM => c"there is no room for its addresses: raise `ulimit -v`",
-        NO_EXEC => c"its code may not be run: is the store on a file system mounted noexec?",
+        NO_EXEC => c"its code may not be mapped to be run: is the store mounted noexec, or the program in a sandbox that forbids it?",
         TABLE => c"it calls functions that the program's stub does not hand over: link the program with its stub",
         NOT_LINKED => c"the program has no stub of it: link it with one (`commonhold image stub`)",
         _ => c"it cannot be included",
