@@ -36,6 +36,7 @@ pub fn image(directory: &Path, library: &Path, name: &str, table: BTreeSet<Strin
         library: library.to_owned(),
         name: name.into(),
         version,
+        group: None,
         exports: None,
         imports: Vec::new(),
         table,

@@ -21,7 +21,7 @@ impl Place {
 
     /// Publishes numbers in the store of that name.
     fn publish(&self, store: &str, version: &str, numbers: &[u64]) -> PathBuf {
-        let options = Options { store: Some(self.store(store)), capacity: 1 << 24, imports: Vec::new() };
+        let options = Options { store: Some(self.store(store)), capacity: 1 << 24, ..Options::default() };
         let arena = Arena::with(version, options).unwrap();
         arena.root_run("numbers", &arena.run(numbers).unwrap()).unwrap();
         arena.seal().unwrap().path

@@ -95,3 +95,29 @@ fn a_library_is_built_linked_updated_and_rolled_back() {
     place.complaint(&["build", "libone.so", "--name", "words", "--version", "1.0"]);
     place.complaint(&["build", "nothing.so", "--name", "words", "--version", "1.0.0"]);
 }
+
+#[test]
+fn a_group_is_said_and_shares_addresses() {
+    let place = Place(TempDir::new().unwrap());
+    place.write("one.c", "int words(void) { return 1; }");
+    place.gcc(&["-O2", "-fPIC", "-shared", "-o", "libone.so", "one.c"]);
+    let built = |name: &str| {
+        let said = place.says(&[
+            "build",
+            "libone.so",
+            "--name",
+            name,
+            "--version",
+            "1.0.0",
+            "--group",
+            "words",
+            "--json",
+        ]);
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()["base"].clone()
+    };
+    assert_eq!(built("one"), built("other"));
+    assert!(place.says(&["show", "other"]).contains("others of the group words"));
+    assert!(place.says(&["ranges", "--json"]).contains("\"words\""));
+    let arguments = ["build", "libone.so", "--name", "one", "--version", "1.1.0", "--group", "w r d"];
+    assert!(place.complaint(&arguments).contains("names no group"));
+}

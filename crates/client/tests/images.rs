@@ -49,7 +49,7 @@ fn c_and_rust_read_each_others_images() {
     assert_eq!((tree.key, tree.word.as_str(), tree.rare, forest.corners), (2, "two", false, [0.0, 0.0, 0.5]));
     assert_eq!((tree.left.unwrap().key, tree.right.unwrap().rare), (1, true));
 
-    let options = Options { store: Some(store.clone()), capacity: 1 << 24, imports: Vec::new() };
+    let options = Options { store: Some(store.clone()), capacity: 1 << 24, ..Options::default() };
     let arena = Arena::with("of-rust@2.0.0", options).unwrap();
     let leaf = |key, word| {
         let word = arena.text(word).unwrap();

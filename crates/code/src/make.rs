@@ -26,6 +26,8 @@ pub struct Wanted {
     pub name: String,
     /// Its version.
     pub version: Version,
+    /// With other images of this group it is declared never to be in one process.
+    pub group: Option<String>,
     /// The functions that it is to have for others; none: all that the library has.
     pub exports: Option<BTreeSet<String>>,
     /// Images that it calls, the newest of those majors.
@@ -110,7 +112,7 @@ fn reserve(wanted: &Wanted, store: &Store, bytes: u64, is_first: bool) -> Result
     // One page may be added for a word of inclusion, some for filling in.
     let bytes = bytes.next_multiple_of(PAGE_BYTES) + 64 * PAGE_BYTES;
     let room = if is_first { (bytes * GROWTH).max(LEAST_RESERVED) } else { bytes };
-    Ok(store.reserve(Kind::Code, &wanted.name, wanted.version, room)?.first)
+    Ok(store.reserve_in(Kind::Code, &wanted.name, wanted.version, room, wanted.group.as_deref())?.first)
 }
 
 /// Whether it can stand for all earlier minors: every function is there still.

@@ -92,6 +92,7 @@ pub fn finish(
         root_count: exports.functions.len() as u32,
         detail_at: HEADER_AT..header_end,
         initialise: 0,
+        group: wanted.group.as_deref(),
         segments: &segments(layout, header.base),
         imports: &imports,
     })

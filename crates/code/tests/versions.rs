@@ -92,3 +92,29 @@ fn what_programs_hand_over_stays_the_same_within_a_major() {
     let error = build("1.1.0", text, &["calloc"]).unwrap_err().to_string();
     assert!(error.contains("calloc") && error.contains("next major version"), "{error}");
 }
+
+#[test]
+fn images_of_one_group_are_never_in_one_program() {
+    let place = Place::new();
+    let build = |name: &str, version: &str, group: Option<&str>| {
+        let text = format!("int {name}_next(void) {{ return 42; }}");
+        let library = place.library(name, &text, &[]);
+        let mut wanted = place.wanted(&library, name, version);
+        wanted.group = group.map(str::to_owned);
+        place.build(&wanted)
+    };
+    build("fast", "1.0.0", Some("blas")).unwrap();
+    build("exact", "1.0.0", Some("blas")).unwrap();
+    assert_eq!(place.find("fast@1").header.base, place.find("exact@1").header.base);
+    let said = build("fast", "1.1.0", None).unwrap_err().to_string();
+    assert!(said.contains("of no group") && said.contains("of the group blas"), "{said}");
+    let (fast, exact) = (place.stub("fast@1", When::First), place.stub("exact@1", When::First));
+    let one = "int fast_next(void); int main(void) { return fast_next(); }";
+    assert_eq!(place.try_run(&place.program("one", one, &[&fast])).status.code(), Some(42));
+    let both = "int fast_next(void); int exact_next(void); int main(void) { return fast_next() != 42 || exact_next(); }";
+    let output = place.try_run(&place.program("both", both, &[&fast, &exact]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(said.contains("exact@1: an image that is declared never to be in one process with it"), "{said}");
+    assert!(said.contains("/content/") && said.lines().count() == 1, "{said}");
+}

@@ -1,8 +1,8 @@
 //! Writing the first page.
 
 use crate::header::{
-    FORMAT, Fault, Header, IMPORT_BYTES, IMPORTS_AT, Import, Kind, MAGIC, MOST_IMPORTS, MOST_SEGMENTS,
-    NAME_AT, PAGE_BYTES, SEGMENT_BYTES, SEGMENTS_AT, SUM_AT, Segment,
+    FORMAT, Fault, GROUP_AT, GROUP_BYTES, Header, IMPORT_BYTES, IMPORTS_AT, Import, Kind, MAGIC,
+    MOST_IMPORTS, MOST_SEGMENTS, NAME_AT, PAGE_BYTES, SEGMENT_BYTES, SEGMENTS_AT, SUM_AT, Segment,
 };
 use crate::{Version, is_name};
 use core::ops::Range;
@@ -36,6 +36,8 @@ pub struct Fields<'a> {
     pub initialise: u64,
     /// By address.
     pub segments: &'a [Segment],
+    /// With images of this group it is never in one process; at most 16 bytes.
+    pub group: Option<&'a str>,
     /// The images that it leads into.
     pub imports: &'a [Import<'a>],
 }
@@ -69,6 +71,12 @@ pub fn encode_with_roots(fields: &Fields<'_>, roots: &[u8]) -> Result<[u8; PAGE_
     if !is_name(fields.name) || !fields.imports.iter().all(|import| is_name(import.name)) {
         return Err(Fault::Unsound("names have 1 to 63 letters, digits and . _ + -, the first no sign"));
     }
+    let group = fields.group.unwrap_or_default();
+    if group.len() > GROUP_BYTES || fields.group.is_some_and(|group| !is_name(group)) {
+        return Err(Fault::Unsound(
+            "the name of a group has 1 to 16 letters, digits and . _ + -, the first no sign",
+        ));
+    }
     let mut page = [0; PAGE_BYTES];
     put(&mut page, 0, &MAGIC);
     put(&mut page, 8, &FORMAT.to_le_bytes());
@@ -93,6 +101,7 @@ pub fn encode_with_roots(fields: &Fields<'_>, roots: &[u8]) -> Result<[u8; PAGE_
     }
     put(&mut page, 80, &fields.root_count.to_le_bytes());
     put(&mut page, 84, &(fields.imports.len() as u32).to_le_bytes());
+    put(&mut page, GROUP_AT, group.as_bytes());
     put(&mut page, NAME_AT, fields.name.as_bytes());
     for (index, segment) in fields.segments.iter().enumerate() {
         let at = SEGMENTS_AT + index * SEGMENT_BYTES;

@@ -4,7 +4,7 @@
 //! 0    magic 8 | format u32 | architecture u16 | kind u16 | version 3 × u32 | number of segments u32
 //! 32   base u64 | bytes of addresses u64 | bytes of the file u64 | layout of all roots u64
 //! 64   roots at u64 | bytes of roots u64 | number of roots u32 | number of imports u32 | detail at u64 | bytes of detail u64
-//! 104  address of what initialises it u64 | zeroes
+//! 104  address of what initialises it u64 | group 16
 //! 128  name 64
 //! 192  segments, 40 bytes each, at most 8: offset u64 | address u64 | bytes in the file u64 | bytes u64 | protection u64
 //! 512  imports, 128 bytes each, at most 24: name 64 | version 3 × u32 | 0 u32 | build ID 32 | base u64 | bytes u64
@@ -30,6 +30,9 @@ pub const MOST_IMPORTS: usize = 24;
 /// This machine's, by the numbers of ELF.
 pub const ARCHITECTURE_HERE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
+pub(crate) const GROUP_AT: usize = 112;
+/// The name of a group has so many at most.
+pub const GROUP_BYTES: usize = 16;
 pub(crate) const NAME_AT: usize = 128;
 pub(crate) const NAME_BYTES: usize = 64;
 pub(crate) const SEGMENTS_AT: usize = 192;
@@ -258,6 +261,11 @@ impl<'a> Header<'a> {
         self.long(104)
     }
 
+    /// With images of this group it is never in one process; they may have the same addresses.
+    pub fn group(&self) -> Option<&'a str> {
+        text(self.page, GROUP_AT, GROUP_BYTES).filter(|group| !group.is_empty())
+    }
+
     /// Its segments, by address.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + use<'a> {
         let this = *self;
@@ -299,6 +307,8 @@ impl<'a> Header<'a> {
             self.word(28) as usize <= MOST_SEGMENTS && self.word(84) as usize <= MOST_IMPORTS,
             "its counts",
         )?;
+        let group = text(self.page, GROUP_AT, GROUP_BYTES);
+        ensure(group.is_some_and(|group| group.is_empty() || is_name(group)), "its group")?;
         let end = self.base().checked_add(self.bytes());
         let inside = end.is_some_and(|end| end <= 1 << 47) && self.base() >= 1 << 16 && self.bytes() > 0;
         ensure(inside && on_page(self.base()) && on_page(self.bytes()), "its addresses")?;

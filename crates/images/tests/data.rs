@@ -35,7 +35,12 @@ layout! {
 }
 
 fn arena(place: &Place, text: &str, imports: &[Image]) -> Arena {
-    let options = Options { store: Some(place.store.clone()), capacity: 1 << 26, imports: imports.to_vec() };
+    let options = Options {
+        store: Some(place.store.clone()),
+        capacity: 1 << 26,
+        group: None,
+        imports: imports.to_vec(),
+    };
     Arena::with(text, options).unwrap()
 }
 
@@ -373,7 +378,8 @@ fn a_full_store_keeps_what_it_had() {
 #[ignore = "is run by another"]
 fn fills_the_store() {
     let store = given_store().remove(0);
-    let options = || Options { store: Some(store.clone()), capacity: 1 << 26, imports: Vec::new() };
+    let options =
+        || Options { store: Some(store.clone()), capacity: 1 << 26, group: None, imports: Vec::new() };
     // The registry takes 1.5 MiB.
     let arena = Arena::with("small@1.0.0", options()).unwrap();
     arena.root("one", arena.place(1_u64).unwrap()).unwrap();

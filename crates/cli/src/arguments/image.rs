@@ -46,6 +46,9 @@ pub struct Build {
     /// Its version, such as 1.2.0: the same first number only if nothing is taken away
     #[arg(long, value_name = "X.Y.Z")]
     pub version: String,
+    /// A group of images that are never in one process with each other, and so may share addresses
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// A file with the functions that programs may call, one a line; without it, all that the library shows
     #[arg(long, value_name = "FILE")]
     pub exports: Option<PathBuf>,

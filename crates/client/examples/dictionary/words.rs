@@ -16,7 +16,7 @@ layout! {
 
 /// Publishes these words, which are sorted and each there once, under a name and version.
 pub fn publish(store: &Store, name: &str, words: &[Vec<char>]) -> Result<Published> {
-    let options = Options { store: Some(store.clone()), capacity: 1 << 32, imports: Vec::new() };
+    let options = Options { store: Some(store.clone()), capacity: 1 << 32, ..Options::default() };
     let arena = Arena::with(name, options)?;
     arena.root_run("letters", &place(&arena, words, 0)?)?;
     arena.root("count", arena.place(words.len() as u64)?)?;

@@ -110,7 +110,7 @@ fn give_up(why: &Why) -> ! {
     for part in [&b"commonhold: the image "[..], text(&why.name), b": ", why::text(why.code).to_bytes()] {
         line.append(part);
     }
-    if why.code == why::TAKEN {
+    if matches!(why.code, why::TAKEN | why::GROUP) {
         taken::say_what_is_there(&mut line, why.first, why.end);
     }
     line.push(b'\n');

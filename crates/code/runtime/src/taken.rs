@@ -4,7 +4,7 @@
 use crate::format::{HEADER_AT, Header, SLOTS_AT};
 use crate::include::Place;
 use crate::system::{self, File};
-use crate::why::{OLDER, TABLE, TAKEN};
+use crate::why::{GROUP, OLDER, TABLE, TAKEN};
 use crate::words::{Text, same};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +25,12 @@ pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
         };
         let header = Header::at(raw).ok_or(TAKEN)?;
         let is_it = header.is_sound(header.file_bytes);
-        if !is_it || !same(&header.name, place.name) || header.base != place.base {
+        if !is_it || header.base != place.base {
             return Err(TAKEN);
+        }
+        // Two images have one base only if they are of one group.
+        if !same(&header.name, place.name) {
+            return Err(GROUP);
         }
         if header.slots < place.slots {
             return Err(OLDER);

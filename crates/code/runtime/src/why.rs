@@ -25,6 +25,7 @@ pub const NO_ROOM: i32 = 8;
 pub const NO_EXEC: i32 = 9;
 pub const TABLE: i32 = 10;
 pub const NOT_LINKED: i32 = 11;
+pub const GROUP: i32 = 12;
 
 /// One line for people.
 pub fn text(code: i32) -> &'static CStr {
@@ -40,6 +41,7 @@ pub fn text(code: i32) -> &'static CStr {
         NO_EXEC => c"its code may not be mapped to be run: is the store mounted noexec, or the program in a sandbox that forbids it?",
         TABLE => c"it calls functions that the program's stub does not hand over: link the program with its stub",
         NOT_LINKED => c"the program has no stub of it: link it with one (`commonhold image stub`)",
+        GROUP => c"an image that is declared never to be in one process with it is there: programs have one of a group",
         _ => c"it cannot be included",
     }
 }

@@ -57,6 +57,7 @@ impl Place {
             library: library.to_owned(),
             name: name.into(),
             version: Version::parse(version).unwrap(),
+            group: None,
             exports: None,
             imports: Vec::new(),
             table: Default::default(),

@@ -26,13 +26,16 @@ pub struct Options {
     pub store: Option<Store>,
     /// How large it can become, in bytes of addresses. No memory is taken for it.
     pub capacity: u64,
+    /// With other images of this group it is declared never to be in one process: they share addresses (the heterogeneous
+    /// region).
+    pub group: Option<String>,
     /// Images that it may lead into. They are included in this process.
     pub imports: Vec<Image>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { store: None, capacity: USUAL_CAPACITY, imports: Vec::new() }
+        Options { store: None, capacity: USUAL_CAPACITY, group: None, imports: Vec::new() }
     }
 }
 
@@ -72,7 +75,7 @@ impl Arena {
             return Err(Error::Exists { name: there.full_name() });
         }
         let capacity = options.capacity.max(FIRST_STEP).next_multiple_of(FIRST_STEP);
-        let range = store.reserve(Kind::Data, wanted.name, version, capacity)?;
+        let range = store.reserve_in(Kind::Data, wanted.name, version, capacity, options.group.as_deref())?;
         let arena = Arena {
             store,
             name: wanted.name.to_owned(),
@@ -206,6 +209,7 @@ impl Arena {
         let content = seal::Content {
             name: &self.name,
             version: self.version,
+            group: self.range.group.as_deref(),
             arena: self.range.first..self.free.get(),
             types: &self.types.borrow(),
             roots: &roots,

@@ -16,6 +16,7 @@ use std::ops::Range;
 pub struct Content<'a> {
     pub name: &'a str,
     pub version: Version,
+    pub group: Option<&'a str>,
     /// From its first page, which is free for the header, to what was written last.
     pub arena: Range<u64>,
     pub types: &'a Types,
@@ -95,6 +96,7 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
             root_count: content.roots.len() as u32,
             detail_at: 0..0,
             initialise: 0,
+            group: content.group,
             segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: READ }],
             imports: &imports,
         },

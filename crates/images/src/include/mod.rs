@@ -19,6 +19,7 @@ struct Included {
     kind: Kind,
     base: u64,
     bytes: u64,
+    group: Option<String>,
     roots: Roots<'static>,
     imports: Vec<Image>,
 }
@@ -98,6 +99,7 @@ fn add(
     let image = opened.map_or_else(|| open(stores, first, id), Ok)?;
     let header = image.header();
     refuse_another_minor(table, &image)?;
+    refuse_another_of_its_group(table, &image)?;
     let imports = header.imports().map(|import| {
         let imported = add(table, stores, first, import.id, None).map_err(|error| match error {
             Error::Missing(_) => Error::Missing(format!(
@@ -122,6 +124,7 @@ fn add(
         kind: header.kind(),
         base: header.base(),
         bytes: header.bytes(),
+        group: header.group().map(str::to_owned),
         roots: roots(&image)?,
         imports,
     })));
@@ -163,6 +166,23 @@ fn refuse_another_minor(table: &[Image], image: &Opened) -> Result<()> {
             end: header.base() + header.bytes(),
             why: format!(
                 "{other:?} is part of this process, and versions of one major number share addresses"
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// What is declared never to be in one process is not.
+fn refuse_another_of_its_group(table: &[Image], image: &Opened) -> Result<()> {
+    let header = image.header();
+    let Some(group) = header.group() else { return Ok(()) };
+    match table.iter().find(|other| other.0.group.as_deref() == Some(group)) {
+        Some(other) => Err(Error::NoPlace {
+            image: format!("{}@{}", header.name(), header.version()),
+            first: header.base(),
+            end: header.base() + header.bytes(),
+            why: format!(
+                "{other:?} is part of this process, and images of the group {group} are declared never to be in one"
             ),
         }),
         None => Ok(()),

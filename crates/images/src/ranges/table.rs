@@ -18,7 +18,7 @@ pub struct Range {
     pub first: u64,
     /// How many bytes are reserved.
     pub bytes: u64,
-    /// In the heterogeneous region: images of one group are never in one process, and may overlap.
+    /// In the heterogeneous region: images of one group are never in one process, and begin at one address.
     pub group: Option<String>,
 }
 
@@ -140,11 +140,18 @@ impl Table {
         if let Some(range) = self.all.get(&wanted.name).filter(suits) {
             return Ok(range.clone());
         }
-        let first = self.find(wanted, owner).ok_or_else(|| Error::Full {
+        let full = || Error::Full {
             wanted: wanted.name.clone(),
             bytes: wanted.reserved_bytes(),
             region: wanted.region.name(),
-        })?;
+        };
+        if let Some(first) = self.base_of_group(wanted) {
+            return match self.claim(wanted, first, owner) {
+                Err(Error::Invalid(_)) => Err(full()),
+                outcome => outcome,
+            };
+        }
+        let first = self.find(wanted, owner).ok_or_else(full)?;
         Ok(self.put(wanted.range(first)))
     }
 
@@ -162,6 +169,13 @@ impl Table {
                 addresses.start,
                 addresses.end,
                 wanted.alignment.max(PAGE_BYTES),
+            )));
+        }
+        if let Some(base) = self.base_of_group(wanted).filter(|base| *base != first) {
+            return Err(Error::Invalid(format!(
+                "{} is of the group {}, whose images all begin at {base:#x} here, and not at {first:#x}: make it here",
+                wanted.name,
+                wanted.group.as_deref().unwrap_or_default()
             )));
         }
         if let Some(holder) =
@@ -183,6 +197,17 @@ impl Table {
         range
     }
 
+    /// All images of a group begin at one address: whatever includes them, the kernel does not let a second one in.
+    fn base_of_group(&self, wanted: &Wanted) -> Option<u64> {
+        let same = |other: &&Range| other.arch == wanted.arch && other.name != wanted.name;
+        let group = wanted.group.as_ref()?;
+        self.all
+            .values()
+            .filter(same)
+            .find(|other| other.group.as_ref() == Some(group))
+            .map(|other| other.first)
+    }
+
     /// Ranges that this one may not overlap.
     fn in_the_way(&self, wanted: &Wanted) -> impl Iterator<Item = &Range> {
         let together = |other: &&Range| other.group.is_none() || other.group != wanted.group;
@@ -198,7 +223,12 @@ impl Table {
     fn find(&self, wanted: &Wanted, owner: Owner) -> Option<u64> {
         let addresses = wanted.region.addresses(owner);
         let bytes = wanted.reserved_bytes();
-        let step = wanted.alignment.max(16 * PAGE_BYTES);
+        // A group has room for larger ones than its first.
+        const GROUP_BYTES: u64 = 1 << 35;
+        let step = match wanted.region {
+            Region::Homogeneous => wanted.alignment.max(16 * PAGE_BYTES),
+            Region::Heterogeneous => GROUP_BYTES,
+        };
         let mut taken: Vec<(u64, u64)> =
             self.in_the_way(wanted).map(|other| (other.first, other.end())).collect();
         taken.sort_unstable();

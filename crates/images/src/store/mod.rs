@@ -30,7 +30,7 @@ pub use publish::Published;
 
 use crate::ranges::{Arch, Owner, Range, Ranges, Region, Wanted};
 use crate::{Error, Result};
-use commonhold_image::{Kind, Version, is_name};
+use commonhold_image::{GROUP_BYTES, Kind, Version, is_name};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -101,13 +101,35 @@ impl Store {
     /// Addresses for a version: of a code image those of its major version, with room to grow; a data image has its own.
     /// Asked again, the same. Code that has outgrown them is refused: programs are linked to where it is.
     pub fn reserve(&self, kind: Kind, name: &str, version: Version, bytes: u64) -> Result<Range> {
+        self.reserve_in(kind, name, version, bytes, None)
+    }
+
+    /// As [`Store::reserve`], where a group is named in the heterogeneous region: with other images of that group it is
+    /// never in one process.
+    pub fn reserve_in(
+        &self,
+        kind: Kind,
+        name: &str,
+        version: Version,
+        bytes: u64,
+        group: Option<&str>,
+    ) -> Result<Range> {
         if !is_name(name) {
             return Err(names::not_a_name(name));
         }
+        if let Some(group) = group.filter(|group| !is_name(group) || group.len() > GROUP_BYTES) {
+            return Err(Error::Invalid(format!(
+                "{group:?} names no group: it has 1 to {GROUP_BYTES} letters, digits and . _ + -, the first no sign"
+            )));
+        }
         self.create()?;
         let ranges = self.ranges()?;
-        let wanted = wanted(kind, name, version, bytes, slide(&ranges)?);
+        let wanted = wanted(kind, name, version, bytes, slide(&ranges)?, group);
         let there = ranges.list()?.into_iter().find(|range| range.name == wanted.name);
+        if let Some(there) = there.as_ref().filter(|there| kind == Kind::Code && there.group != wanted.group)
+        {
+            return Err(another_group(&format!("{name}@{version}"), group, there));
+        }
         if let Some(there) = there.filter(|there| kind == Kind::Code && there.bytes < bytes) {
             return Err(Error::Invalid(format!(
                 "{name}@{version} takes {bytes} bytes, and its major version has room for {} at {:#x}: make it the next \
@@ -127,14 +149,23 @@ pub fn range_name(kind: Kind, name: &str, version: Version) -> String {
     }
 }
 
-fn wanted(kind: Kind, name: &str, version: Version, bytes: u64, slide: u16) -> Wanted {
+fn another_group(image: &str, group: Option<&str>, there: &Range) -> Error {
+    let of = |group: Option<&str>| group.map_or("no group".to_owned(), |group| format!("the group {group}"));
+    Error::Invalid(format!(
+        "{image} is of {}, and its addresses are of {}: say the same, or make it the next major version",
+        of(group),
+        of(there.group.as_deref())
+    ))
+}
+
+fn wanted(kind: Kind, name: &str, version: Version, bytes: u64, slide: u16, group: Option<&str>) -> Wanted {
     Wanted {
         name: range_name(kind, name, version),
         arch: Arch::here(),
-        region: Region::Homogeneous,
+        region: if group.is_some() { Region::Heterogeneous } else { Region::Homogeneous },
         bytes,
         alignment: 1 << 21,
-        group: None,
+        group: group.map(str::to_owned),
         slide,
     }
 }

@@ -3,7 +3,7 @@
 use super::compatible::breaks;
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
-use super::{Store, in_use, range_name, slide, wanted};
+use super::{Store, another_group, in_use, range_name, slide, wanted};
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, Kind, Version, Wanted};
 use std::collections::BTreeSet;
@@ -69,10 +69,21 @@ impl Store {
         for import in header.imports() {
             let stores = [self.clone(), Store::of_machine()];
             let found = stores.iter().find_map(|store| store.open(import.id).ok());
+            let found_group = found.as_ref().and_then(|found| found.header().group().map(str::to_owned));
             let sound = found.is_some_and(|found| {
                 let there = found.header();
                 (there.name(), there.version(), there.base()) == (import.name, import.version, import.base)
             });
+            let never = found_group.is_some() && found_group.as_deref() == header.group();
+            if never {
+                return Err(Error::Invalid(format!(
+                    "{}@{} leads into {}@{} and is of one group with it, which is declared never to be in one process",
+                    header.name(),
+                    header.version(),
+                    import.name,
+                    import.version
+                )));
+            }
             if !sound {
                 return Err(Error::Missing(format!(
                     "{}@{} leads into {}@{} with build ID {}, which is not in {}: publish that one first",
@@ -131,7 +142,11 @@ impl Store {
         let own = range_name(kind, name, version);
         let has = ranges.list()?.into_iter().find(|range| range.name == own);
         match has {
-            Some(range) if range.first <= first && end <= range.end() => {}
+            Some(range) if range.first <= first && end <= range.end() => {
+                if range.group.as_deref() != header.group() {
+                    return Err(another_group(&format!("{name}@{version}"), header.group(), &range));
+                }
+            }
             // The major version moved: who is linked to it would not find it.
             Some(range) if kind == Kind::Code => {
                 return Err(Error::Taken {
@@ -142,7 +157,7 @@ impl Store {
                 });
             }
             _ => {
-                let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?);
+                let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?, header.group());
                 wanted.alignment = 4096;
                 ranges.claim(&wanted, first)?;
             }

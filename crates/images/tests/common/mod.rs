@@ -106,6 +106,7 @@ impl Place {
             root_count: made.roots.len() as u32,
             detail_at: 0..0,
             initialise: 0,
+            group: None,
             segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: made.protection }],
             imports: &imports,
         })?

@@ -93,6 +93,7 @@ pub fn build(arguments: &Build) -> Done {
         library: arguments.library.clone(),
         name: arguments.name.clone(),
         version,
+        group: arguments.group.clone(),
         exports: names(&arguments.exports)?,
         imports: imports?,
         table: names(&arguments.table)?.unwrap_or_default(),

@@ -189,6 +189,7 @@ pub struct Shown {
     base: String,
     bytes: u64,
     file_bytes: u64,
+    group: Option<String>,
     fs_verity: bool,
     imports: Vec<Import>,
     roots: Vec<Root>,
@@ -236,6 +237,7 @@ impl Shown {
             base: hex(header.base()),
             bytes: header.bytes(),
             file_bytes: image.file_bytes,
+            group: header.group().map(str::to_owned),
             fs_verity: image.has_verity(),
             imports: header.imports().map(import).collect(),
             roots: exports.into_iter().map(root).collect(),
@@ -248,6 +250,9 @@ impl Shown {
             "{}@{}: {}, {} bytes at {}{verity}",
             self.name, self.version, self.kind, self.bytes, self.base
         )];
+        if let Some(group) = &self.group {
+            lines.push(format!("never in one process with others of the group {group}"));
+        }
         let import = |one: &Import| format!("leads into {}@{} at {}", one.name, one.version, one.base);
         lines.extend(self.imports.iter().map(import));
         let row = |one: &Root| {
