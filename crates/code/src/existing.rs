@@ -1,7 +1,7 @@
 //! A code image that is in a store.
 
 use crate::format::{
-    ENTRY_BYTES, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, SLOT_BYTES, SLOTS_AT, text,
+    ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, SLOT_BYTES, text,
 };
 use crate::{Error, Result};
 use commonhold_images::format::{Id, Kind, RootKind, Roots, Version};
@@ -90,12 +90,12 @@ impl Existing {
 
     /// The address of a slot.
     pub fn slot(&self, slot: u32) -> u64 {
-        self.header.base + SLOTS_AT + u64::from(slot) * SLOT_BYTES
+        self.header.base + self.header.slots_at + u64::from(slot) * SLOT_BYTES
     }
 
     /// The address of the entry of a slot.
     pub fn entry(&self, slot: u32) -> u64 {
-        self.header.base + self.header.entries_at + u64::from(slot) * ENTRY_BYTES
+        self.header.base + ENTRIES_AT + u64::from(slot) * ENTRY_BYTES
     }
 }
 

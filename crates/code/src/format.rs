@@ -7,20 +7,20 @@
 //! ```text
 //! 0            what all images have (crate `commonhold-image`), for the store
 //! 4096         the header of code
-//! 8192         slot n: at 8192 + 8 n the address of a function, which stubs go to; room for later minors
-//! entries      entry n: 16 n further, a jump to the same function, for who needs an address of code
-//! library      the segments of the library
+//! 8192         entry n: at 8192 + 16 n a jump to a function, for who needs an address of code; room for later minors
+//! slots        slot n: 8 n further, the address of the same function, which stubs go to
+//! library      the segments of the library: small code comes with the slots when they are first read
 //! end          in the file only: table of exports, names of the functions that the program hands over
 //! ```
 
 /// The first bytes of the header.
-pub const MAGIC: [u8; 8] = *b"CHCODE\x01\n";
+pub const MAGIC: [u8; 8] = *b"CHCODE\x02\n";
 /// Addresses and offsets are multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
 /// Where the header is.
 pub const HEADER_AT: u64 = PAGE_BYTES;
-/// Where the slots begin.
-pub const SLOTS_AT: u64 = 2 * PAGE_BYTES;
+/// Where the entries begin.
+pub const ENTRIES_AT: u64 = 2 * PAGE_BYTES;
 /// One slot.
 pub const SLOT_BYTES: u64 = 8;
 /// One entry.
@@ -101,8 +101,8 @@ pub struct Header {
     pub file_bytes: u64,
     /// Distance of the library's own addresses from the base.
     pub library_at: u64,
-    /// Where the entries begin: behind the room for slots, which is the same in all minors of a major version.
-    pub entries_at: u64,
+    /// Where the slots begin: behind the room for entries, which is the same in all minors of a major version.
+    pub slots_at: u64,
     /// Words to fill in with addresses from the including program, [`Fill`] each: their distance, 0 if there are none.
     pub fills_at: u64,
     /// How many.
@@ -139,7 +139,7 @@ pub struct Header {
 pub const IMPORTS_AT: u64 = HEADER_AT + size_of::<Header>() as u64;
 
 const _: () = assert!(
-    IMPORTS_AT as usize + MOST_IMPORTS * size_of::<Import>() <= SLOTS_AT as usize
+    IMPORTS_AT as usize + MOST_IMPORTS * size_of::<Import>() <= ENTRIES_AT as usize
         && IMPORTS_AT.is_multiple_of(8)
 );
 
@@ -248,9 +248,9 @@ impl Header {
             && self.extent <= self.reserved
             && self.base.checked_add(self.reserved).is_some_and(|end| end < 1 << 47);
         let slots = u64::from(self.slots);
-        let entries = SLOTS_AT + slots * SLOT_BYTES <= self.entries_at
-            && within(self.entries_at, slots * ENTRY_BYTES)
-            && self.entries_at.is_multiple_of(ENTRY_BYTES);
+        let entries = ENTRIES_AT + slots * ENTRY_BYTES <= self.slots_at
+            && within(self.slots_at, slots * SLOT_BYTES)
+            && self.slots_at.is_multiple_of(SLOT_BYTES);
         let segments = self.segments.iter().take(self.segment_count as usize).all(|segment| {
             let in_file = segment.kind == ZERO || segment.at.saturating_add(segment.bytes) <= file_bytes;
             on_pages(segment.at) && on_pages(segment.bytes) && within(segment.at, segment.bytes) && in_file

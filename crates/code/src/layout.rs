@@ -2,7 +2,7 @@
 
 use crate::exports::Export;
 use crate::format::{
-    CODE, DATA, ENTRY_BYTES, MOST_SEGMENTS, PAGE_BYTES, READ, SLOT_BYTES, SLOTS_AT, Segment, ZERO,
+    CODE, DATA, ENTRIES_AT, ENTRY_BYTES, MOST_SEGMENTS, PAGE_BYTES, READ, SLOT_BYTES, Segment, ZERO,
 };
 use crate::{Error, Result};
 use commonhold_rebase::elf::{self, Elf, dynamic as tag};
@@ -12,10 +12,10 @@ use commonhold_rebase::elf::{self, Elf, dynamic as tag};
 pub struct Layout {
     /// Distance of the library's address 0 from the base.
     pub library_at: u64,
-    /// Where the entries begin.
-    pub entries_at: u64,
+    /// Where the slots begin.
+    pub slots_at: u64,
     /// Where the room for them ends.
-    pub entries_end: u64,
+    pub slots_end: u64,
     /// By address, whole pages. The first has headers and entries.
     pub segments: Vec<Segment>,
     /// Addresses in all.
@@ -39,22 +39,22 @@ fn up(at: u64) -> u64 {
     at.next_multiple_of(PAGE_BYTES)
 }
 
-/// Where the room for entries ends: there are as many as there is room for slots.
-pub fn entries_end(entries_at: u64) -> u64 {
-    entries_at + (entries_at - SLOTS_AT) / SLOT_BYTES * ENTRY_BYTES
+/// Where the room for slots ends: there are as many as there is room for entries.
+pub fn slots_end(slots_at: u64) -> u64 {
+    slots_at + (slots_at - ENTRIES_AT) / ENTRY_BYTES * SLOT_BYTES
 }
 
-/// Lays the library out behind the entries. `writes`: its words are filled in by each program.
-pub fn lay_out(library: &Elf, entries_at: u64, library_at: u64, writes: bool) -> Result<Layout> {
-    let entries_end = entries_end(entries_at);
-    let mut segments = vec![Segment { at: 0, bytes: entries_end, kind: CODE, unused: 0 }];
+/// Lays the library out behind the slots. `writes`: its words are filled in by each program.
+pub fn lay_out(library: &Elf, slots_at: u64, library_at: u64, writes: bool) -> Result<Layout> {
+    let slots_end = slots_end(slots_at);
+    let mut segments = vec![Segment { at: 0, bytes: slots_end, kind: CODE, unused: 0 }];
     let at = |address: u64| library_at + address;
     let relro = library.segments.iter().find(|segment| segment.kind == elf::RELRO);
     // Whole pages of what is read-only after relocation. Where nothing is filled in it is so from the beginning.
     let relro =
         relro.map(|segment| (down(at(segment.address)), down(at(segment.address + segment.memory_bytes))));
     let mut control_at = 0;
-    let mut file_extent = entries_end;
+    let mut file_extent = slots_end;
     let tables = tables(library);
     for load in library.loads().filter(|load| load.memory_bytes > 0) {
         let (first, end) = (down(at(load.address)), up(at(load.address + load.memory_bytes)));
@@ -107,8 +107,8 @@ pub fn lay_out(library: &Elf, entries_at: u64, library_at: u64, writes: bool) ->
     let file_extent = file_extent.min(file_end);
     let mut layout = Layout {
         library_at,
-        entries_at,
-        entries_end,
+        slots_at,
+        slots_end,
         segments,
         extent,
         file_extent,
@@ -157,8 +157,8 @@ impl Layout {
 }
 
 /// Where the library's address 0 lies, if its first byte may not lie before `end`. What only loaders read is left out
-/// and needs no room. Small code begins where the kernel begins to map pages around one that is touched, and so comes
-/// at one fault.
+/// and needs no room. Small code lies where the kernel maps it with the slots at one fault, or else begins where it begins
+/// to map pages around one that is touched.
 pub fn library_at(library: &Elf, end: u64, alignment: u64) -> u64 {
     const MAPPED_AROUND: u64 = 64 << 10;
     const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -167,6 +167,12 @@ pub fn library_at(library: &Elf, end: u64, alignment: u64) -> u64 {
         library.loads().find(|load| left_out != Some(load.address)).map_or(0, |load| down(load.address));
     if alignment > PAGE_BYTES || first > end {
         return end.next_multiple_of(alignment.max(if first > end { HUGE_PAGE_BYTES } else { 1 }));
+    }
+    let at = up(end);
+    let code = library.loads().find(|load| load.flags & EXECUTE != 0);
+    let code_end = at + code.map_or(0, |load| up(load.address + load.memory_bytes) - first);
+    if first == code.map_or(0, |load| down(load.address)) && code_end <= at.next_multiple_of(MAPPED_AROUND) {
+        return at - first;
     }
     end.next_multiple_of(MAPPED_AROUND) - first
 }
@@ -235,9 +241,9 @@ pub fn bytes(library: &Elf, moved: &[u8], layout: &Layout, base: u64, exports: &
     }
     for export in exports {
         let function_at = layout.library_at + export.address;
-        let slot_at = (SLOTS_AT + u64::from(export.slot) * SLOT_BYTES) as usize;
+        let slot_at = (layout.slots_at + u64::from(export.slot) * SLOT_BYTES) as usize;
         bytes[slot_at..slot_at + 8].copy_from_slice(&(base + function_at).to_le_bytes());
-        put_entry(&mut bytes, layout.entries_at + u64::from(export.slot) * ENTRY_BYTES, function_at);
+        put_entry(&mut bytes, ENTRIES_AT + u64::from(export.slot) * ENTRY_BYTES, function_at);
     }
     bytes
 }

@@ -4,8 +4,8 @@ use crate::bind::{self, Bound, Scope};
 use crate::existing::Existing;
 use crate::exports::{self, Exports};
 use crate::format::{
-    Fill, Header, IMPORTS_AT, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS, NAME_BYTES, PAGE_BYTES, PATH_BYTES,
-    SLOT_BYTES, SLOTS_AT, Segment, X86_64, sum,
+    ENTRIES_AT, ENTRY_BYTES, Fill, Header, IMPORTS_AT, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS,
+    NAME_BYTES, PAGE_BYTES, PATH_BYTES, Segment, X86_64, sum,
 };
 use crate::layout::{self, Layout};
 use crate::{Error, Result, refuse, store_page};
@@ -51,13 +51,13 @@ pub struct Made {
     pub table: Vec<String>,
 }
 
-/// Slots that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody
+/// Where the slots begin: entries that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody
 /// uses is never in memory.)
-fn entries_at(count: usize, others: &[Existing]) -> u64 {
+fn slots_at(count: usize, others: &[Existing]) -> u64 {
     const LEAST: u64 = 2048;
     others.last().map_or_else(
-        || (SLOTS_AT + (count as u64 * 4).max(LEAST) * SLOT_BYTES).next_multiple_of(PAGE_BYTES),
-        |other| other.header.entries_at,
+        || (ENTRIES_AT + (count as u64 * 4).max(LEAST) * ENTRY_BYTES).next_multiple_of(PAGE_BYTES),
+        |other| other.header.slots_at,
     )
 }
 
@@ -68,9 +68,9 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let others = Existing::all(store, &wanted.name, wanted.version.major)?;
     let exports = exports::choose(&library, wanted.exports.as_ref(), &others)?;
     keeps(wanted, &exports, &others)?;
-    let entries_at = entries_at(exports.functions.len(), &others);
+    let slots_at = slots_at(exports.functions.len(), &others);
     let slots = exports.functions.iter().map(|export| export.slot + 1).max().unwrap_or(0);
-    if SLOTS_AT + u64::from(slots) * SLOT_BYTES > entries_at {
+    if ENTRIES_AT + u64::from(slots) * ENTRY_BYTES > slots_at {
         return Err(Error::unfit(
             &library.path,
             format!(
@@ -81,7 +81,7 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     // How many words programs fill in is known only when the library is bound, which needs its address: no more than
     // that.
     let most_fills = if wanted.table.is_empty() { 0 } else { library.relocations.named().count() };
-    let fills_end = layout::entries_end(entries_at) + (most_fills * size_of::<Fill>()) as u64;
+    let fills_end = layout::slots_end(slots_at) + (most_fills * size_of::<Fill>()) as u64;
     let library_at = layout::library_at(&library, fills_end, copy::alignment(&library));
     let base = reserve(wanted, store, library_at + library.extent().1, others.is_empty())?;
     let library = Arc::new(library);
@@ -89,7 +89,7 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let scope = Scope { imports: &wanted.imports, table: &wanted.table, fixed_table };
     let bound = bind::bind(&library, base + library_at, &scope)?;
     let moved = copy::make(&library, Role::Library, base + library_at, &bound.words)?;
-    let layout = layout::lay_out(&library, entries_at, library_at, !bound.fills.is_empty())?;
+    let layout = layout::lay_out(&library, slots_at, library_at, !bound.fills.is_empty())?;
     let mut bytes = layout::bytes(&library, &moved, &layout, base, &exports.functions);
     let imports = imports(wanted, &bound)?;
     let mut header = header(wanted, &library, &layout, &bound, &imports, base, slots)?;
@@ -190,7 +190,7 @@ fn header(
         reserved: 0,
         file_bytes: 0,
         library_at: layout.library_at,
-        entries_at: layout.entries_at,
+        slots_at: layout.slots_at,
         fills_at: 0,
         fills: bound.fills.len() as u32,
         table: bound.table.len() as u32,
@@ -209,15 +209,15 @@ fn header(
     })
 }
 
-/// Writes the list of words that programs fill in, behind the room for entries; where it is.
+/// Writes the list of words that programs fill in, behind the room for slots; where it is.
 fn put_fills(bytes: &mut [u8], layout: &Layout, bound: &Bound) -> u64 {
     for (index, fill) in bound.fills.iter().enumerate() {
-        let at = layout.entries_end as usize + index * size_of::<Fill>();
+        let at = layout.slots_end as usize + index * size_of::<Fill>();
         bytes[at..at + 8].copy_from_slice(&(layout.library_at + fill.address).to_le_bytes());
         bytes[at + 8..at + 16].copy_from_slice(&fill.addend.to_le_bytes());
         bytes[at + 16..at + 20].copy_from_slice(&fill.index.to_le_bytes());
     }
-    if bound.fills.is_empty() { 0 } else { layout.entries_end }
+    if bound.fills.is_empty() { 0 } else { layout.slots_end }
 }
 
 fn put_imports(bytes: &mut [u8], imports: &[Import]) {

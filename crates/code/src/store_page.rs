@@ -2,7 +2,7 @@
 
 use crate::bind::Bound;
 use crate::exports::Exports;
-use crate::format::{CODE, DATA, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO};
+use crate::format::{CODE, DATA, ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO};
 use crate::layout::Layout;
 use crate::make::{Made, Wanted};
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ pub fn finish(
     mut header: Header,
     mut bytes: Vec<u8>,
 ) -> Result<Made> {
-    let roots = roots(exports, header.base + header.entries_at);
+    let roots = roots(exports, header.base + ENTRIES_AT);
     let roots_at = bytes.len() as u64..(bytes.len() + roots.len()) as u64;
     bytes.extend(roots);
     let names: String = bound.table.iter().map(|name| format!("{name}\n")).collect();

@@ -1,7 +1,7 @@
 //! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub
 //! of its own) has included or is including, or by something else.
 
-use crate::format::{HEADER_AT, Header, SLOTS_AT};
+use crate::format::{ENTRIES_AT, HEADER_AT, Header};
 use crate::include::Place;
 use crate::system::{self, File};
 use crate::why::{GROUP, OLDER, TABLE, TAKEN};
@@ -17,7 +17,7 @@ pub const DONE: u32 = 1;
 #[inline(never)]
 pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
     loop {
-        let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= SLOTS_AT;
+        let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= ENTRIES_AT;
         let there = mapping(place.base).filter(can_be).ok_or(TAKEN)?;
         // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
         let raw = unsafe {

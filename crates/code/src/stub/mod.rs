@@ -6,6 +6,7 @@
 //!        cmpb   $0, record(%rip)      included? These two only where functions are called before that (`When::First`)
 //!        je     first                 include it, then go on
 //!        jmp    *(%r11)               the slot has the function's address
+//!        int3
 //! ```
 
 pub mod archive;
@@ -258,7 +259,9 @@ impl Stub {
                 self.jump_to(first);
             }
             self.code(&[0x41, 0xff, 0x23]); // jmp *(%r11)
-            // The next one follows at once: programs run through them cold.
+            // Until a processor knows where a jump leads it may run straight on: not into the next one.
+            self.code(&[0xcc]);
+            // That follows at once: programs run through them cold.
             let bytes = self.object.sections[CODE].bytes.len() - at;
             self.symbol(name, Some(CODE), at, bytes, Binding::Global, false);
         }
