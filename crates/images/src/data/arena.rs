@@ -7,7 +7,7 @@ use super::types::{TypeRef, Types};
 use super::walk::Start;
 use crate::include::{Image, map};
 use crate::ranges::Range;
-use crate::store::{Published, Store, not_a_name, range_name};
+use crate::store::{Published, Store, not_a_name};
 use crate::{Error, Result};
 use commonhold_image::{Kind, PAGE_BYTES, Version, Wanted};
 use std::cell::{Cell, RefCell};
@@ -53,7 +53,11 @@ pub struct Arena {
     step: Cell<u64>,
     types: RefCell<Types>,
     roots: RefCell<Vec<Start>>,
-    is_published: Cell<bool>,
+    /// Whether the range goes back if nothing is published: not before there is memory at it, since another arena of this
+    /// process may have it.
+    gives_back: Cell<bool>,
+    /// A child of this process has a copy of the arena, and not the range.
+    process: u32,
 }
 
 impl Arena {
@@ -87,9 +91,11 @@ impl Arena {
             range,
             types: RefCell::default(),
             roots: RefCell::default(),
-            is_published: Cell::new(false),
+            gives_back: Cell::new(false),
+            process: std::process::id(),
         };
         arena.take(PAGE_BYTES as u64, 1)?;
+        arena.gives_back.set(true);
         Ok(arena)
     }
 
@@ -217,7 +223,7 @@ impl Arena {
         };
         // SAFETY: memory of this arena, up to what was given out, and nobody has borrowed any of it.
         let published = unsafe { seal::seal(&self.store, &content, self.range.end()) }?;
-        self.is_published.set(true);
+        self.gives_back.set(false);
         Ok(published)
     }
 }
@@ -226,9 +232,8 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: whoever has a reference into it has borrowed it.
         unsafe { map::forget(self.range.first, self.mapped.get() - self.range.first) };
-        if !self.is_published.get() {
-            let name = range_name(Kind::Data, &self.name, self.version);
-            let _ = self.store.ranges().and_then(|ranges| ranges.release(&name));
+        if self.gives_back.get() && self.process == std::process::id() {
+            let _ = self.store.give_back(&self.name, self.version, &self.range);
         }
     }
 }

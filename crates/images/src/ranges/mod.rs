@@ -65,6 +65,11 @@ impl Ranges {
         self.change(|table| Ok(table.remove(name)))
     }
 
+    /// Nobody has this range any more, if it is still as it was given. Whether it was.
+    pub fn release_this(&self, range: &Range) -> Result<bool> {
+        self.change(|table| Ok(table.has(range) && table.remove(&range.name)))
+    }
+
     /// The image needs no more than these bytes of its range: the rest is for others.
     pub fn trim(&self, name: &str, bytes: u64) -> Result<()> {
         self.change(|table| {

@@ -118,6 +118,10 @@ impl Table {
         self.changed.iter().map(|name| (name, self.all.get(name)))
     }
 
+    pub fn has(&self, range: &Range) -> bool {
+        self.all.get(&range.name) == Some(range)
+    }
+
     pub fn remove(&mut self, name: &str) -> bool {
         self.changed.insert(name.to_owned());
         self.all.remove(name).is_some()

@@ -4,6 +4,7 @@ use super::compatible::breaks;
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
 use super::{Store, another_group, in_use, range_name, slide, wanted};
+use crate::ranges::Range;
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, Kind, Version, Wanted};
 use std::collections::BTreeSet;
@@ -253,6 +254,16 @@ impl Store {
         self.point_to_newest(&found.name)?;
         sync_directory(&self.directory_of(&found.name))?;
         Ok(version)
+    }
+
+    /// Gives back the range of a version that its arena did not publish: unless it is there, from another arena, or the
+    /// range is another's by now.
+    pub(crate) fn give_back(&self, name: &str, version: Version, range: &Range) -> Result<()> {
+        let _alone = self.lock()?;
+        if !self.versions(name)?.iter().any(|entry| entry.version == version) {
+            self.ranges()?.release_this(range)?;
+        }
+        Ok(())
     }
 
     /// Removes one version, which must be named exactly, and its content, if no other is the same. Refused while a process
