@@ -158,7 +158,8 @@ impl Store {
         Ok(Some(Found { name: wanted.name.to_owned(), entry, store: self.clone(), root: root.into() }))
     }
 
-    /// As [`Store::resolve`] for a major version, by its one link: no directory is read. Nothing: there is no such link.
+    /// As [`Store::resolve`] for a major version, by its one link: no directory is read. Nothing: there is no such link,
+    /// or what it leads to is gone.
     pub(crate) fn open_newest(&self, wanted: &Wanted<'_>) -> Result<Option<(Id, Opened)>> {
         let Some(major) = wanted.major().filter(|_| wanted.is_major()) else { return Ok(None) };
         let Some(root) = self.open_root()? else { return Ok(None) };
@@ -170,7 +171,10 @@ impl Store {
             outcome => outcome?,
         }
         let Some(id) = read_link(&root, &format!("{names}/{major}")) else { return Ok(None) };
-        let image = self.open_below(&root, id)?;
+        let image = match self.open_below(&root, id) {
+            Err(error) if gone(&error) => return Ok(None),
+            outcome => outcome?,
+        };
         let fits = image.header().name() == wanted.name && wanted.accepts(image.header().version());
         Ok(fits.then_some((id, image)))
     }

@@ -1,9 +1,14 @@
 //! One more link for each major version, `names/words/1`: to the newest version of it that is not withdrawn. Programs
 //! that include code before they have a C library find it by opening one path, without reading a directory.
+//!
+//! A link never leads to a version that is withdrawn or not there: it is switched before that version goes, and after a
+//! version came. Who was killed in between left it behind by one step, which the next change mends first.
 
 use super::Store;
 use super::content::MAKING;
+use super::names::Entry;
 use crate::{Error, Result};
+use commonhold_image::Version;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -16,9 +21,15 @@ impl Store {
 
     /// Makes these links say what the versions say. Whoever reads one sees the former or the new.
     pub(super) fn point_to_newest(&self, name: &str) -> Result<()> {
+        self.point_without(name, None)
+    }
+
+    /// As [`Store::point_to_newest`], as if one version, which is about to go, were gone.
+    pub(super) fn point_without(&self, name: &str, going: Option<Version>) -> Result<()> {
         let directory = self.directory_of(name);
         let mut newest = BTreeMap::new();
-        for entry in self.versions(name)?.into_iter().filter(|entry| !entry.withdrawn) {
+        let stays = |entry: &Entry| !entry.withdrawn && Some(entry.version) != going;
+        for entry in self.versions(name)?.into_iter().filter(stays) {
             newest.insert(entry.version.major, entry.id); // they come oldest first
         }
         for (major, id) in &newest {

@@ -218,6 +218,7 @@ impl Store {
         let _alone = self.lock()?;
         let newest = self.one(text)?;
         let (name, version) = (newest.name.as_str(), newest.entry.version);
+        self.point_to_newest(name)?;
         let suits = |entry: &&Entry| {
             !entry.withdrawn && entry.version < version && entry.version.major == version.major
         };
@@ -230,9 +231,10 @@ impl Store {
         if newest.entry.withdrawn {
             return Err(Error::Invalid(format!("{name}@{version} is withdrawn already")));
         }
+        // First: a program never finds what is withdrawn.
+        self.point_without(name, Some(version))?;
         let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
         fs::rename(&from, &to).map_err(Error::file(&from))?;
-        self.point_to_newest(name)?;
         sync_directory(&self.directory_of(name))?;
         Ok((version, before.version))
     }
@@ -242,6 +244,7 @@ impl Store {
         let _alone = self.lock()?;
         let found = self.one(text)?;
         let version = found.entry.version;
+        self.point_to_newest(&found.name)?;
         if !found.entry.withdrawn {
             return Err(Error::Invalid(format!(
                 "{} is not withdrawn: name a version exactly",
@@ -288,8 +291,9 @@ impl Store {
         }
         let kind = self.open(id).map(|image| image.header().kind());
         let link = self.link_of(&found.name, version, withdrawn);
+        // First: a program never finds what is not there.
+        self.point_without(&found.name, Some(version))?;
         fs::remove_file(&link).map_err(Error::file(&link))?;
-        self.point_to_newest(&found.name)?;
         let left = self.versions(&found.name)?;
         if left.is_empty() {
             let _ = fs::remove_dir(self.directory_of(&found.name));
@@ -320,8 +324,12 @@ impl Store {
         Ok(user.map(|(name, entry)| format!("{name}@{}", entry.version)))
     }
 
-    /// Removes content that nobody names and nobody maps, and drafts that were given up. Gives their bytes.
+    /// Mends what who was killed left: the links to the newest versions, then content that nobody names and nobody maps,
+    /// and drafts that were given up. Gives the bytes of these.
     fn sweep(&self) -> Result<u64> {
+        for name in self.names()? {
+            self.point_to_newest(&name)?;
+        }
         let named: BTreeSet<Id> = self.all()?.into_iter().map(|(_, entry)| entry.id).collect();
         let content = self.content();
         let mut bytes = 0;
