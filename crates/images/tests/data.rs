@@ -5,7 +5,7 @@ mod common;
 
 use common::{Made, Place};
 use commonhold_images::Error;
-use commonhold_images::data::{Arena, Field, Options, Run, Scalar, Text};
+use commonhold_images::data::{Arena, Field, Options, Run, Scalar, Text, Types};
 use commonhold_images::include::{Image, include_from, included};
 use commonhold_images::layout;
 use commonhold_images::store::Store;
@@ -352,6 +352,36 @@ fn an_image_that_is_damaged_or_shorter_than_it_was_is_not_included() {
         let error = include_from(&stores(&place), name, false).unwrap_err();
         assert!(matches!(error, Error::Unfit { .. }), "{error}");
     }
+}
+
+/// Two types of one name and size, whose pointers are elsewhere.
+mod namesakes {
+    use commonhold_images::data::{Layout, TypeRef, Types};
+
+    pub type Describe = fn(&mut Types) -> TypeRef;
+
+    pub fn both() -> [(&'static str, Describe); 2] {
+        let first = {
+            commonhold_images::layout! { struct Same<'a> { to: &'a u64, number: u64 } }
+            (std::any::type_name::<Same<'_>>(), <Same<'static> as Layout>::describe as Describe)
+        };
+        let second = {
+            commonhold_images::layout! { struct Same<'a> { number: u64, to: &'a u64 } }
+            (std::any::type_name::<Same<'_>>(), <Same<'static> as Layout>::describe as Describe)
+        };
+        [first, second]
+    }
+}
+
+#[test]
+fn types_of_one_name_are_not_taken_for_each_other() {
+    let [(name, first), (other_name, second)] = namesakes::both();
+    assert_eq!(name, other_name, "else this says nothing");
+    let mut types = Types::default();
+    let (one, other) = (first(&mut types), second(&mut types));
+    assert_ne!(one, other);
+    assert_ne!(types.hash(one), types.hash(other));
+    assert_eq!(first(&mut types), one);
 }
 
 #[test]

@@ -87,7 +87,10 @@ macro_rules! layout {
         // SAFETY: every field is such a type, and is described; it can be copied, so it owns nothing.
         unsafe impl $(<$life>)? $crate::data::Layout for $name $(<$life>)? {
             fn describe(types: &mut $crate::data::Types) -> $crate::data::TypeRef {
+                // Two types may have one name; what can be changed has an address of its own, never another's.
+                static KEY: ::std::sync::atomic::AtomicU8 = ::std::sync::atomic::AtomicU8::new(0);
                 types.known(
+                    &raw const KEY as usize,
                     ::std::any::type_name::<Self>(),
                     ::std::mem::size_of::<Self>(),
                     ::std::mem::align_of::<Self>(),

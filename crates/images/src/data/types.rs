@@ -80,7 +80,8 @@ pub struct Type {
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     all: Vec<Type>,
-    known: Vec<(String, usize, TypeRef)>,
+    /// By key.
+    known: Vec<(usize, TypeRef)>,
 }
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -182,19 +183,21 @@ impl Types {
         Ok(())
     }
 
-    /// The type of that name and size; described now if it was not. For types whose descriptions mention each other.
+    /// The type of that key, which no other has; described now if it was not. For types whose descriptions mention each
+    /// other.
     pub fn known(
         &mut self,
+        key: usize,
         name: &str,
         bytes: usize,
         alignment: usize,
         fields: impl FnOnce(&mut Types) -> Vec<Field>,
     ) -> TypeRef {
-        if let Some((.., there)) = self.known.iter().find(|one| (&*one.0, one.1) == (name, bytes)) {
+        if let Some((_, there)) = self.known.iter().find(|one| one.0 == key) {
             return *there;
         }
         let of = self.open(name, bytes, alignment);
-        self.known.push((name.to_owned(), bytes, of));
+        self.known.push((key, of));
         let fields = fields(self);
         self.describe(of, fields).expect("the compiler laid it out");
         of
