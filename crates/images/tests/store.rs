@@ -274,6 +274,46 @@ fn what_a_crash_left_is_removed_by_the_next_change() {
 }
 
 #[test]
+fn others_cannot_hold_the_locks_of_a_store() {
+    let place = Place::new();
+    place.publish(&Made::data("words", "1.0.0")).unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for path in [place.store.root().join("lock"), registry_of(place.store.root()).unwrap()] {
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        // Of a store that an earlier Commonhold made.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        place.publish(&Made::data("other", "1.0.0")).unwrap();
+        place.store.remove("other@1.0.0").unwrap();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_made_through_what_another_put_in_the_place_of_the_lock() {
+    let place = Place::new();
+    place.publish(&Made::data("words", "1.0.0")).unwrap();
+    let (lock, elsewhere) = (place.store.root().join("lock"), place.store.root().with_file_name("elsewhere"));
+    std::fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
+    for refused in [
+        place.store.rollback("words@1").is_err(),
+        place.store.restore("words@1.0.0").is_err(),
+        place.store.remove("words@1.0.0").is_err(),
+    ] {
+        assert!(refused && !elsewhere.exists());
+    }
+    // A pipe, at which nobody waits.
+    std::fs::remove_file(&lock).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &lock, 0o600.into()).unwrap();
+    assert!(place.store.remove("words@1.0.0").is_err());
+    // A store that others may write: before anything is made there.
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::set_permissions(place.store.root(), PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(matches!(place.store.remove("words@1.0.0"), Err(Error::Untrusted { .. })));
+    assert!(!lock.exists());
+}
+
+#[test]
 fn a_header_that_makes_no_sense_is_not_encoded() {
     let place = Place::new();
     let mut made = Made::data("words", "1.0.0");

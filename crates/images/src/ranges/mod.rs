@@ -12,6 +12,8 @@ pub use table::{Range, Wanted};
 
 use crate::{Error, Result};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use table::Table;
@@ -27,12 +29,32 @@ pub struct Ranges {
     owner: Owner,
 }
 
+/// The file, made if there is none; not through a link. Its owner alone may open it: whoever can open a file can hold its
+/// lock for ever.
+fn file(path: &Path) -> Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path);
+    let file = file.map_err(Error::file(path))?;
+    let permissions = file.metadata().map_err(Error::file(path))?.permissions();
+    if permissions.mode() & 0o777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file(path))?;
+    }
+    Ok(file)
+}
+
 impl Ranges {
     /// The registry in a file, made if there is none. Waits while another process uses it, at most 20 s.
     pub fn open(path: &Path, owner: Owner) -> Result<Ranges> {
         let deadline = Instant::now() + PATIENCE;
         let database = loop {
-            match Database::create(path) {
+            match redb::Builder::new().create_file(file(path)?) {
                 Ok(database) => break database,
                 Err(redb::DatabaseError::DatabaseAlreadyOpen) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));

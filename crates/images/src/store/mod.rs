@@ -85,10 +85,10 @@ impl Store {
         self.root.join("names")
     }
 
-    /// Nobody else changes the store until the result is dropped.
+    /// Nobody else changes the store until the result is dropped. Nothing is made in a directory that is not trusted.
     fn lock(&self) -> Result<File> {
         let path = self.root.join("lock");
-        let file = File::options().create(true).append(true).open(&path).map_err(Error::file(&path))?;
+        let file = File::from(trust::lock_below(trust::directory(&self.root)?, "lock", &path)?);
         file.lock().map_err(Error::file(&path))?;
         Ok(file)
     }

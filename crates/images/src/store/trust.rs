@@ -1,7 +1,7 @@
 //! Whose word counts: what root or the caller wrote, where nobody else may write.
 
 use crate::{Error, Result};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, statat};
 use rustix::path::Arg;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -59,4 +59,21 @@ pub fn file_below(below: impl AsFd, name: &str, path: &Path) -> Result<(OwnedFd,
         return Err(Error::untrusted(path, "it is no ordinary file"));
     }
     Ok((file, stat.st_size.cast_unsigned()))
+}
+
+/// Opens a file that is only locked, made if there is none; not through a link. Its owner alone may open it: whoever can
+/// open a file can hold its lock for ever.
+pub fn lock_below(below: impl AsFd, name: &str, path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let alone = Mode::RUSR | Mode::WUSR;
+    let file = openat(below, name, flags, alone).map_err(wrong(path))?;
+    let stat = fstat(&file).map_err(wrong(path))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Error::untrusted(path, "it is no ordinary file"));
+    }
+    check(&stat, path)?;
+    if stat.st_mode & 0o777 != alone.bits() {
+        fchmod(&file, alone).map_err(wrong(path))?;
+    }
+    Ok(file)
 }
