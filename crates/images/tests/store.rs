@@ -140,6 +140,33 @@ fn a_version_can_be_taken_back_and_is_there_for_who_names_it() {
 }
 
 #[test]
+fn what_is_withdrawn_counts_when_it_comes_back_and_for_code() {
+    let place = Place::new();
+    let made = |name: &str, version: &str, kind, roots: &[(&str, u32)]| {
+        let root_kind = if kind == Kind::Code { RootKind::Function } else { RootKind::Data };
+        let one = |(name, slot): &(&str, u32)| ((*name).to_owned(), root_kind, *slot, 0);
+        Made { kind, roots: roots.iter().map(one).collect(), ..Made::data(name, version) }
+    };
+    let data = |version: &str, roots: &[(&str, u32)]| made("words", version, Kind::Data, roots);
+    place.publish(&data("1.0.0", &[("x", 0)])).unwrap();
+    place.publish(&data("1.1.0", &[("g", 0), ("x", 0)])).unwrap();
+    place.store.rollback("words@1").unwrap();
+    place.publish(&data("1.2.0", &[("x", 0)])).unwrap();
+    let error = place.store.restore("words@1.1.0").unwrap_err();
+    assert!(matches!(error, Error::Incompatible { .. }), "{error}");
+    assert!(error.to_string().contains("\"g\" is not there any more"), "{error}");
+    assert_eq!(newest(&place, "words@1.1"), None, "it stays withdrawn");
+    // A function that programs know by its slot.
+    let code = |version: &str, roots: &[(&str, u32)]| made("lib", version, Kind::Code, roots);
+    place.publish(&code("1.0.0", &[("b", 0), ("c", 1)])).unwrap();
+    place.publish(&code("1.1.0", &[("b", 0), ("c", 1), ("g", 2)])).unwrap();
+    place.store.rollback("lib@1").unwrap();
+    let error = place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 2)])).unwrap_err().to_string();
+    assert!(error.contains("entry 2 is \"g\" in one and \"h\" in the other"), "{error}");
+    place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 3)])).unwrap();
+}
+
+#[test]
 fn what_is_removed_gives_back_its_addresses_and_what_others_lead_into_stays() {
     let place = Place::new();
     let base = place.publish(&Made::data("base", "1.0.0")).unwrap();

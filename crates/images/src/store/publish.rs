@@ -1,6 +1,6 @@
 //! What changes a store: publication, rollback, removal. All under its lock.
 
-use super::compatible::breaks;
+use super::compatible::{breaks, moves};
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
 use super::{Store, another_group, in_use, range_name, slide, wanted};
@@ -118,6 +118,20 @@ impl Store {
             why,
             next: all.iter().map(|entry| entry.version.major).max().unwrap_or(0).saturating_add(1),
         };
+        // Programs that are linked to what is withdrawn now have its slots still.
+        let withdrawn = |entry: &&Entry| {
+            entry.version.major == version.major && entry.withdrawn && entry.version != version
+        };
+        for other in all.iter().filter(withdrawn) {
+            let Ok(mut there) = self.open(other.id) else { continue };
+            let (newer, older) = (version.max(other.version), version.min(other.version));
+            if there.header().kind() != image.header().kind() {
+                return Err(incompatible(newer, older, "one is data and one is code".into()));
+            }
+            if let Some(why) = moves(&there.exports()?, &mine) {
+                return Err(incompatible(newer, older, why));
+            }
+        }
         for other in before.into_iter().chain(behind) {
             let mut there = self.open(other.id)?;
             if there.header().kind() != image.header().kind() {
@@ -239,7 +253,7 @@ impl Store {
         Ok((version, before.version))
     }
 
-    /// Makes a version that was withdrawn one like all others again.
+    /// Makes a version that was withdrawn one like all others again. Refused if what came since does not keep what it has.
     pub fn restore(&self, text: &str) -> Result<Version> {
         let _alone = self.lock()?;
         let found = self.one(text)?;
@@ -251,6 +265,9 @@ impl Store {
                 found.full_name()
             )));
         }
+        // What was published since did not have to keep what this one has.
+        let all = self.versions(&found.name)?;
+        self.check_neighbours(&found.name, version, &all, &mut found.open()?)?;
         let (from, to) =
             (self.link_of(&found.name, version, true), self.link_of(&found.name, version, false));
         fs::rename(&from, &to).map_err(Error::file(&from))?;
