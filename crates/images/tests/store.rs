@@ -68,6 +68,7 @@ fn versions_of_data_have_addresses_of_their_own_and_those_of_code_have_those_of_
     let code = reserve(Kind::Code, "1.0.0");
     assert_eq!(reserve(Kind::Code, "1.7.0"), code);
     assert_ne!(reserve(Kind::Code, "2.0.0").first, code.first);
+    place.publish(&Made { kind: Kind::Code, ..Made::data("x", "1.0.0") }).unwrap();
     let error = place.store.reserve(Kind::Code, "x", version("1.8.0"), 10_000_000).unwrap_err();
     assert!(error.to_string().contains("next major version"), "{error}");
     assert_eq!(reserve(Kind::Code, "1.9.0"), code, "the refusal changed nothing");
@@ -137,6 +138,28 @@ fn a_version_can_be_taken_back_and_is_there_for_who_names_it() {
     assert!(matches!(place.store.rollback("words@1.1.0"), Err(Error::Invalid(_))), "it is withdrawn already");
     assert_eq!(place.store.restore("words@1.1.0").unwrap(), version("1.1.0"));
     assert_eq!(newest(&place, "words@1").as_deref(), Some("1.1.0"));
+}
+
+#[test]
+fn what_was_reserved_and_never_used_can_be_freed() {
+    let place = Place::new();
+    let ranges = || place.store.ranges().unwrap().list().unwrap().len();
+    let reserve = |kind, name, bytes| place.store.reserve(kind, name, version("1.0.0"), bytes).unwrap();
+    // Of who was killed before it published.
+    reserve(Kind::Data, "gone", 1 << 30);
+    reserve(Kind::Code, "gone", 1 << 20);
+    assert_eq!(ranges(), 2);
+    assert_eq!(place.store.remove("gone@1.0.0").unwrap(), 0);
+    assert_eq!(ranges(), 0);
+    assert!(matches!(place.store.remove("gone@1.0.0"), Err(Error::Missing(_))));
+    // A library that was refused does not decide how large another may be.
+    reserve(Kind::Code, "lib", 1 << 20);
+    assert!(reserve(Kind::Code, "lib", 1 << 24).bytes >= 1 << 24);
+    assert_eq!(ranges(), 1);
+    // What has a version stays.
+    place.publish(&Made { kind: Kind::Code, ..Made::data("lib", "1.0.0") }).unwrap();
+    assert!(matches!(place.store.remove("lib@1.1.0"), Err(Error::Missing(_))));
+    assert_eq!(ranges(), 1);
 }
 
 #[test]

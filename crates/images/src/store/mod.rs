@@ -125,7 +125,9 @@ impl Store {
         self.create()?;
         let ranges = self.ranges()?;
         let wanted = wanted(kind, name, version, bytes, slide(&ranges)?, group);
-        let there = ranges.list()?.into_iter().find(|range| range.name == wanted.name);
+        // Code without any version of its major: nobody is linked to these addresses.
+        let is_used = self.versions(name)?.iter().any(|entry| entry.version.major == version.major);
+        let there = ranges.list()?.into_iter().find(|range| range.name == wanted.name && is_used);
         if let Some(there) = there.as_ref().filter(|there| kind == Kind::Code && there.group != wanted.group)
         {
             return Err(another_group(&format!("{name}@{version}"), group, there));

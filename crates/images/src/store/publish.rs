@@ -287,7 +287,8 @@ impl Store {
     }
 
     /// Removes one version, which must be named exactly, and its content, if no other is the same. Refused while a process
-    /// maps it or another image leads into it. Gives how many bytes are free now.
+    /// maps it or another image leads into it. Gives how many bytes are free now. If there is no such version, but addresses
+    /// that somebody reserved for it and never used, those are free then.
     pub fn remove(&self, text: &str) -> Result<u64> {
         let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
         let version = wanted.exact().ok_or_else(|| {
@@ -296,7 +297,10 @@ impl Store {
             ))
         })?;
         let _alone = self.lock()?;
-        let found = self.one(text)?;
+        let found = match self.one(text) {
+            Err(Error::Missing(_)) if self.free_unused(wanted.name, version)? => return Ok(0),
+            outcome => outcome?,
+        };
         let Entry { id, withdrawn, .. } = found.entry;
         let in_use = |by| Err(Error::InUse { what: found.full_name(), by });
         let processes = in_use::processes_with(id);
@@ -320,6 +324,16 @@ impl Store {
             self.ranges()?.release(&range_name(kind, &found.name, version))?;
         }
         self.sweep()
+    }
+
+    /// Gives back what was reserved for a version that is not there: by who was killed, or was refused. Whether there was
+    /// anything.
+    fn free_unused(&self, name: &str, version: Version) -> Result<bool> {
+        let ranges = self.ranges()?;
+        let data = ranges.release(&range_name(Kind::Data, name, version))?;
+        let has_major = self.versions(name)?.iter().any(|entry| entry.version.major == version.major);
+        let code = !has_major && ranges.release(&range_name(Kind::Code, name, version))?;
+        Ok(data || code)
     }
 
     /// Every version, with its name.
