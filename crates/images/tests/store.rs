@@ -141,6 +141,37 @@ fn a_version_can_be_taken_back_and_is_there_for_who_names_it() {
 }
 
 #[test]
+fn what_is_damaged_is_mended_by_publishing_it_again() {
+    let place = Place::new();
+    let good = place.bytes(&Made::data("words", "1.0.0"));
+    let published = place.publish_bytes(&good).unwrap();
+    for at in [200, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::remove_file(&published.path).unwrap();
+        std::fs::write(&published.path, bad).unwrap();
+        let again = place.publish_bytes(&good).unwrap();
+        assert!(!again.is_new && again.id == published.id);
+        assert_eq!(std::fs::read(&published.path).unwrap(), good, "byte {at}");
+        assert!(matches!(place.store.verify().unwrap(), (wrong, 1) if wrong.is_empty()));
+    }
+    // One that nobody can open.
+    std::fs::remove_file(&published.path).unwrap();
+    place.publish_bytes(&good).unwrap();
+    assert_eq!(std::fs::read(&published.path).unwrap(), good);
+}
+
+#[test]
+fn damaged_code_that_is_removed_gives_back_its_addresses() {
+    let place = Place::new();
+    let published = place.publish(&Made { kind: Kind::Code, ..Made::data("lib", "1.0.0") }).unwrap();
+    std::fs::remove_file(&published.path).unwrap();
+    std::fs::write(&published.path, b"no image").unwrap();
+    place.store.remove("lib@1.0.0").unwrap();
+    assert!(place.store.ranges().unwrap().list().unwrap().is_empty());
+}
+
+#[test]
 fn what_was_reserved_and_never_used_can_be_freed() {
     let place = Place::new();
     let ranges = || place.store.ranges().unwrap().list().unwrap().len();

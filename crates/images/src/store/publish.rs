@@ -53,9 +53,8 @@ impl Store {
             if there.id != id {
                 return Err(Error::Exists { name: format!("{name}@{version}") });
             }
-            let path = self.path_of(id);
-            let has_verity = self.open(id)?.has_verity();
-            return Ok(Published { name, version, id, path, is_new: false, has_verity });
+            let has_verity = self.put(draft, id)?;
+            return Ok(Published { path: self.path_of(id), name, version, id, is_new: false, has_verity });
         }
         self.check_imports(image.header())?;
         self.check_neighbours(&name, version, &all, &mut image)?;
@@ -183,10 +182,10 @@ impl Store {
         Ok(())
     }
 
-    /// Gives content its name. Whether the file system checks it.
+    /// Gives content its name, also in place of what has it and is damaged. Whether the file system checks it.
     fn put(&self, draft: Draft, id: Id) -> Result<bool> {
         let path = self.path_of(id);
-        if !path.exists() {
+        if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|hash| hash == id) {
             // Nobody may have it open for writing then.
             let temporary = draft.file.into_temp_path();
             if let Ok(file) = File::open(&temporary) {
@@ -310,7 +309,7 @@ impl Store {
         if let Some(user) = self.who_imports(id)? {
             return in_use(format!("{user} leads into it"));
         }
-        let kind = self.open(id).map(|image| image.header().kind());
+        let kind = self.kind_of(&found)?;
         let link = self.link_of(&found.name, version, withdrawn);
         // First: a program never finds what is not there.
         self.point_without(&found.name, Some(version))?;
@@ -319,11 +318,22 @@ impl Store {
         if left.is_empty() {
             let _ = fs::remove_dir(self.directory_of(&found.name));
         }
-        let kind = kind.unwrap_or(Kind::Data);
         if kind == Kind::Data || !left.iter().any(|entry| entry.version.major == version.major) {
             self.ranges()?.release(&range_name(kind, &found.name, version))?;
         }
         self.sweep()
+    }
+
+    /// Of an image that is damaged: what the registry says.
+    fn kind_of(&self, found: &super::Found) -> Result<Kind> {
+        if let Ok(image) = found.open() {
+            return Ok(image.header().kind());
+        }
+        let of_code = range_name(Kind::Code, &found.name, found.entry.version);
+        let of_data = range_name(Kind::Data, &found.name, found.entry.version);
+        let all = self.ranges()?.list()?;
+        let has = |name: String| all.iter().any(|range| range.name == name);
+        Ok(if !has(of_data) && has(of_code) { Kind::Code } else { Kind::Data })
     }
 
     /// Gives back what was reserved for a version that is not there: by who was killed, or was refused. Whether there was
