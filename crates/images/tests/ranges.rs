@@ -53,6 +53,19 @@ fn what_collides_is_refused_with_who_has_it() {
 }
 
 #[test]
+fn what_is_claimed_side_by_side_fits_in_any_order() {
+    let (first, bytes) = (0x3000_0000_0000, 8 << 20);
+    for order in [[("aaa@1", first), ("bbb@1", first + bytes)], [("bbb@1", first + bytes), ("aaa@1", first)]]
+    {
+        let folder = TempDir::new().unwrap();
+        let ranges = open(&folder);
+        for (name, at) in order {
+            assert_eq!(ranges.claim(&wanted(name, bytes), at).unwrap().bytes, bytes);
+        }
+    }
+}
+
+#[test]
 fn images_that_are_never_together_may_overlap() {
     let folder = TempDir::new().unwrap();
     let ranges = open(&folder);

@@ -76,7 +76,7 @@ impl Ranges {
         self.change(|table| table.assign(wanted, self.owner))
     }
 
-    /// Gives an image the range that it asks for by address, or says who has it.
+    /// Gives an image the range that it asks for by address, without room to grow, or says who has it.
     pub fn claim(&self, wanted: &Wanted, first: u64) -> Result<Range> {
         wanted.check()?;
         self.change(|table| table.claim(wanted, first, self.owner))

@@ -83,6 +83,11 @@ impl Wanted {
         (self.bytes + self.bytes / 4).next_multiple_of(16 * PAGE_BYTES)
     }
 
+    /// At an address that was chosen: just what is needed.
+    fn exactly(&self, first: u64) -> Range {
+        Range { bytes: self.bytes.next_multiple_of(16 * PAGE_BYTES), ..self.range(first) }
+    }
+
     fn range(&self, first: u64) -> Range {
         Range {
             name: self.name.clone(),
@@ -150,7 +155,7 @@ impl Table {
             region: wanted.region.name(),
         };
         if let Some(first) = self.base_of_group(wanted) {
-            return match self.claim(wanted, first, owner) {
+            return match self.claim_range(wanted, wanted.range(first), owner) {
                 Err(Error::Invalid(_)) => Err(full()),
                 outcome => outcome,
             };
@@ -160,8 +165,12 @@ impl Table {
     }
 
     pub fn claim(&mut self, wanted: &Wanted, first: u64, owner: Owner) -> Result<Range> {
+        self.claim_range(wanted, wanted.exactly(first), owner)
+    }
+
+    fn claim_range(&mut self, wanted: &Wanted, range: Range, owner: Owner) -> Result<Range> {
         let addresses = wanted.region.addresses(owner);
-        let range = wanted.range(first);
+        let first = range.first;
         if first < addresses.start
             || range.end() > addresses.end
             || !first.is_multiple_of(wanted.alignment.max(PAGE_BYTES))

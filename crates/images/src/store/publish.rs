@@ -173,6 +173,9 @@ impl Store {
             _ => {
                 let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?, header.group());
                 wanted.alignment = 4096;
+                if kind == Kind::Code {
+                    wanted.bytes += wanted.bytes / 4; // for later minor versions
+                }
                 ranges.claim(&wanted, first)?;
             }
         }
