@@ -3,7 +3,7 @@
 use super::image_types::{ch_type, table};
 use super::null;
 use super::outcome::{guard, guard_code, optional_text, text};
-use crate::image::{self, Arena, Image, Options, Owner, Store, Types};
+use crate::image::{self, Arena, Image, Options, Store, Types};
 use crate::{Error, Result};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ch_arena_new(
 }
 
 fn store_at(directory: &str) -> Store {
-    Store::at(Path::new(directory), Owner::Machine)
+    Store::named(Path::new(directory))
 }
 
 /// Memory of the arena, zeroed.

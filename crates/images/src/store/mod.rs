@@ -176,10 +176,14 @@ fn wanted(kind: Kind, name: &str, version: Version, bytes: u64, slide: u16, grou
 /// that two registries that know nothing of each other are rarely in each other's way.
 fn slide(ranges: &Ranges) -> Result<u16> {
     let all = ranges.list()?;
-    let first =
-        all.iter().find(|range| range.region == Region::Homogeneous && range.name.starts_with("image:"));
-    if let Some(first) = first {
-        let addresses = Region::Homogeneous.addresses(ranges.owner());
+    let addresses = Region::Homogeneous.addresses(ranges.owner());
+    // A registry that was opened as another owner's has ranges elsewhere, too.
+    let suits = |range: &&Range| {
+        range.region == Region::Homogeneous
+            && range.name.starts_with("image:")
+            && addresses.contains(&range.first)
+    };
+    if let Some(first) = all.iter().find(suits) {
         return Ok(((first.first - addresses.start) / ((addresses.end - addresses.start) / 65_536)) as u16);
     }
     // A key that the standard library draws at random for each table.

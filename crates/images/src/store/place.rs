@@ -38,9 +38,18 @@ impl Store {
         Store::at(&Path::new(MACHINES).join("images"), Owner::Machine)
     }
 
+    /// The store in a directory that somebody named: with the user's addresses if it is the user's own, however it was
+    /// named, else with the machine's.
+    pub fn named(directory: &Path) -> Store {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_users = users_directory().is_some_and(|own| real(&own.join("images")) == real(directory))
+            && !rustix::process::geteuid().is_root();
+        Store::at(directory, if is_users { Owner::User } else { Owner::Machine })
+    }
+
     /// The one of who runs this: the first that `COMMONHOLD_IMAGES` names; root's is the machine's.
     pub fn own() -> Result<Store> {
-        if let Some(first) = Store::named().into_iter().flatten().next() {
+        if let Some(first) = Store::of_variable().into_iter().flatten().next() {
             return Ok(first);
         }
         if rustix::process::geteuid().is_root() {
@@ -51,11 +60,11 @@ impl Store {
     }
 
     /// The stores of `COMMONHOLD_IMAGES`, if it says any.
-    fn named() -> Option<Vec<Store>> {
+    fn of_variable() -> Option<Vec<Store>> {
         let named = std::env::var_os("COMMONHOLD_IMAGES")
             .filter(|named| !named.is_empty() && !has_foreign_rights())?;
         let directories = std::env::split_paths(&named).filter(|path| path.is_absolute());
-        Some(directories.map(|directory| Store::at(&directory, Owner::Machine)).collect())
+        Some(directories.map(|directory| Store::named(&directory)).collect())
     }
 
     /// Where images are looked for: in the directories of `COMMONHOLD_IMAGES`, separated by colons; else in the user's
@@ -64,7 +73,7 @@ impl Store {
         if has_foreign_rights() {
             return vec![Store::of_machine()];
         }
-        if let Some(named) = Store::named() {
+        if let Some(named) = Store::of_variable() {
             return named;
         }
         let machine = Store::of_machine();

@@ -7,7 +7,6 @@ use crate::arguments::image::{Add, ImageCommand, Names, One, Rest};
 use crate::failure::{Done, Failure, all_done};
 use crate::output::{answer, count};
 use commonhold_images::format::{Version, Wanted};
-use commonhold_images::ranges::Owner;
 use commonhold_images::store::{Entry, Store, processes_with};
 use commonhold_object::{Error, ErrorKind};
 
@@ -39,7 +38,7 @@ fn open(rest: &Rest) -> Result<Store, Failure> {
         Some(directory) => {
             let directory = std::path::absolute(directory)
                 .map_err(|why| Error::io(format!("cannot find {}", directory.display()), &why))?;
-            Ok(Store::at(&directory, Owner::Machine))
+            Ok(Store::named(&directory))
         }
         None => Store::own().map_err(wrong),
     }
