@@ -10,7 +10,7 @@ use commonhold_images::format::Kind;
 use commonhold_images::include::{Image, include_from, included};
 use commonhold_images::layout;
 use commonhold_images::ranges::{Owner, Region};
-use commonhold_images::store::Store;
+use commonhold_images::store::{Store, users_directory};
 use std::process::Command;
 
 layout! {
@@ -452,6 +452,35 @@ fn the_users_own_store_is_that_however_it_is_named() {
         format!("{shell} {user} {} --exact names_stores --ignored --test-threads=1", program.display());
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_says() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a program the rights of another");
+        return;
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(folder.path(), mode(0o755)).unwrap();
+    let program = folder.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    std::fs::set_permissions(&program, mode(0o4755)).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["--exact", "has_no_store", "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = command.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+#[ignore = "is run by another"]
+fn has_no_store() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: this file system gives nobody the rights of another");
+        return;
+    }
+    assert!(users_directory().is_none() && matches!(Store::own(), Err(Error::Invalid(_))));
 }
 
 #[test]

@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 
 const MACHINES: &str = "/var/lib/commonhold";
 
-/// What is a user's own: `$XDG_DATA_HOME/commonhold`, or `~/.local/share/commonhold`.
+/// What is a user's own: `$XDG_DATA_HOME/commonhold`, or `~/.local/share/commonhold`. None in programs with rights that
+/// their caller lacks, who says these.
 pub fn users_directory() -> Option<PathBuf> {
+    if has_foreign_rights() {
+        return None;
+    }
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")))?;
     Some(data.join("commonhold"))
