@@ -387,6 +387,26 @@ fn types_of_one_name_are_not_taken_for_each_other() {
 }
 
 #[test]
+fn a_root_that_was_one_value_stays_one_in_its_major_version() {
+    let place = Place::new();
+    let publish = |version: &str, ones: &[u64], many: &[u64]| {
+        let arena = arena(&place, version, &[]);
+        match ones {
+            [one] => arena.root("one", arena.place(*one).unwrap()).unwrap(),
+            run => arena.root_run("one", &arena.run(run).unwrap()).unwrap(),
+        }
+        arena.root_run("many", &arena.run(many).unwrap()).unwrap();
+        arena.seal().map(drop)
+    };
+    publish("ones@1.0.0", &[1], &[1]).unwrap();
+    let error = publish("ones@1.1.0", &[1, 2, 3, 4, 5], &[1]).unwrap_err();
+    assert!(matches!(error, Error::Incompatible { next: 2, .. }), "{error}");
+    assert!(error.to_string().contains("\"one\" was one value and is a run"), "{error}");
+    publish("ones@1.1.0", &[2], &[1, 2, 3]).unwrap();
+    publish("ones@2.0.0", &[1, 2], &[1]).unwrap();
+}
+
+#[test]
 fn an_arena_that_loses_frees_no_range_of_another() {
     let place = Place::new();
     let ranges = || place.store.ranges().unwrap().list().unwrap();

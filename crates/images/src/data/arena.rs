@@ -11,6 +11,7 @@ use crate::store::{Published, Store, not_a_name};
 use crate::{Error, Result};
 use commonhold_image::{Kind, PAGE_BYTES, Version, Wanted};
 use std::cell::{Cell, RefCell};
+use std::ptr::from_ref;
 
 /// Memory is taken in steps that double, from this
 const FIRST_STEP: u64 = 1 << 20;
@@ -173,27 +174,43 @@ impl Arena {
 
     /// Makes a value of the arena be found by name.
     pub fn root<T: Layout>(&self, name: &str, value: &T) -> Result<()> {
-        self.root_run(name, std::slice::from_ref(value))
+        let of = T::describe(&mut self.types.borrow_mut());
+        self.add_root(Start {
+            name: name.to_owned(),
+            first: from_ref(value) as u64,
+            count: 1,
+            of,
+            is_one: true,
+        })
     }
 
     /// Makes values of the arena, one behind the other, be found by name.
     pub fn root_run<T: Layout>(&self, name: &str, values: &[T]) -> Result<()> {
         let of = T::describe(&mut self.types.borrow_mut());
-        self.root_at(name, values.as_ptr() as u64, values.len() as u64, of)
+        let (first, count) = (values.as_ptr() as u64, values.len() as u64);
+        self.add_root(Start { name: name.to_owned(), first, count, of, is_one: false })
     }
 
-    /// As [`Arena::root_run`], for who builds without Rust's types. The type is among [`Arena::types`].
+    /// As [`Arena::root`] for one value and [`Arena::root_run`] for more, for who builds without Rust's types. The type is
+    /// among [`Arena::types`].
     pub fn root_at(&self, name: &str, first: u64, count: u64, of: TypeRef) -> Result<()> {
+        self.add_root(Start { name: name.to_owned(), first, count, of, is_one: count == 1 })
+    }
+
+    fn add_root(&self, mut root: Start) -> Result<()> {
+        let name = &*root.name;
         let mut roots = self.roots.borrow_mut();
         if name.is_empty() || name.len() > 4096 {
             return Err(Error::Invalid("a root has a name of 1 to 4096 bytes".into()));
         }
-        if roots.iter().any(|root| root.name == name) {
+        if roots.iter().any(|other| other.name == name) {
             return Err(Error::Invalid(format!("there is a root {name:?} already")));
         }
         // None of them are anywhere.
-        let first = if count == 0 { self.range.first + PAGE_BYTES as u64 } else { first };
-        roots.push(Start { name: name.to_owned(), first, count, of });
+        if root.count == 0 {
+            root.first = self.range.first + PAGE_BYTES as u64;
+        }
+        roots.push(root);
         Ok(())
     }
 

@@ -38,7 +38,8 @@ fn table(content: &Content<'_>) -> (Vec<u8>, u64) {
             entries.extend(long.to_le_bytes());
         }
         entries.extend(RootKind::Data.number().to_le_bytes());
-        entries.extend(0_u32.to_le_bytes());
+        // Data has no slots: here it says whether readers may ask for one value.
+        entries.extend(u32::from(root.is_one).to_le_bytes());
         names.extend(root.name.as_bytes());
         layouts.extend(layout.to_le_bytes());
     }

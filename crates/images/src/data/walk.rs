@@ -32,6 +32,8 @@ pub struct Start {
     pub first: u64,
     pub count: u64,
     pub of: TypeRef,
+    /// It was given as one value, and not as a run that may have another length in the next version.
+    pub is_one: bool,
 }
 
 pub struct Walk<'a> {

@@ -10,7 +10,7 @@ pub struct Export {
     pub name: String,
     /// What it is.
     pub kind: RootKind,
-    /// Its place in the table of entries, of code.
+    /// Its place in the table of entries, of code; of data: 1 if it is one value, for good.
     pub slot: u32,
     /// Where it is.
     pub address: u64,
@@ -47,6 +47,9 @@ pub fn breaks(older: &[Export], newer: &[Export]) -> Option<String> {
         }
         if new.layout != old.layout {
             return Some(format!("{name:?} has another layout"));
+        }
+        if old.kind == RootKind::Data && old.slot == 1 && (new.slot, new.bytes) != (old.slot, old.bytes) {
+            return Some(format!("{name:?} was one value and is a run"));
         }
         let linked = old.kind != RootKind::Data;
         if linked && (new.slot, new.address) != (old.slot, old.address) {

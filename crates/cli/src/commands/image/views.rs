@@ -1,7 +1,7 @@
 //! What `image` answers, for people and for programs.
 
 use crate::output::{columns, count};
-use commonhold_images::format::Version;
+use commonhold_images::format::{RootKind, Version};
 use commonhold_images::ranges::Range;
 use commonhold_images::store::{Entry, Export, Found, Opened, Published};
 use serde::Serialize;
@@ -228,7 +228,8 @@ impl Shown {
             address: hex(one.address),
             bytes: one.bytes,
             layout: format!("{:016x}", one.layout),
-            slot: one.slot,
+            // Of data it says something else.
+            slot: if one.kind == RootKind::Data { 0 } else { one.slot },
         };
         Shown {
             name: header.name().to_owned(),
