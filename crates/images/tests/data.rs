@@ -407,6 +407,34 @@ fn a_root_that_was_one_value_stays_one_in_its_major_version() {
 }
 
 #[test]
+fn what_lies_between_fields_is_not_published() {
+    let place = Place::new();
+    let arena = arena(&place, "gaps@1.0.0", &[]);
+    let mut value = std::mem::MaybeUninit::<[Node<'_>; 2]>::uninit();
+    let first = value.as_mut_ptr().cast::<Node<'_>>();
+    for index in 0..2 {
+        // SAFETY: two values that are written field by field, with something between the fields.
+        unsafe {
+            let at = first.add(index);
+            at.cast::<u8>().write_bytes(0xa5, size_of::<Node<'_>>());
+            (&raw mut (*at).key).write(7);
+            (&raw mut (*at).left).write(None);
+            (&raw mut (*at).right).write(None);
+            (&raw mut (*at).word).write(arena.text("").unwrap());
+            (&raw mut (*at).rare).write(true);
+        }
+    }
+    // SAFETY: all fields were written; what is between them is looked at by nobody.
+    let values = unsafe { std::slice::from_raw_parts(first, 2) };
+    // No root leads there.
+    arena.run(values).unwrap();
+    arena.root("one", arena.place(1_u64).unwrap()).unwrap();
+    let published = arena.seal().unwrap();
+    let bytes = std::fs::read(published.path).unwrap();
+    assert!(!bytes.windows(4).any(|part| part == [0xa5; 4]));
+}
+
+#[test]
 fn an_arena_that_loses_frees_no_range_of_another() {
     let place = Place::new();
     let ranges = || place.store.ranges().unwrap().list().unwrap();

@@ -1,5 +1,6 @@
 //! Memory at the addresses that an image will have, to build it in.
 
+use super::flat::Flat;
 use super::layout::Layout;
 use super::run::{Run, Text};
 use super::seal;
@@ -11,6 +12,7 @@ use crate::store::{Published, Store, not_a_name};
 use crate::{Error, Result};
 use commonhold_image::{Kind, PAGE_BYTES, Version, Wanted};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ptr::from_ref;
 
 /// Memory is taken in steps that double, from this
@@ -53,6 +55,8 @@ pub struct Arena {
     mapped: Cell<u64>,
     step: Cell<u64>,
     types: RefCell<Types>,
+    /// Of types that have any: offset and length.
+    gaps: RefCell<HashMap<TypeRef, Vec<(usize, usize)>>>,
     roots: RefCell<Vec<Start>>,
     /// Whether the range goes back if nothing is published: not before there is memory at it, since another arena of this
     /// process may have it.
@@ -91,6 +95,7 @@ impl Arena {
             step: Cell::new(FIRST_STEP),
             range,
             types: RefCell::default(),
+            gaps: RefCell::default(),
             roots: RefCell::default(),
             gives_back: Cell::new(false),
             process: std::process::id(),
@@ -147,11 +152,28 @@ impl Arena {
     #[expect(clippy::mut_from_ref, reason = "each call gives other memory")]
     pub fn place<T: Layout + Copy>(&self, value: T) -> Result<&mut T> {
         let at = self.take(size_of::<T>() as u64, align_of::<T>() as u64)? as *mut T;
-        // SAFETY: memory of this arena, large enough and aligned, that was never given out before; it lives as long as the
-        // arena is borrowed.
-        unsafe {
-            at.write(value);
-            Ok(&mut *at)
+        // SAFETY: memory of this arena, large enough and aligned, that was never given out before.
+        unsafe { at.write(value) };
+        self.zero_gaps(at, 1);
+        // SAFETY: as above; it lives as long as the arena is borrowed.
+        Ok(unsafe { &mut *at })
+    }
+
+    /// What was on the stack between the fields of values is told to nobody, whether or not a root leads to them.
+    fn zero_gaps<T: Layout>(&self, first: *mut T, count: usize) {
+        if !T::HAS_GAPS {
+            return;
+        }
+        let types = &mut *self.types.borrow_mut();
+        let of = T::describe(types);
+        let mut gaps = self.gaps.borrow_mut();
+        let gaps = gaps.entry(of).or_insert_with(|| Flat::of(types, of).gaps);
+        for index in 0..count {
+            for (at, bytes) in gaps.iter() {
+                // SAFETY: in values that were written to the arena and that nobody has yet; what is there belongs to no
+                // field.
+                unsafe { first.add(index).byte_add(*at).cast::<u8>().write_bytes(0, *bytes) };
+            }
         }
     }
 
@@ -159,11 +181,10 @@ impl Arena {
     pub fn run<T: Layout + Copy>(&self, values: &[T]) -> Result<Run<'_, T>> {
         let at = self.take(size_of_val(values) as u64, align_of::<T>() as u64)? as *mut T;
         // SAFETY: as in `place`; what was never given out overlaps nothing.
-        let placed = unsafe {
-            at.copy_from_nonoverlapping(values.as_ptr(), values.len());
-            std::slice::from_raw_parts(at, values.len())
-        };
-        Ok(placed.into())
+        unsafe { at.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        self.zero_gaps(at, values.len());
+        // SAFETY: as above.
+        Ok(unsafe { std::slice::from_raw_parts(at, values.len()) }.into())
     }
 
     /// Places text.

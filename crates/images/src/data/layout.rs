@@ -9,6 +9,9 @@ use super::types::{Scalar, TypeRef, Types};
 /// The description says where all pointers are; every other byte means the same in every process; values own nothing and do
 /// not change while they are shared.
 pub unsafe trait Layout: Sized {
+    /// Whether there may be bytes between its fields, or behind them, that the compiler leaves full of anything.
+    const HAS_GAPS: bool = true;
+
     /// Adds the type, and those that it mentions.
     fn describe(types: &mut Types) -> TypeRef;
 }
@@ -18,6 +21,8 @@ macro_rules! scalars {
         $($(
             // SAFETY: a number.
             unsafe impl Layout for $type {
+                const HAS_GAPS: bool = false;
+
                 fn describe(types: &mut Types) -> TypeRef {
                     types.scalar(Scalar::$scalar, size_of::<$type>()).expect("a size that exists")
                 }
@@ -35,6 +40,8 @@ scalars! {
 
 // SAFETY: a pointer that is not null.
 unsafe impl<T: Layout> Layout for &T {
+    const HAS_GAPS: bool = false;
+
     fn describe(types: &mut Types) -> TypeRef {
         let to = T::describe(types);
         types.pointer(to, false)
@@ -43,6 +50,8 @@ unsafe impl<T: Layout> Layout for &T {
 
 // SAFETY: Rust promises that this is a pointer, null for none.
 unsafe impl<T: Layout> Layout for Option<&T> {
+    const HAS_GAPS: bool = false;
+
     fn describe(types: &mut Types) -> TypeRef {
         let to = T::describe(types);
         types.pointer(to, true)
@@ -51,6 +60,8 @@ unsafe impl<T: Layout> Layout for Option<&T> {
 
 // SAFETY: a pointer and a count.
 unsafe impl<T: Layout> Layout for Run<'_, T> {
+    const HAS_GAPS: bool = false;
+
     fn describe(types: &mut Types) -> TypeRef {
         let of = T::describe(types);
         types.run(of)
@@ -59,6 +70,8 @@ unsafe impl<T: Layout> Layout for Run<'_, T> {
 
 // SAFETY: a pointer and a count.
 unsafe impl Layout for Text<'_> {
+    const HAS_GAPS: bool = false;
+
     fn describe(types: &mut Types) -> TypeRef {
         let of = types.scalar(Scalar::Utf8, 1).expect("a size that exists");
         types.run(of)
@@ -67,6 +80,8 @@ unsafe impl Layout for Text<'_> {
 
 // SAFETY: one behind the other.
 unsafe impl<T: Layout, const N: usize> Layout for [T; N] {
+    const HAS_GAPS: bool = T::HAS_GAPS;
+
     fn describe(types: &mut Types) -> TypeRef {
         let of = T::describe(types);
         types.array(of, N).expect("it fits into memory")
@@ -86,6 +101,9 @@ macro_rules! layout {
 
         // SAFETY: every field is such a type, and is described; it can be copied, so it owns nothing.
         unsafe impl $(<$life>)? $crate::data::Layout for $name $(<$life>)? {
+            const HAS_GAPS: bool = 0 $(+ ::std::mem::size_of::<$type>())* < ::std::mem::size_of::<Self>()
+                $(|| <$type as $crate::data::Layout>::HAS_GAPS)*;
+
             fn describe(types: &mut $crate::data::Types) -> $crate::data::TypeRef {
                 // Two types may have one name; what can be changed has an address of its own, never another's.
                 static KEY: ::std::sync::atomic::AtomicU8 = ::std::sync::atomic::AtomicU8::new(0);
