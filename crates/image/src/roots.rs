@@ -52,7 +52,7 @@ pub struct Root<'a> {
     pub layout: u64,
     /// What it is.
     pub kind: RootKind,
-    /// In a code image: its place in the table of entries.
+    /// In a code image: its place in the table of entries. In a data image: 1 if it is one value, for good.
     pub slot: u32,
 }
 

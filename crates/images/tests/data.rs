@@ -3,14 +3,13 @@
 
 mod common;
 
-use common::{Made, Place};
+use common::{Made, Place, arena};
 use commonhold_images::Error;
-use commonhold_images::data::{Arena, Field, Options, Run, Scalar, Text, Types};
-use commonhold_images::format::Kind;
+use commonhold_images::data::{Arena, Field, Options, Run, Scalar, Text};
 use commonhold_images::include::{Image, include_from, included};
 use commonhold_images::layout;
-use commonhold_images::ranges::{Owner, Region};
-use commonhold_images::store::{Store, users_directory};
+use commonhold_images::ranges::Owner;
+use commonhold_images::store::Store;
 use std::process::Command;
 
 layout! {
@@ -34,16 +33,6 @@ layout! {
         x: f32,
         on: Option<&'a Node<'a>>,
     }
-}
-
-fn arena(place: &Place, text: &str, imports: &[Image]) -> Arena {
-    let options = Options {
-        store: Some(place.store.clone()),
-        capacity: 1 << 26,
-        group: None,
-        imports: imports.to_vec(),
-    };
-    Arena::with(text, options).unwrap()
 }
 
 fn stores(place: &Place) -> Vec<Store> {
@@ -356,84 +345,6 @@ fn an_image_that_is_damaged_or_shorter_than_it_was_is_not_included() {
     }
 }
 
-/// Two types of one name and size, whose pointers are elsewhere.
-mod namesakes {
-    use commonhold_images::data::{Layout, TypeRef, Types};
-
-    pub type Describe = fn(&mut Types) -> TypeRef;
-
-    pub fn both() -> [(&'static str, Describe); 2] {
-        let first = {
-            commonhold_images::layout! { struct Same<'a> { to: &'a u64, number: u64 } }
-            (std::any::type_name::<Same<'_>>(), <Same<'static> as Layout>::describe as Describe)
-        };
-        let second = {
-            commonhold_images::layout! { struct Same<'a> { number: u64, to: &'a u64 } }
-            (std::any::type_name::<Same<'_>>(), <Same<'static> as Layout>::describe as Describe)
-        };
-        [first, second]
-    }
-}
-
-#[test]
-fn types_of_one_name_are_not_taken_for_each_other() {
-    let [(name, first), (other_name, second)] = namesakes::both();
-    assert_eq!(name, other_name, "else this says nothing");
-    let mut types = Types::default();
-    let (one, other) = (first(&mut types), second(&mut types));
-    assert_ne!(one, other);
-    assert_ne!(types.hash(one), types.hash(other));
-    assert_eq!(first(&mut types), one);
-}
-
-#[test]
-fn a_root_that_was_one_value_stays_one_in_its_major_version() {
-    let place = Place::new();
-    let publish = |version: &str, ones: &[u64], many: &[u64]| {
-        let arena = arena(&place, version, &[]);
-        match ones {
-            [one] => arena.root("one", arena.place(*one).unwrap()).unwrap(),
-            run => arena.root_run("one", &arena.run(run).unwrap()).unwrap(),
-        }
-        arena.root_run("many", &arena.run(many).unwrap()).unwrap();
-        arena.seal().map(drop)
-    };
-    publish("ones@1.0.0", &[1], &[1]).unwrap();
-    let error = publish("ones@1.1.0", &[1, 2, 3, 4, 5], &[1]).unwrap_err();
-    assert!(matches!(error, Error::Incompatible { next: 2, .. }), "{error}");
-    assert!(error.to_string().contains("\"one\" was one value and is a run"), "{error}");
-    publish("ones@1.1.0", &[2], &[1, 2, 3]).unwrap();
-    publish("ones@2.0.0", &[1, 2], &[1]).unwrap();
-}
-
-#[test]
-fn what_lies_between_fields_is_not_published() {
-    let place = Place::new();
-    let arena = arena(&place, "gaps@1.0.0", &[]);
-    let mut value = std::mem::MaybeUninit::<[Node<'_>; 2]>::uninit();
-    let first = value.as_mut_ptr().cast::<Node<'_>>();
-    for index in 0..2 {
-        // SAFETY: two values that are written field by field, with something between the fields.
-        unsafe {
-            let at = first.add(index);
-            at.cast::<u8>().write_bytes(0xa5, size_of::<Node<'_>>());
-            (&raw mut (*at).key).write(7);
-            (&raw mut (*at).left).write(None);
-            (&raw mut (*at).right).write(None);
-            (&raw mut (*at).word).write(arena.text("").unwrap());
-            (&raw mut (*at).rare).write(true);
-        }
-    }
-    // SAFETY: all fields were written; what is between them is looked at by nobody.
-    let values = unsafe { std::slice::from_raw_parts(first, 2) };
-    // No root leads there.
-    arena.run(values).unwrap();
-    arena.root("one", arena.place(1_u64).unwrap()).unwrap();
-    let published = arena.seal().unwrap();
-    let bytes = std::fs::read(published.path).unwrap();
-    assert!(!bytes.windows(4).any(|part| part == [0xa5; 4]));
-}
-
 #[test]
 fn an_arena_that_loses_frees_no_range_of_another() {
     let place = Place::new();
@@ -464,82 +375,6 @@ fn publishes_at_once() {
     let arena = Arena::with("words@1.0.0", options).unwrap();
     arena.root("two", arena.place(2_u64).unwrap()).unwrap();
     arena.seal().unwrap();
-}
-
-#[test]
-fn a_registry_with_ranges_of_both_owners_is_used_as_either() {
-    let place = Place::new();
-    let user = Store::at(place.store.root(), Owner::User);
-    let reserve = |store: &Store, name| {
-        let range = store.reserve(Kind::Data, name, common::version("1.0.0"), 1 << 20).unwrap();
-        assert!(Region::Homogeneous.addresses(store.owner()).contains(&range.first), "{range:?}");
-    };
-    // The machine's are below, so a user's are looked at last, and the machine's first.
-    reserve(&place.store, "machines");
-    reserve(&user, "users");
-    reserve(&place.store, "another");
-    place.store.remove("machines@1.0.0").unwrap();
-    place.store.remove("another@1.0.0").unwrap();
-    reserve(&place.store, "late");
-}
-
-#[test]
-fn the_users_own_store_is_that_however_it_is_named() {
-    let home = tempfile::TempDir::new().unwrap();
-    let own = home.path().join(".local/share/commonhold/images");
-    std::fs::create_dir_all(&own).unwrap();
-    std::os::unix::fs::symlink(&own, home.path().join("link")).unwrap();
-    std::fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let shell =
-        format!("unset XDG_DATA_HOME COMMONHOLD_IMAGES; HOME={0}; export HOME; exec", home.path().display());
-    // Root's own store is the machine's.
-    let user = if rustix::process::geteuid().is_root() { "setpriv --reuid 65534 --clear-groups" } else { "" };
-    let program = home.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let script =
-        format!("{shell} {user} {} --exact names_stores --ignored --test-threads=1", program.display());
-    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
-fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_says() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can give a program the rights of another");
-        return;
-    }
-    let folder = tempfile::TempDir::new().unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode;
-    std::fs::set_permissions(folder.path(), mode(0o755)).unwrap();
-    let program = folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
-    std::fs::set_permissions(&program, mode(0o4755)).unwrap();
-    let mut command = Command::new(&program);
-    command.args(["--exact", "has_no_store", "--ignored", "--nocapture", "--test-threads=1"]);
-    let output = command.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
-#[ignore = "is run by another"]
-fn has_no_store() {
-    if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: this file system gives nobody the rights of another");
-        return;
-    }
-    assert!(users_directory().is_none() && matches!(Store::own(), Err(Error::Invalid(_))));
-}
-
-#[test]
-#[ignore = "is run by another"]
-fn names_stores() {
-    let home = std::path::PathBuf::from(given("HOME"));
-    let own = Store::own().unwrap();
-    assert_eq!((own.owner(), own.root()), (Owner::User, &*home.join(".local/share/commonhold/images")));
-    assert_eq!(Store::named(own.root()).owner(), Owner::User);
-    assert_eq!(Store::named(&home.join("link")).owner(), Owner::User);
-    assert_eq!(Store::named(&home).owner(), Owner::Machine);
 }
 
 #[test]

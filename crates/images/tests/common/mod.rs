@@ -6,6 +6,8 @@ use commonhold_image::{
     Version, encode,
 };
 use commonhold_images::Result;
+use commonhold_images::data::{Arena, Options};
+use commonhold_images::include::Image;
 use commonhold_images::ranges::Owner;
 use commonhold_images::store::{Published, Store};
 use std::io::Write;
@@ -136,4 +138,15 @@ impl Place {
         let files = std::fs::read_dir(self.store.root().join("content")).unwrap();
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     }
+}
+
+/// Memory for an image of that name.
+pub fn arena(place: &Place, text: &str, imports: &[Image]) -> Arena {
+    let options = Options {
+        store: Some(place.store.clone()),
+        capacity: 1 << 26,
+        group: None,
+        imports: imports.to_vec(),
+    };
+    Arena::with(text, options).unwrap()
 }
