@@ -80,8 +80,8 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
     Ok(())
 }
 
-/// A file that nobody but root or this user could have written; nobody but root, where the program may do what this user
-/// may not.
+/// A file that nobody but root or this user could have written; nobody but root, where the program may do what this
+/// user may not.
 fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
     const OTHERS_MAY_WRITE: u32 = 0o022;
     const KIND: u32 = 0o170_000;

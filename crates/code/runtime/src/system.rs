@@ -79,7 +79,8 @@ impl File {
             return Err(NO_FILE);
         }
         // SAFETY: a path that ends with a zero.
-        let file = unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC | DO_NOT_WAIT, 0, 0, 0]) };
+        let file =
+            unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC | DO_NOT_WAIT, 0, 0, 0]) };
         if file < 0 { Err(file) } else { Ok(File(file as usize)) }
     }
 
