@@ -29,6 +29,8 @@ pub const ENTRY_BYTES: u64 = 16;
 pub const NAME_BYTES: usize = 80;
 /// A path, with zeros behind it.
 pub const PATH_BYTES: usize = 240;
+/// The longest path that programs follow, with its zero.
+pub const MOST_PATH: usize = 1024;
 /// Segments of one image.
 pub const MOST_SEGMENTS: usize = 8;
 /// Other images that one image calls.

@@ -3,8 +3,8 @@
 use crate::format::{
     DATA, Fill, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, READ, Segment, X86_64, ZERO, sum,
 };
+use crate::open;
 use crate::records::Records;
-use crate::rights;
 use crate::system::{self, File};
 use crate::taken::{self, DONE};
 use crate::why::*;
@@ -56,7 +56,7 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
         return Ok(());
     }
     let fail = |code| place.why(code);
-    let file = open(place).map_err(fail)?;
+    let file = open::newest(place.path).map_err(fail)?;
     let mut raw = MaybeUninit::<Header>::uninit();
     let header = header(place, &file, &mut raw).map_err(fail)?;
     if header.import_count != 0 {
@@ -78,27 +78,6 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
         unsafe { (*((header.base + header.control_at) as *const AtomicU32)).store(DONE, Ordering::Release) };
     }
     Ok(())
-}
-
-/// A file that nobody but root or this user could have written; nobody but root, where the program may do what this user
-/// may not.
-fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
-    const OTHERS_MAY_WRITE: u32 = 0o022;
-    const KIND: u32 = 0o170_000;
-    const ORDINARY: u32 = 0o100_000;
-    let file = File::open(place.path).map_err(|error| match error {
-        system::NO_FILE => NOT_THERE,
-        _ => NOT_READABLE,
-    })?;
-    let status = file.status().ok_or(NOT_READABLE)?;
-    if status.mode & KIND != ORDINARY {
-        return Err(DAMAGED);
-    }
-    let is_ours = || status.owner == system::user() && !rights::are_foreign();
-    if status.mode & OTHERS_MAY_WRITE != 0 || status.owner != 0 && !is_ours() {
-        return Err(NOT_TRUSTED);
-    }
-    Ok((file, status.bytes))
 }
 
 fn header<'a>(
