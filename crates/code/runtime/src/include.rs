@@ -20,12 +20,16 @@ pub struct Place<'a> {
     pub path: &'a [u8],
     /// Its base.
     pub base: u64,
+    /// Its lineage.
+    pub lineage: u64,
     /// How many slots it must have.
     pub slots: u32,
     /// The program's table of functions.
     pub table: *const u64,
     /// How many it has.
     pub table_count: u32,
+    /// Of their names.
+    pub table_sum: u64,
     /// The program's records.
     pub records: Records,
     /// Which image calls this one, if it is included for that.
@@ -92,10 +96,13 @@ fn header<'a>(
     if header.arch != X86_64 || !same(&header.name, place.name) || header.base != place.base {
         return Err(ANOTHER);
     }
+    if header.lineage != place.lineage {
+        return Err(ANOTHER);
+    }
     if header.slots < place.slots {
         return Err(OLDER);
     }
-    if header.fills > 0 && header.table > place.table_count {
+    if header.fills > 0 && (header.table > place.table_count || header.table_sum != place.table_sum) {
         return Err(TABLE);
     }
     Ok(header)
@@ -124,9 +131,11 @@ fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
         name: &import.name,
         path: &import.path,
         base: import.base,
+        lineage: import.lineage,
         slots: import.slots,
         table: core::ptr::null(),
         table_count: 0,
+        table_sum: 0,
         records: place.records,
         for_whom: Some(place),
     };

@@ -31,7 +31,7 @@ pub fn newest(path: &[u8]) -> Result<(File, u64), i32> {
     if path.len() >= MOST_PATH || path.get(names..=name) != Some(b"/names/") {
         return Err(NOT_READABLE);
     }
-    let store = at_end(path, 0, names, |path| File::directory(path)).map_err(missing)?;
+    let store = at_end(path, 0, names, File::directory).map_err(missing)?;
     pass(&store.status().ok_or(NOT_READABLE)?, DIRECTORY, NOT_TRUSTED)?;
     // Nobody else can put another one in the place of a directory that passes.
     for directory in [&b"names\0"[..], &b"content\0"[..]] {

@@ -90,10 +90,12 @@ impl One {
             // SAFETY: the path lies behind the record.
             path: path_of(unsafe { core::slice::from_raw_parts(path, path_bytes) }),
             base: record.base,
+            lineage: record.lineage,
             slots: record.slots,
             // SAFETY: a word of the record.
             table: unsafe { at(&raw const record.table) }.cast(),
             table_count: if record.table == 0 { 0 } else { record.table_count },
+            table_sum: record.table_sum,
             records: self.all,
             for_whom,
         }

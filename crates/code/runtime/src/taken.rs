@@ -4,7 +4,7 @@
 use crate::format::{ENTRIES_AT, HEADER_AT, Header};
 use crate::include::Place;
 use crate::system::{self, File};
-use crate::why::{GROUP, OLDER, TABLE, TAKEN};
+use crate::why::{ANOTHER, GROUP, OLDER, TABLE, TAKEN};
 use crate::words::{Text, same};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -32,10 +32,13 @@ pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
         if !same(&header.name, place.name) {
             return Err(GROUP);
         }
+        if header.lineage != place.lineage {
+            return Err(ANOTHER);
+        }
         if header.slots < place.slots {
             return Err(OLDER);
         }
-        if header.table > place.table_count && header.fills > 0 && place.table_count > 0 {
+        if header.table_sum != place.table_sum && header.fills > 0 && place.table_count > 0 {
             return Err(TABLE);
         }
         let done = match header.control_at {

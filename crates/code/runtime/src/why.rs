@@ -34,7 +34,7 @@ pub fn text(code: i32) -> &'static CStr {
         NOT_READABLE => c"its file cannot be opened: make the store readable for this user, and for the sandbox if there is one",
         NOT_TRUSTED => c"its file or a directory of its store belongs to another user, or others may write it, or a link leads elsewhere: they have to be root's or this user's alone, and root's for setuid programs",
         DAMAGED => c"its file is damaged or truncated: see `commonhold image verify`, and add it again",
-        ANOTHER => c"its file is of another image, base or processor than the program was linked with: link the program again",
+        ANOTHER => c"its file is of another image, lineage, base or processor than the program was linked with: link the program again",
         OLDER => c"the store has an older minor version than the program was linked with: add the newer one again",
         TAKEN => c"its addresses are in use in this process: include it earlier, or see /proc/self/maps for what is there (ThreadSanitizer has them all)",
         NO_ROOM => c"there is no room for its addresses: raise `ulimit -v`",

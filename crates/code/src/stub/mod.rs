@@ -160,6 +160,8 @@ impl Stub {
         put(offset_of!(Record, bytes), &(bytes as u32).to_le_bytes());
         put(offset_of!(Record, slots), &image.header.slots.to_le_bytes());
         put(offset_of!(Record, base), &image.header.base.to_le_bytes());
+        put(offset_of!(Record, lineage), &image.header.lineage.to_le_bytes());
+        put(offset_of!(Record, table_sum), &image.header.table_sum.to_le_bytes());
         put(offset_of!(Record, table_count), &(image.table.len() as u32).to_le_bytes());
         put(offset_of!(Record, name), &image.header.name[..NAME_BYTES]);
         put(size_of::<Record>(), path.as_bytes());
