@@ -171,7 +171,7 @@ pub struct Fill {
 pub struct Record {
     /// Not 0 when the image is there and its constructors have run: the first byte, at which every stub looks.
     pub ready: core::sync::atomic::AtomicU32,
-    /// The thread that includes it, and who waits for it.
+    /// Of the first record: the thread that includes one of them, and whether others wait for it.
     pub lock: core::sync::atomic::AtomicU32,
     /// Of the record with its path.
     pub bytes: u32,

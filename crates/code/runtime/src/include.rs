@@ -54,10 +54,10 @@ impl Place<'_> {
     }
 }
 
-/// Includes it. Nothing is changed if that fails.
-pub fn include(place: &Place<'_>) -> Result<(), Why> {
+/// Includes it. Nothing is changed if that fails. Whether it is whole: false where this very thread is about it further up.
+pub fn include(place: &Place<'_>) -> Result<bool, Why> {
     if place.is_under_way() {
-        return Ok(());
+        return Ok(false);
     }
     let fail = |code| place.why(code);
     let file = open::newest(place.path).map_err(fail)?;
@@ -70,18 +70,26 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
         Ok(()) => {}
         Err(TAKEN) => {
             let end = header.base + header.extent;
-            return taken::wait_for_other(place).map_err(|code| Why { end, ..fail(code) });
+            return taken::is_whole(place).map_err(|code| Why { end, ..fail(code) });
         }
         Err(code) => return Err(fail(code)),
     }
     fill(place, header);
-    construct(header);
-    // Whoever finds the addresses in use looks here for whether all is done.
-    if header.control_at != 0 {
-        // SAFETY: a word of the private data, which is mapped.
-        unsafe { (*((header.base + header.control_at) as *const AtomicU32)).store(DONE, Ordering::Release) };
+    // Whoever finds the addresses in use looks here for who is about it, and whether all is done.
+    let say = |state| {
+        if header.control_at != 0 {
+            // SAFETY: a word of the private data, which is mapped.
+            unsafe {
+                (*((header.base + header.control_at) as *const AtomicU32)).store(state, Ordering::Release)
+            };
+        }
+    };
+    if header.init != 0 || header.init_count != 0 {
+        say(system::thread());
+        construct(header);
     }
-    Ok(())
+    say(DONE);
+    Ok(true)
 }
 
 fn header<'a>(
@@ -143,7 +151,7 @@ fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
     match place.records.find(&import.name) {
         Some(_) if other.is_under_way() => Ok(()),
         Some(record) if record.slots() >= import.slots => record.include(Some(place)),
-        _ => include(&other),
+        _ => include(&other).map(|_| ()),
     }
 }
 

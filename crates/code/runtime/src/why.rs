@@ -26,6 +26,8 @@ pub const NO_EXEC: i32 = 9;
 pub const TABLE: i32 = 10;
 pub const NOT_LINKED: i32 = 11;
 pub const GROUP: i32 = 12;
+/// Another thread includes it now. Nobody else is told.
+pub const BUSY: i32 = -1;
 
 /// One line for people.
 pub fn text(code: i32) -> &'static CStr {
