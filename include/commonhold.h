@@ -325,7 +325,8 @@ enum {
     CH_TYPE_UTF8 = 6,            /* a byte of text in UTF-8 */
     CH_TYPE_POINTER = 7,         /* never null */
     CH_TYPE_POINTER_OR_NULL = 8,
-    CH_TYPE_RUN = 9              /* a pointer, then a size_t: so many values one behind the other */
+    CH_TYPE_RUN = 9,             /* a pointer, then a size_t: so many values one behind the other */
+    CH_TYPE_CHAR = 10            /* a character of Unicode, 4 bytes: Rust's char, C's char32_t */
 };
 
 typedef struct ch_field {
@@ -367,6 +368,7 @@ static const ch_type ch_i64 = CH_TYPE_SCALAR("i64", CH_TYPE_SIGNED, 8);
 static const ch_type ch_f32 = CH_TYPE_SCALAR("f32", CH_TYPE_FLOAT, 4);
 static const ch_type ch_f64 = CH_TYPE_SCALAR("f64", CH_TYPE_FLOAT, 8);
 static const ch_type ch_bool = CH_TYPE_SCALAR("bool", CH_TYPE_BOOL, 1);
+static const ch_type ch_char32 = CH_TYPE_SCALAR("char32", CH_TYPE_CHAR, 4);
 static const ch_type ch_utf8 = CH_TYPE_SCALAR("utf8", CH_TYPE_UTF8, 1);
 /* Text: a pointer to its bytes, and their number. */
 static const ch_type ch_text = CH_TYPE_OF(CH_TYPE_RUN, ch_utf8);

@@ -61,11 +61,11 @@ fn share(hosts: &[TestHost], page_kib: u64, scheduler: &str) {
             );
         }
     }
-    // Parts that begin and end within pages.
-    let part = pages / count;
+    // Parts that begin and end within pages of the scheduler. What is past the end, in the last one, is nobody's.
+    let (whole, part) = (pages - 1, pages / count);
     let parts = || {
         (0..count)
-            .map(|number| (number * part, if number + 1 == count { pages - number * part } else { part }))
+            .map(|number| (number * part, if number + 1 == count { whole - number * part } else { part }))
     };
     for (number, (first, count)) in parts().enumerate() {
         workers[number].ok(&format!("fill m {first} {count} {}", number + 1));

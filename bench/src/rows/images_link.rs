@@ -42,7 +42,7 @@ fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
             }
         }
         None => {
-            milliseconds.insert("lld".into(), json!("not installed"));
+            milliseconds.insert("lld".into(), json!("ld.lld is not installed (apt install lld)"));
         }
     }
     let first = first.unwrap_or_default();

@@ -157,8 +157,8 @@ impl Layout {
 }
 
 /// Where the library's address 0 lies, if its first byte may not lie before `end`. What only loaders read is left out
-/// and needs no room. Small code lies where the kernel maps it with the slots at one fault, or else begins where it begins
-/// to map pages around one that is touched.
+/// and needs no room. Small code lies where the kernel maps it with the slots at one fault, or else begins where it
+/// begins to map pages around one that is touched.
 pub fn library_at(library: &Elf, end: u64, alignment: u64) -> u64 {
     const MAPPED_AROUND: u64 = 64 << 10;
     const HUGE_PAGE_BYTES: u64 = 2 << 20;

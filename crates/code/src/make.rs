@@ -51,8 +51,8 @@ pub struct Made {
     pub table: Vec<String>,
 }
 
-/// Where the slots begin: entries that a major version has room for: four times as many as the first has, and 2048 at least. (Room that nobody
-/// uses is never in memory.)
+/// Where the slots begin: behind the entries that a major version has room for, four times as many as the first has, and
+/// 2048 at least. (Room that nobody uses is never in memory.)
 fn slots_at(count: usize, others: &[Existing]) -> u64 {
     const LEAST: u64 = 2048;
     others.last().map_or_else(

@@ -183,7 +183,7 @@ fn what_types_do_not_allow_is_refused_before_anybody_reads_it() {
         let arena = arena(&place, "raw@1.0.0", &[]);
         let at = build(&arena);
         let of = arena.types(|types| {
-            let scalar = types.scalar(scalar, 1).unwrap();
+            let scalar = types.scalar(scalar, if scalar == Scalar::Char { 4 } else { 1 }).unwrap();
             let inner = if pointer { types.pointer(scalar, false) } else { scalar };
             let of = types.open("raw", 8, 8);
             types.describe(of, vec![Field { name: "field".into(), offset: 0, of: inner }]).unwrap();
@@ -195,6 +195,10 @@ fn what_types_do_not_allow_is_refused_before_anybody_reads_it() {
     let write = |value: u64| move |arena: &Arena| std::ptr::from_mut(arena.place(value).unwrap()) as u64;
     let error = sealed(&write(2), Scalar::Bool, false).unwrap_err();
     assert_eq!(error, "root \"raw\" -> field: 2 is neither true nor false");
+    for (number, said) in [(0xd800, "0xd800"), (0x11_0000, "0x110000")] {
+        let error = sealed(&write(number), Scalar::Char, false).unwrap_err();
+        assert_eq!(error, format!("root \"raw\" -> field: {said} is no character of Unicode"));
+    }
     let error = sealed(&write(0), Scalar::Bool, true).unwrap_err();
     assert_eq!(error, "root \"raw\" -> field: it is null, and its type says that it never is");
     let text = |arena: &Arena| {
@@ -424,4 +428,28 @@ fn reads_only() {
     let options = Options { store: Some(store), ..Options::default() };
     let error = Arena::with("more@1.0.0", options).err().unwrap().to_string();
     assert!(error.to_lowercase().contains("read-only file system"), "{error}");
+}
+
+layout! {
+    struct Letter { letter: char, is_vowel: bool, count: u32 }
+}
+
+#[test]
+fn characters_are_fields() {
+    let place = Place::new();
+    let arena = arena(&place, "letters@1.0.0", &[]);
+    let all = ['a', '\u{10ffff}', '\0'].map(|letter| Letter { letter, is_vowel: letter == 'a', count: 1 });
+    arena.root_run("letters", &arena.run(&all).unwrap()).unwrap();
+    arena.seal().unwrap();
+    let image = include_from(&stores(&place), "letters", false).unwrap();
+    let read: &[Letter] = image.run("letters").unwrap();
+    assert_eq!(read.iter().map(|one| one.letter).collect::<String>(), "a\u{10ffff}\0");
+    assert!(read[0].is_vowel && read[2].count == 1);
+    // A number of as many bytes is another type: any number would be read as a character.
+    layout! {
+        #[derive(Debug)]
+        struct Number { letter: u32, is_vowel: bool, count: u32 }
+    }
+    assert!(matches!(image.run::<Number>("letters"), Err(Error::Mismatch(_))));
+    let _ = Number { letter: 0, is_vowel: false, count: 0 };
 }

@@ -1,13 +1,25 @@
 //! The heterogeneous region: images that are declared never to be in one process.
 
-mod common;
-
-use common::Place;
 use commonhold_images::data::{Arena, Options};
 use commonhold_images::include::{include_from, included};
 use commonhold_images::ranges::{Owner, Region};
 use commonhold_images::store::Store;
 use commonhold_images::{Error, Result};
+
+/// A store of its own.
+struct Place {
+    _folder: tempfile::TempDir,
+    store: Store,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::at(&folder.path().join("store"), Owner::Machine);
+        store.create().unwrap();
+        Place { _folder: folder, store }
+    }
+}
 
 fn publish(place: &Place, name: &str, group: Option<&str>, capacity: u64) -> Result<u64> {
     let group = group.map(str::to_owned);

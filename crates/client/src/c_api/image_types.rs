@@ -100,6 +100,7 @@ unsafe fn entry(one: &ch_type, found: &mut Found) -> Result<Entry> {
         7 => What::Pointer { to: found.place(one.of)?, nullable: false },
         8 => What::Pointer { to: found.place(one.of)?, nullable: true },
         9 => What::Run { of: found.place(one.of)? },
+        10 => What::Scalar(Scalar::Char),
         other => {
             return Err(Error::invalid(format!("type {name}: {other} is none of the CH_TYPE_ constants")));
         }

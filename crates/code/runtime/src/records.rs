@@ -37,8 +37,8 @@ impl Records {
         let mut at = self.first;
         while (at as usize) + size_of::<Record>() <= self.end as usize {
             let record = One { record: at.cast(), all: *self };
-            // It is about to be written: to write first is one page fault, to read and then to write are two. (An addition
-            // of nothing would be made a read by the compiler.)
+            // It is about to be written: to write first is one page fault, to read and then to write are two. (An
+            // addition of nothing would be made a read by the compiler.)
             let _ = record.get().lock.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
             // SAFETY: a record, as the stubs have them.
             let bytes = unsafe { (*record.record).bytes } as usize;

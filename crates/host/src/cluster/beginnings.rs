@@ -92,6 +92,11 @@ impl Beginnings {
         !heard.asking.contains(&(object, host)) && heard.is_news(object, host, number)
     }
 
+    /// At the home: whether that host is being asked for what it had newest.
+    pub fn is_asked(&self, object: u128, host: HostId) -> bool {
+        lock(&self.heard).asking.contains(&(object, host))
+    }
+
     /// A host is lost: it says nothing any more.
     pub fn forget(&self, host: HostId) {
         lock(&self.heard).last.retain(|(_, other), _| *other != host);

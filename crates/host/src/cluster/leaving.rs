@@ -42,7 +42,7 @@ impl Cluster {
         };
         let left = match self.send_home(&driver, cache) {
             Ok(Some(home)) => self.say_left(home, object),
-            Ok(None) => true,
+            Ok(None) => self.say_what_was_given_up(object),
             Err(_) => false,
         };
         if left {
@@ -51,9 +51,10 @@ impl Cluster {
         left
     }
 
-    /// The home, when it has been sent all; none if it is away, and nothing newest is here. An error: this host ends.
+    /// The home, when it has been sent all; none if it is away, and nothing newest is here, or if it is lost and no process
+    /// follows it. An error: this host ends.
     fn send_home(&self, driver: &Arc<Driver>, cache: &Arc<Cache>) -> Result<Option<HostId>> {
-        let (began, mut said) = (Instant::now(), false);
+        let (began, mut lost_since, mut said) = (Instant::now(), None, false);
         loop {
             let all_home = cache.send_home();
             if self.lease.is_fenced() {
@@ -62,9 +63,23 @@ impl Cluster {
             if let Some(home) = driver.depart() {
                 return Ok(Some(home));
             }
+            // The next home of an object that moves is whoever opens it, here too: that waits until this host has left.
+            if driver.plan().home_moves
+                && driver.home().is_none()
+                && self.home_is_nowhere(driver.plan().object)
+            {
+                if lost_since.get_or_insert_with(Instant::now).elapsed() > HOME_AWAY {
+                    self.report(format_args!(
+                        "object {:032x}: its home is lost, nobody became it, and what was newest here goes with it",
+                        driver.plan().object
+                    ));
+                    return Ok(None);
+                }
+            } else {
+                lost_since = None;
+            }
             if began.elapsed() > HOME_AWAY {
-                // The next home of an object that moves is whoever opens it, here too: that waits until this host has left.
-                if all_home || driver.plan().home_moves {
+                if all_home {
                     return Ok(None);
                 }
                 if !std::mem::replace(&mut said, true) {
@@ -93,11 +108,24 @@ impl Cluster {
     /// asks for what was on its way. False: this host ends.
     fn say_given_up_at_last(self: &Arc<Self>, home: HostId, object: u128) -> bool {
         self.beginnings.gave_up(object);
+        self.say_what_was_given_up_to(Some(home), object)
+    }
+
+    /// The same, if anything was given up since the home heard from this host: whoever is the home.
+    fn say_what_was_given_up(self: &Arc<Self>, object: u128) -> bool {
+        self.beginnings.given_up(object).is_none() || self.say_what_was_given_up_to(None, object)
+    }
+
+    fn say_what_was_given_up_to(self: &Arc<Self>, home: Option<HostId>, object: u128) -> bool {
         let mut lost_since = None;
         while !self.lease.is_fenced() {
-            let is_member = self.member(home).is_some();
-            let now = if is_member { Ok(home) } else { self.registry().and_then(|r| r.where_is(object)) };
+            let home = home.filter(|home| self.member(*home).is_some());
+            let now = home.map_or_else(|| self.registry().and_then(|r| r.where_is(object)), Ok);
+            let is_member = now.as_ref().is_ok_and(|home| self.member(*home).is_some());
             let is_said = now.and_then(|home| self.say_object_given_up(home, object, self.me.host)).is_ok();
+            if is_member {
+                lost_since = None;
+            }
             let away = !is_member && lost_since.get_or_insert_with(Instant::now).elapsed() > HOME_AWAY;
             if is_said || away {
                 self.beginnings.home_knows(object, None);
@@ -116,11 +144,19 @@ impl Cluster {
         }
         self.forget_driver(object);
         driver.say_leave();
-        if let Some(home) = driver.home().filter(|home| *home != self.me.host)
-            && self.ask(home, self.left(object), PATIENCE).is_err()
-        {
-            self.say_given_up_at_last(home, object);
+        match driver.home() {
+            None => drop(self.say_what_was_given_up(object)),
+            Some(home) if home != self.me.host && self.ask(home, self.left(object), PATIENCE).is_err() => {
+                self.say_given_up_at_last(home, object);
+            }
+            Some(_) => {}
         }
+    }
+
+    /// Whether the home is lost, and nobody has taken its place.
+    fn home_is_nowhere(&self, object: u128) -> bool {
+        let home = self.registry().and_then(|registry| registry.where_is(object));
+        home.is_ok_and(|home| self.is_without_successor(home))
     }
 
     /// What the home is told at the end.

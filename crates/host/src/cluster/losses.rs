@@ -71,7 +71,9 @@ impl Cluster {
         self.drivers().iter().filter(|driver| mine(driver)).for_each(|driver| self.give_up(driver, host));
         // Of what it left off it has nothing, and nobody there gives anything up: what it was asked it may not have heard.
         let left = |driver: &&Arc<Driver>| {
-            driver.is_home() && !forwards(driver) && !self.is_admitted(driver.plan().object, host)
+            let object = driver.plan().object;
+            let is_asked = self.beginnings.is_asked(object, host); // what it gives is waited for
+            driver.is_home() && !forwards(driver) && !self.is_admitted(object, host) && !is_asked
         };
         for driver in self.drivers().iter().filter(left) {
             self.lose(driver, host); // never its home: that is this host
@@ -84,7 +86,7 @@ impl Cluster {
     /// What an object's scheduler wants could not be done here.
     pub(super) fn give_up_unasked(self: &Arc<Self>, object: u128) {
         let Some(driver) = self.driver(object) else { return };
-        driver.gives_up(); // what is here need not be what it should be
+        driver.is_in_doubt();
         match driver.home() {
             _ if forwards(&driver) => self.fence("a page of another host's object could not be moved"),
             Some(home) => self.give_up(&driver, home),
@@ -149,7 +151,7 @@ impl Cluster {
             }
             return Err(error);
         }
-        self.driver(object).iter().for_each(|driver| driver.gives_up());
+        self.driver(object).iter().for_each(|driver| driver.gives_up_to(home));
         self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE)?;
         self.beginnings.home_knows(object, given_up);
         Ok(())
@@ -241,14 +243,17 @@ impl Cluster {
         self.not_answered_by(host);
         for driver in self.drivers() {
             if self.can_be_asked_for(&driver, host) {
-                self.ask_and_lose(&driver, host);
-            } else if self.lose(&driver, host) {
+                self.ask_and_lose(&driver, host); // it is the home that asks
+                continue;
+            }
+            let begins_anew = self.lose(&driver, host);
+            driver.home_is_lost(host); // before another home is found, which is told what was given up
+            if begins_anew {
                 if !forwards(&driver) {
                     self.beginnings.gave_up(driver.plan().object);
                 }
                 self.find_home(&driver);
             }
-            driver.home_is_lost(host);
         }
         if let Ok(this) = self.host() {
             this.settle_removed();

@@ -32,7 +32,7 @@ fn busy(text: impl Into<String>) -> Error {
 
 impl Cluster {
     /// Whether a home is lost, and no process follows it.
-    fn is_without_successor(&self, home: HostId) -> bool {
+    pub(super) fn is_without_successor(&self, home: HostId) -> bool {
         home != self.me.host && self.member(home).is_none() && self.follower(home).is_none()
     }
 

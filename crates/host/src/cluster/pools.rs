@@ -12,6 +12,8 @@ pub(super) struct Pools {
     registry: Arc<Workers>,
     /// Pages that a home asks back: read from frames.
     giving: Arc<Workers>,
+    /// What another host has given up is asked for and settled: others wait for that.
+    settling: Arc<Workers>,
     /// What waits for pages of other hosts, or for other hosts.
     waiting: Arc<Workers>,
     /// Everything else: waits some seconds at most.
@@ -23,6 +25,7 @@ impl Pools {
         Pools {
             registry: Workers::new(8),
             giving: Workers::new(16),
+            settling: Workers::new(32),
             waiting: Workers::new(64),
             short: Workers::new(64),
         }
@@ -39,7 +42,8 @@ impl Pools {
             | Call::Lookup(_)
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
-            Call::Sync { .. } | Call::Resize { .. } | Call::GaveUp { .. } => &self.waiting,
+            Call::GaveUp { .. } => &self.settling,
+            Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Open { .. }
             | Call::Use { .. }
             | Call::Leave { .. }

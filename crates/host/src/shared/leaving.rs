@@ -103,6 +103,7 @@ impl Driver {
         let home = state.home.filter(|_| !state.stuck && !self.has_newest(&state))?;
         state.has_left = true;
         state.home = None;
+        state.granted_by = None; // copies that stay here for a moment are no longer kept valid
         drop(state);
         self.outbox.wait_sent();
         Some(home)

@@ -25,8 +25,17 @@ impl Driver {
         }
     }
 
-    /// The home is about to hear that this host gave up what it had: it may give those pages to others from then on.
-    pub fn gives_up(&self) {
+    /// A home is about to hear that this host gave up what it had: if it granted that, it may give those pages to others from
+    /// then on.
+    pub fn gives_up_to(&self, home: HostId) {
+        let mut state = self.state();
+        if state.granted_by == Some(home) {
+            state.granted_by = None;
+        }
+    }
+
+    /// What is here need not be what it should be: nobody is given it.
+    pub fn is_in_doubt(&self) {
         self.state().granted_by = None;
     }
 

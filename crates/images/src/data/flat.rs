@@ -6,11 +6,17 @@ use super::types::{Scalar, Shape, TypeRef, Types};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     /// To one value.
-    Pointer { to: TypeRef, nullable: bool },
+    Pointer {
+        to: TypeRef,
+        nullable: bool,
+    },
     /// To any number of values.
-    Run { of: TypeRef },
+    Run {
+        of: TypeRef,
+    },
     /// Nowhere: a byte that must be 0 or 1.
     Bool,
+    Char,
 }
 
 /// A place to look at.
@@ -57,6 +63,7 @@ impl Flat {
         let one = types.get(of);
         match &one.shape {
             Shape::Scalar(Scalar::Bool) => self.leaf(at, path, Leads::Bool),
+            Shape::Scalar(Scalar::Char) => self.leaf(at, path, Leads::Char),
             Shape::Scalar(_) | Shape::Open => {}
             Shape::Pointer { to, nullable } => {
                 self.leaf(at, path, Leads::Pointer { to: *to, nullable: *nullable });

@@ -31,6 +31,7 @@ scalars! {
     Signed: i8 i16 i32 i64 isize i128;
     Float: f32 f64;
     Bool: bool;
+    Char: char;
 }
 
 // SAFETY: a pointer that is not null.

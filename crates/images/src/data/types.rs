@@ -20,6 +20,8 @@ pub enum Scalar {
     Bool,
     /// A byte of text in UTF-8.
     Utf8,
+    /// A character of Unicode, of 4 bytes.
+    Char,
 }
 
 /// A field of a structure.
@@ -121,6 +123,7 @@ impl Types {
             Scalar::Unsigned | Scalar::Signed => [1, 2, 4, 8, 16].contains(&bytes),
             Scalar::Float => [4, 8].contains(&bytes),
             Scalar::Bool | Scalar::Utf8 => bytes == 1,
+            Scalar::Char => bytes == 4,
         };
         if !sound {
             return Err(Error::Invalid(format!("there is no {scalar:?} of {bytes} bytes in images")));

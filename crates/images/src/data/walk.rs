@@ -156,6 +156,11 @@ impl<'a> Walk<'a> {
                 Err(self.wrong(from, format!("{} is neither true nor false", self.byte(at))))
             }
             Leads::Bool => Ok(()),
+            Leads::Char => {
+                let number = u32::from_le_bytes(std::array::from_fn(|byte| self.byte(at + byte as u64)));
+                let wrong = || self.wrong(from, format!("{number:#x} is no character of Unicode"));
+                char::from_u32(number).map(drop).ok_or_else(wrong)
+            }
             Leads::Pointer { to, nullable } => match self.long(at) {
                 0 if nullable => Ok(()),
                 0 => Err(self.wrong(from, "it is null, and its type says that it never is".into())),
