@@ -26,6 +26,7 @@ written, as in C.
 """
 
 import ctypes as _c
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -102,6 +103,20 @@ def reference(to: type) -> type:
     return _REFERENCES[to]
 
 
+def _fields(of: Any) -> Iterator[tuple[str, Any, list[int], Any]]:
+    """Name, type, bits and descriptor of each field of a structure: first those of what it extends, as they lie."""
+    for part in reversed(of.__mro__):
+        for name, inner, *bits in part.__dict__.get("_fields_", ()):
+            yield name, inner, bits, part.__dict__[name]
+
+
+def _is_swapped(of: Any) -> bool:
+    """Whether a number of ctypes is of the byte order that this machine does not have."""
+    little, big = (getattr(of, f"__ctype_{order}__", of) for order in ("le", "be"))
+    native, other = (little, big) if sys.byteorder == "little" else (big, little)
+    return native is not other and issubclass(of, other)
+
+
 class _Table:
     """Types, each with its place, as the native part takes them."""
 
@@ -144,7 +159,9 @@ class _Table:
         if issubclass(of, _c.Structure):
             return self._structure(of)
         code = getattr(of, "_type_", None)
-        if issubclass(of, _c._SimpleCData) and code in _SCALARS and "_swappedbytes_" not in of.__dict__:
+        if issubclass(of, _c._SimpleCData) and code in _SCALARS:
+            if _is_swapped(of):
+                raise TypeError(f"{of.__name__} of the other byte order cannot be in an image: this machine's can")
             return self._scalar(_SCALARS[code], _c.sizeof(of))
         raise TypeError(f"{of.__name__} cannot be in an image: structures, numbers, POINTER, Text, run_of can")
 
@@ -152,13 +169,13 @@ class _Table:
         if of in self._places:
             return self._places[of]
         place = self._add(of, of.__name__, "struct", _c.sizeof(of), _c.alignment(of))
-        for name, inner, *bits in of._fields_:
+        for name, inner, bits, field in _fields(of):
             if bits:
                 raise TypeError(f"{of.__name__}.{name} is a bit field, which cannot be in an image")
             count = 0
             if issubclass(inner, _c.Array):
                 inner, count = inner._type_, inner._length_
-            entry = (name, getattr(of, name).offset, self.ctype(inner), count)
+            entry = (name, field.offset, self.ctype(inner), count)
             self.rows[place][5].append(entry)  # type: ignore[index]
         return place
 
@@ -289,7 +306,7 @@ class Arena:
         return made
 
     def _fitting(self, field: Any, of: Any, name: str, value: Any) -> Any:
-        kind = dict(entry[:2] for entry in of._fields_).get(name)
+        kind = {name: kind for name, kind, *_ in _fields(of)}.get(name)
         if field is None or kind is None:
             raise TypeError(f"{of.__name__} has no field {name}")
         if kind is Text and isinstance(value, str):
@@ -335,6 +352,8 @@ class Arena:
         elif isinstance(value, _c.Structure | _c._SimpleCData):
             self._native.root(name, _c.addressof(value), 1, _Table.of(type(value)))
         elif hasattr(value, "__array_interface__"):
+            if value.__array_interface__.get("strides") is not None:
+                raise TypeError(f"the array {name} does not lie in one piece: give arena.array() of it")
             first = value.__array_interface__["data"][0]
             self._native.root(name, first, value.size, _Table.of(value.dtype))
         else:

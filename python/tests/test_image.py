@@ -128,3 +128,49 @@ def test_types_that_cannot_be_in_images_are_refused(store: Path) -> None:
             arena.new(Node, kye=1)
     with pytest.raises(ch.NotFoundError, match="there is no image nowhere"):
         image.include("nowhere", store=store)
+
+
+def test_a_structure_that_extends_another_keeps_the_fields_of_both(store: Path) -> None:
+    class Base(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_uint32), ("node", ctypes.POINTER(Node))]
+
+    class Both(Base):
+        _fields_ = [("b", ctypes.c_uint64)]
+
+    with image.Arena("both@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        both = arena.new(Both, a=7, b=8, node=arena.new(Node, key=9))
+        arena.root("both", both)
+        arena.seal()
+        assert (both.a, both.b) == (7, 8)
+    read = image.include("both", store=store).root("both", Both)
+    assert (read.a, read.b, read.node.contents.key) == (7, 8, 9)
+
+
+def test_an_array_that_does_not_lie_in_one_piece_is_refused(store: Path) -> None:
+    with image.Arena("even@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        numbers = arena.array(np.arange(10))
+        for view in (numbers[::2], numbers[::-1], numbers.reshape(2, 5).T):
+            with pytest.raises(TypeError, match="does not lie in one piece"):
+                arena.root("even", view)
+        arena.root("even", arena.array(numbers[::2]))
+        arena.root("half", numbers[5:])
+        arena.seal()
+    even = image.include("even", store=store)
+    assert even.array("even", "i8").tolist() == [0, 2, 4, 6, 8]
+    assert even.array("half", "i8").tolist() == [5, 6, 7, 8, 9]
+
+
+def test_numbers_of_the_other_byte_order_are_refused(store: Path) -> None:
+    little = sys.byteorder == "little"
+    other = ctypes.BigEndianStructure if little else ctypes.LittleEndianStructure
+    native = ctypes.LittleEndianStructure if little else ctypes.BigEndianStructure
+
+    class Number(ctypes.c_uint32):
+        pass
+
+    fields = [("one", ctypes.c_uint8), ("many", ctypes.c_uint32 * 2)]
+    with image.Arena("order@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        with pytest.raises(TypeError, match="other byte order"):
+            arena.root("x", arena.new(type("Other", (other,), {"_fields_": fields})))
+        arena.root("x", arena.new(type("Native", (native,), {"_fields_": [*fields, ("more", Number)]})))
+        arena.root("y", arena.new(type("Bytes", (other,), {"_fields_": [("one", ctypes.c_uint8)]})))

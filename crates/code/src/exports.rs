@@ -31,8 +31,13 @@ pub struct Exports {
 const NOBODYS: [&str; 2] = ["_init", "_fini"];
 
 /// The library's functions, with the slots that they have in other versions of this major, and new ones behind those.
-/// `wanted`: these alone.
-pub fn choose(library: &Elf, wanted: Option<&BTreeSet<String>>, others: &[Existing]) -> Result<Exports> {
+/// `wanted`: these alone. `given`: slots that were given, in versions that are not there any more too.
+pub fn choose(
+    library: &Elf,
+    wanted: Option<&BTreeSet<String>>,
+    others: &[Existing],
+    given: &BTreeMap<u32, String>,
+) -> Result<Exports> {
     let mut found = BTreeMap::new();
     let mut data = Vec::new();
     for (index, symbol) in (0..).zip(&library.symbols.all) {
@@ -62,16 +67,22 @@ pub fn choose(library: &Elf, wanted: Option<&BTreeSet<String>>, others: &[Existi
         }
         found.retain(|name, _| wanted.contains(name));
     }
-    let functions = with_slots(found, others);
+    let functions = with_slots(found, others, given);
     if functions.is_empty() {
         return Err(Error::unfit(&library.path, "it has no function for others"));
     }
     Ok(Exports { functions, data })
 }
 
-fn with_slots(found: BTreeMap<String, (u64, u64)>, others: &[Existing]) -> Vec<Export> {
-    let given: BTreeMap<&str, u32> = others.iter().flat_map(|other| other.slots()).collect();
+fn with_slots(
+    found: BTreeMap<String, (u64, u64)>,
+    others: &[Existing],
+    given: &BTreeMap<u32, String>,
+) -> Vec<Export> {
+    let removed = given.iter().map(|(slot, name)| (name.as_str(), *slot));
     let mut next = others.iter().map(|other| other.header.slots).max().unwrap_or(0);
+    next = next.max(given.last_key_value().map_or(0, |(slot, _)| slot + 1));
+    let given: BTreeMap<&str, u32> = removed.chain(others.iter().flat_map(|other| other.slots())).collect();
     let mut all: Vec<Export> = Vec::new();
     for (name, (address, bytes)) in found {
         let slot = given.get(name.as_str()).copied().unwrap_or_else(|| {

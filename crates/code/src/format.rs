@@ -14,7 +14,7 @@
 //! ```
 
 /// The first bytes of the header.
-pub const MAGIC: [u8; 8] = *b"CHCODE\x02\n";
+pub const MAGIC: [u8; 8] = *b"CHCODE\x03\n";
 /// Addresses and offsets are multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
 /// Where the header is.
@@ -29,6 +29,8 @@ pub const ENTRY_BYTES: u64 = 16;
 pub const NAME_BYTES: usize = 80;
 /// A path, with zeros behind it.
 pub const PATH_BYTES: usize = 240;
+/// The longest path that programs follow, with its zero.
+pub const MOST_PATH: usize = 1024;
 /// Segments of one image.
 pub const MOST_SEGMENTS: usize = 8;
 /// Other images that one image calls.
@@ -69,6 +71,8 @@ pub struct Import {
     pub path: [u8; PATH_BYTES],
     /// Its base.
     pub base: u64,
+    /// Its lineage.
+    pub lineage: u64,
     /// How many slots it must have.
     pub slots: u32,
     /// Nothing.
@@ -91,6 +95,11 @@ pub struct Header {
     pub name: [u8; NAME_BYTES],
     /// The whole version.
     pub version: [u32; 4],
+    /// Drawn at random with the first of a major version, and kept by those that are made with knowledge of it: with
+    /// another, slots and what programs hand over may be other functions'.
+    pub lineage: u64,
+    /// Of the names that programs hand over: [`sum`].
+    pub table_sum: u64,
     /// Its first address.
     pub base: u64,
     /// Addresses that it covers.
@@ -162,7 +171,7 @@ pub struct Fill {
 pub struct Record {
     /// Not 0 when the image is there and its constructors have run: the first byte, at which every stub looks.
     pub ready: core::sync::atomic::AtomicU32,
-    /// The thread that includes it, and who waits for it.
+    /// Of the first record: the thread that includes one of them, and whether others wait for it.
     pub lock: core::sync::atomic::AtomicU32,
     /// Of the record with its path.
     pub bytes: u32,
@@ -170,6 +179,10 @@ pub struct Record {
     pub slots: u32,
     /// The image's base.
     pub base: u64,
+    /// Its lineage.
+    pub lineage: u64,
+    /// Of the names of the program's table of functions.
+    pub table_sum: u64,
     /// Distance from here to the program's table of functions; 0: none.
     pub table: i32,
     /// How many functions it has.
@@ -192,6 +205,17 @@ pub fn sum(bytes: &[u8]) -> u64 {
         sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
     }
     sum
+}
+
+/// [`sum`] of the names of a table of functions, a line each.
+pub fn table_sum(names: &[u8]) -> u64 {
+    // Whole words are summed, and what is left as one.
+    let (words, rest) = names.as_chunks::<8>();
+    let mut last = [0; 8];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    sum(words.as_flattened()) ^ sum(&last).rotate_left(1) ^ names.len() as u64
 }
 
 /// The bytes in front of the zeros.

@@ -66,7 +66,8 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let library = Elf::open(&wanted.library)?;
     refuse::check(&library)?;
     let others = Existing::all(store, &wanted.name, wanted.version.major)?;
-    let exports = exports::choose(&library, wanted.exports.as_ref(), &others)?;
+    let given = store.slots_given(&wanted.name, wanted.version.major)?;
+    let exports = exports::choose(&library, wanted.exports.as_ref(), &others, &given)?;
     keeps(wanted, &exports, &others)?;
     let slots_at = slots_at(exports.functions.len(), &others);
     let slots = exports.functions.iter().map(|export| export.slot + 1).max().unwrap_or(0);
@@ -94,6 +95,7 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let imports = imports(wanted, &bound)?;
     let mut header = header(wanted, &library, &layout, &bound, &imports, base, slots)?;
     header.fills_at = put_fills(&mut bytes, &layout, &bound);
+    header.lineage = others.last().map_or_else(new_lineage, |other| other.header.lineage);
     header.reserved = reserved(&others, layout.extent);
     put_imports(&mut bytes, &imports);
     store_page::finish(wanted, &exports, &bound, &layout, header, bytes)
@@ -105,6 +107,13 @@ const LEAST_RESERVED: u64 = 16 << 20;
 
 fn reserved(others: &[Existing], extent: u64) -> u64 {
     others.last().map_or((extent * GROWTH).max(LEAST_RESERVED), |other| other.header.reserved)
+}
+
+/// A number that no other has.
+fn new_lineage() -> u64 {
+    // A key that the standard library draws at random for each table.
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// The base of the major version.
@@ -157,6 +166,7 @@ fn imports(wanted: &Wanted, bound: &Bound) -> Result<Vec<Import>> {
             name: padded(&other.major_name(), "the name")?,
             path: padded::<PATH_BYTES>(&path, "the path")?,
             base: other.header.base,
+            lineage: other.header.lineage,
             slots,
             unused: 0,
         })
@@ -185,6 +195,8 @@ fn header(
         slots,
         name: major_name(&wanted.name, wanted.version)?,
         version: [major, minor, patch, 0],
+        lineage: 0,
+        table_sum: 0,
         base,
         extent: layout.extent,
         reserved: 0,

@@ -91,24 +91,31 @@ fn code(library: &Elf) -> Result<()> {
     Ok(())
 }
 
-/// Destructors would have to run at the end of the program. The one that compilers put into each library (it looks at a
-/// flag first) does nothing that matters there.
+/// Destructors would have to run at the end of the program. Those that compilers put into each library do nothing that
+/// matters there: one alone, which looks at a flag first, and an old one that returns at once.
 fn destructors(library: &Elf) -> Result<()> {
+    const COMPARE_BYTE: &[u8] = &[0x80, 0x3d];
+    // To and from a multiple of 16, as glibc and musl write it, or nothing.
+    const RETURNS: [&[u8]; 3] =
+        [&[0x48, 0x83, 0xec, 8, 0x48, 0x83, 0xc4, 8, 0xc3], &[0x50, 0x58, 0xc3], &[0xc3]];
+    let begins = |code: Option<u64>, with: &[&[u8]]| {
+        let at = code.and_then(|code| library.offset_of(code));
+        let code = at.and_then(|at| library.bytes.get(at..)).unwrap_or_default();
+        const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+        let code = code.strip_prefix(LANDING).unwrap_or(code);
+        with.iter().any(|with| code.starts_with(with))
+    };
     let count = library.dynamic.value(tag::FINI_ARRAYSZ).unwrap_or(0) / 8;
     let array = library.dynamic.value(tag::FINI_ARRAY).unwrap_or(0);
-    for index in 0..count {
-        let code = function(library, array + index * 8).and_then(|code| library.offset_of(code));
-        let code = code.and_then(|at| library.bytes.get(at..at + 6)).unwrap_or_default();
-        const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-        const COMPARE_BYTE: [u8; 2] = [0x80, 0x3d];
-        if !code.strip_prefix(&LANDING).unwrap_or(code).starts_with(&COMPARE_BYTE) {
-            return Err(Error::unfit(
-                &library.path,
-                "it has a destructor, which nobody would call: export a function that ends its work",
-            ));
-        }
+    let only = count == 0 || count == 1 && begins(function(library, array), &[COMPARE_BYTE]);
+    let old = library.dynamic.value(tag::FINI);
+    if only && (old.is_none() || begins(old, &RETURNS)) {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::unfit(
+        &library.path,
+        "it has a destructor, which nobody would call: export a function that ends its work",
+    ))
 }
 
 /// The address that the loader would write at this place.

@@ -2,7 +2,7 @@
 
 use crate::bind::Bound;
 use crate::exports::Exports;
-use crate::format::{CODE, DATA, ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO};
+use crate::format::{CODE, DATA, ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO, table_sum};
 use crate::layout::Layout;
 use crate::make::{Made, Wanted};
 use crate::{Error, Result};
@@ -64,6 +64,7 @@ pub fn finish(
     header.names_at = bytes.len() as u64;
     header.names_bytes = names.len() as u32;
     bytes.extend(names.as_bytes());
+    header.table_sum = table_sum(names.as_bytes());
     header.file_bytes = bytes.len() as u64;
     header.sum = header.right_sum();
     if !header.is_sound(header.file_bytes) {
@@ -87,7 +88,7 @@ pub fn finish(
         base: header.base,
         bytes: layout.extent,
         file_bytes: header.file_bytes,
-        layout: 0,
+        layout: header.lineage ^ header.table_sum,
         roots_at,
         root_count: exports.functions.len() as u32,
         detail_at: HEADER_AT..header_end,

@@ -37,7 +37,13 @@ fn what_is_wrong_with_the_file_is_said() {
     place.run(&calls);
     let whole = std::fs::read(&published.path).unwrap();
     let link = place.store.newest_link("lib", 1);
-    let other = place.path("other");
+    // In the place of the content: only there do links lead.
+    let target = format!("content/{}", "0".repeat(64));
+    let other = place.store.root().join(&target);
+    let lead = || {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("../../{target}"), &link).unwrap();
+    };
     let put = |bytes: &[u8]| {
         let _ = std::fs::remove_file(&other);
         std::fs::write(&other, bytes).unwrap();
@@ -45,13 +51,14 @@ fn what_is_wrong_with_the_file_is_said() {
     };
     std::fs::remove_file(&link).unwrap();
     fails(&place, &asks, &calls, "the store has no such image");
-    std::os::unix::fs::symlink(&other, &link).unwrap();
+    lead();
+    fails(&place, &asks, &calls, "the store has no such image");
     for length in [0, 100, 5000, whole.len() / 2, whole.len() - 1] {
         put(&whole[..length]);
         fails(&place, &asks, &calls, "damaged or truncated");
     }
     // Each word of the header, changed.
-    for at in (4096..4096 + 400).step_by(8) {
+    for at in (4096..4096 + 416).step_by(8) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x40;
         put(&bytes);
@@ -68,6 +75,7 @@ fn what_is_wrong_with_the_file_is_said() {
     // Another image under this name.
     std::fs::remove_dir(&other).unwrap();
     let another = place.image("another", "1.0.0", LIBRARY);
+    lead();
     put(&std::fs::read(&another.path).unwrap());
     fails(&place, &asks, &calls, "is of another image");
 }

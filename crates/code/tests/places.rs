@@ -127,14 +127,15 @@ fn what_another_user_could_have_put_into_a_shared_store_is_not_used() {
     let published = place.image("lib", "1.0.0", LIBRARY);
     let program = place.program("calls", CALLS, &[&place.stub("lib@1", When::First)]);
     let link = place.store.newest_link("lib", 1);
-    let hostile = place.path("hostile");
+    let hash = "0".repeat(64);
+    let hostile = place.store.root().join("content").join(&hash);
     let put = |mode| {
         let _ = std::fs::remove_file(&hostile);
         std::fs::copy(&published.path, &hostile).unwrap();
         std::fs::set_permissions(&hostile, Permissions::from_mode(mode)).unwrap();
     };
     std::fs::remove_file(&link).unwrap();
-    symlink(&hostile, &link).unwrap();
+    symlink(format!("../../content/{hash}"), &link).unwrap();
     put(0o444);
     assert_eq!(place.try_run(&program).status.code(), Some(42));
     for mode in [0o464, 0o446, 0o466] {
@@ -151,6 +152,77 @@ fn what_another_user_could_have_put_into_a_shared_store_is_not_used() {
         return;
     }
     refused(&place.try_run(&program), "belongs to another user");
+}
+
+#[test]
+fn a_link_that_leads_anywhere_but_to_content_is_not_followed() {
+    let place = Place::new();
+    let published = place.image("lib", "1.0.0", LIBRARY);
+    let program = place.program("calls", CALLS, &[&place.stub("lib@1", When::First)]);
+    let link = place.store.newest_link("lib", 1);
+    let hash = published.id.to_string();
+    let elsewhere = place.path("elsewhere");
+    std::fs::copy(&published.path, &elsewhere).unwrap();
+    std::fs::set_permissions(&elsewhere, Permissions::from_mode(0o444)).unwrap();
+    let lead = |target: &str| {
+        std::fs::remove_file(&link).unwrap();
+        symlink(target, &link).unwrap();
+        place.try_run(&program)
+    };
+    // The very image, or a file that nobody else could have written, but by another way.
+    for target in [
+        elsewhere.to_str().unwrap().to_owned(),
+        "../../../elsewhere".to_owned(),
+        published.path.to_str().unwrap().to_owned(),
+        format!("../../content/./{hash}"),
+        format!("../../content/{hash}/"),
+        format!("../../content/{}", &hash[..63]),
+        format!("../../content/{hash}0"),
+        format!("../../nontent/{hash}"),
+        "1.0.0".to_owned(),
+    ] {
+        refused(&lead(&target), "a link leads elsewhere");
+    }
+    // The content is a link itself.
+    let also = place.store.root().join("content").join("0".repeat(64));
+    symlink(&elsewhere, also).unwrap();
+    refused(&lead(&format!("../../content/{}", "0".repeat(64))), "a link leads elsewhere");
+    assert_eq!(lead(&format!("../../content/{hash}")).status.code(), Some(42));
+    // No link at all.
+    std::fs::remove_file(&link).unwrap();
+    std::fs::copy(&published.path, &link).unwrap();
+    refused(&place.try_run(&program), "a link leads elsewhere");
+}
+
+#[test]
+fn a_store_with_a_directory_that_others_could_have_changed_is_not_used() {
+    let place = Place::new();
+    place.image("lib", "1.0.0", LIBRARY);
+    let program = place.program("calls", CALLS, &[&place.stub("lib@1", When::First)]);
+    let root = place.store.root().to_owned();
+    for directory in [root.clone(), root.join("names"), root.join("names/lib"), root.join("content")] {
+        for mode in [0o775, 0o757, 0o1777] {
+            std::fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
+            refused(&place.try_run(&program), "others may write it");
+        }
+        std::fs::set_permissions(&directory, Permissions::from_mode(0o711)).unwrap();
+        assert_eq!(place.try_run(&program).status.code(), Some(42), "{directory:?}");
+        if directory != root {
+            // A link in its place, to the very same.
+            let aside = place.path("aside");
+            std::fs::rename(&directory, &aside).unwrap();
+            symlink(&aside, &directory).unwrap();
+            refused(&place.try_run(&program), "a link leads elsewhere");
+            std::fs::remove_file(&directory).unwrap();
+            std::fs::rename(&aside, &directory).unwrap();
+        }
+        if chown(&directory, Some(NOBODY), None).is_err() {
+            println!("partly skipped: only root gives files to others");
+            continue;
+        }
+        refused(&place.try_run(&program), "belongs to another user");
+        chown(&directory, Some(0), None).unwrap();
+    }
 }
 
 #[test]

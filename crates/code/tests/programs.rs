@@ -158,3 +158,37 @@ fn images_call_images_and_all_are_initialised_in_order() {
         }
     }
 }
+
+#[test]
+fn a_constructor_may_come_to_its_own_image_by_any_stub() {
+    let place = Place::new();
+    let text = "int hook(void); static int seen; int base(int n) { return n + 1; }\n\
+        __attribute__((constructor)) static void begin(void) { seen = hook(); } int had(void) { return seen; }";
+    let library = place.library("base", text, &[]);
+    let mut wanted = place.wanted(&library, "base", "1.0.0");
+    wanted.table = ["hook".to_owned()].into();
+    place.build(&wanted).unwrap();
+    let text = "int base(int); int had(void); int up(void) { return base(had()); }";
+    let library = place.library("up", text, &[]);
+    let mut wanted = place.wanted(&library, "up", "1.0.0");
+    wanted.imports = vec![place.find("base@1")];
+    place.build(&wanted).unwrap();
+    let (base, up) = (place.stub("base@1", When::First), place.stub("up@1", When::First));
+    // `up` has a record of base beside base's own: whichever comes first.
+    let text = "int base(int), up(void); int hook(void) { return base(40); } int main(void) { return up(); }";
+    for stubs in [[&base, &up], [&up, &base]] {
+        let program = place.program("user", text, &[stubs[0], stubs[1]]);
+        let output = std::process::Command::new("timeout").arg("60").arg(&program).output().unwrap();
+        assert_eq!(output.status.code(), Some(42), "{stubs:?}: {output:?}");
+    }
+    // A library with a stub of its own, which knows nothing of the program's.
+    let text = "int base(int); int hook(void) { return base(40); }";
+    let library = place.library("hook", text, &[&base, "-Wl,-Bsymbolic"]);
+    let program = place.program(
+        "user",
+        "int up(void); int main(void) { return up(); }",
+        &[&up, library.to_str().unwrap()],
+    );
+    let output = std::process::Command::new("timeout").arg("60").arg(&program).output().unwrap();
+    assert_eq!(output.status.code(), Some(42), "{output:?}");
+}

@@ -37,6 +37,19 @@ fn what_only_a_loader_can_do_is_refused() {
             "destructor",
         ),
         (
+            "guarded",
+            "int f(void) { return 1; } char begun; int ended;\n\
+             __attribute__((destructor)) static void d(void) { if (begun) ended = 1; }",
+            &[],
+            "destructor",
+        ),
+        (
+            "old",
+            "int f(void) { return 1; } int ended; void d(void) { ended = 1; }",
+            &["-Wl,-fini=d"],
+            "destructor",
+        ),
+        (
             "nothing",
             "static int f(void) { return 1; } int v; int *p = &v; int (*q)(void) = f;",
             &[],

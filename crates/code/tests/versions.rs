@@ -118,3 +118,101 @@ fn images_of_one_group_are_never_in_one_program() {
     assert!(said.contains("exact@1: an image that is declared never to be in one process with it"), "{said}");
     assert!(said.contains("/content/") && said.lines().count() == 1, "{said}");
 }
+
+#[test]
+fn a_slot_of_a_version_that_was_removed_is_not_given_to_another_function() {
+    let place = Place::new();
+    let common = "int b(void) { return 2; } int c(void) { return 3; }";
+    place.image("lib", "1.0.0", common);
+    place.image("lib", "1.1.0", &format!("{common} int g(void) {{ return 7; }}"));
+    let stub = place.stub("lib@1", When::Start);
+    let text = "#include <stdio.h>\nint g(void); int main(void) { printf(\"%d\\n\", g()); }";
+    let program = place.program("user", text, &[&stub]);
+    assert_eq!(place.run(&program), "7\n");
+    place.store.remove("lib@1.1.0").unwrap();
+    place.image("lib", "1.2.0", &format!("{common} int h(void) {{ return 8; }}"));
+    let slot = |text: &str, name: &str| {
+        place.find(text).exports.into_iter().find_map(|(export, slot)| (export == name).then_some(slot))
+    };
+    assert_eq!((slot("lib@1.2", "c"), slot("lib@1.2", "h")), (Some(1), Some(3)));
+    let output = place.try_run(&program);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    // It comes back to where programs call it, whatever came in between.
+    place.image(
+        "lib",
+        "1.3.0",
+        &format!("{common} int g(void) {{ return 77; }} int h(void) {{ return 8; }}"),
+    );
+    assert_eq!((slot("lib@1.3", "g"), slot("lib@1.3", "h")), (Some(2), Some(3)));
+    assert_eq!(place.run(&program), "77\n");
+}
+
+#[test]
+fn a_major_version_that_begins_anew_is_another_to_programs_of_the_former() {
+    let place = Place::new();
+    // Beside it new ranges are looked for: the same addresses are found again.
+    place.image("anchor", "1.0.0", ONE);
+    place.image("lib", "1.0.0", "int b(void) { return 2; } int c(void) { return 3; }");
+    let stub = place.stub("lib@1", When::Start);
+    let text = "#include <stdio.h>\nint b(void), c(void); int main(void) { printf(\"%d %d\\n\", b(), c()); }";
+    let program = place.program("user", text, &[&stub]);
+    assert_eq!(place.run(&program), "2 3\n");
+    let (base, lineage) = (place.find("lib@1").header.base, place.find("lib@1").header.lineage);
+    place.store.remove("lib@1.0.0").unwrap();
+    assert!(place.store.slots_given("lib", 1).unwrap().is_empty());
+    assert_eq!(place.store.names().unwrap(), ["anchor"]);
+    place.image(
+        "lib",
+        "1.1.0",
+        "int a(void) { return 1; } int b(void) { return 2; } int c(void) { return 3; }",
+    );
+    let again = place.find("lib@1").header;
+    assert!(again.base == base && again.lineage != lineage);
+    let output = place.try_run(&program);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(said.contains("of another image, lineage, base") && output.stdout.is_empty(), "{said}");
+}
+
+#[test]
+fn a_version_of_another_lineage_is_not_added() {
+    let place = Place::new();
+    place.image("anchor", "1.0.0", ONE);
+    let old = std::fs::read(place.image("lib", "1.0.0", ONE).path).unwrap();
+    let file = place.path("old.img");
+    std::fs::write(&file, old).unwrap();
+    let base = place.find("lib@1").header.base;
+    place.store.remove("lib@1.0.0").unwrap();
+    place.image("lib", "1.1.0", ONE);
+    assert_eq!(place.find("lib@1").header.base, base);
+    // Name, addresses, slots: all are the same.
+    let published = place.store.draft_of(&file).and_then(|draft| place.store.publish(draft));
+    let said = published.unwrap_err().to_string();
+    assert!(said.contains("lib@1.1.0") && said.contains("of another lineage"), "{said}");
+    assert_eq!(place.store.versions("lib").unwrap().len(), 1);
+}
+
+#[test]
+fn a_table_of_other_functions_is_refused_though_it_is_as_long() {
+    let place = Place::new();
+    let library = place.library("lib", "int given(void); int twice(void) { return 2 * given(); }", &[]);
+    let mut wanted = place.wanted(&library, "lib", "1.0.0");
+    wanted.table = ["given".to_owned()].into();
+    let published = place.build(&wanted).unwrap().1;
+    let stub = place.stub("lib@1", When::First);
+    let text = "int twice(void); int given(void) { return 21; } int main(void) { return twice(); }";
+    let program = place.program("user", text, &[&stub]);
+    assert_eq!(place.try_run(&program).status.code(), Some(42));
+    let mut header = place.find("lib@1").header;
+    header.table_sum = commonhold_code::format::table_sum(b"other\n");
+    header.sum = header.right_sum();
+    let mut bytes = std::fs::read(&published.path).unwrap();
+    let at = commonhold_code::format::HEADER_AT as usize;
+    bytes[at..at + header.bytes().len()].copy_from_slice(header.bytes());
+    std::fs::remove_file(&published.path).unwrap();
+    std::fs::write(&published.path, bytes).unwrap();
+    let output = place.try_run(&program);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(said.contains("does not hand over"), "{said}");
+}

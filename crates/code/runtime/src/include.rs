@@ -3,8 +3,8 @@
 use crate::format::{
     DATA, Fill, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, READ, Segment, X86_64, ZERO, sum,
 };
+use crate::open;
 use crate::records::Records;
-use crate::rights;
 use crate::system::{self, File};
 use crate::taken::{self, DONE};
 use crate::why::*;
@@ -20,12 +20,16 @@ pub struct Place<'a> {
     pub path: &'a [u8],
     /// Its base.
     pub base: u64,
+    /// Its lineage.
+    pub lineage: u64,
     /// How many slots it must have.
     pub slots: u32,
     /// The program's table of functions.
     pub table: *const u64,
     /// How many it has.
     pub table_count: u32,
+    /// Of their names.
+    pub table_sum: u64,
     /// The program's records.
     pub records: Records,
     /// Which image calls this one, if it is included for that.
@@ -50,13 +54,13 @@ impl Place<'_> {
     }
 }
 
-/// Includes it. Nothing is changed if that fails.
-pub fn include(place: &Place<'_>) -> Result<(), Why> {
+/// Includes it. Nothing is changed if that fails. Whether it is whole: false where this very thread is about it further up.
+pub fn include(place: &Place<'_>) -> Result<bool, Why> {
     if place.is_under_way() {
-        return Ok(());
+        return Ok(false);
     }
     let fail = |code| place.why(code);
-    let file = open(place).map_err(fail)?;
+    let file = open::newest(place.path).map_err(fail)?;
     let mut raw = MaybeUninit::<Header>::uninit();
     let header = header(place, &file, &mut raw).map_err(fail)?;
     if header.import_count != 0 {
@@ -66,39 +70,26 @@ pub fn include(place: &Place<'_>) -> Result<(), Why> {
         Ok(()) => {}
         Err(TAKEN) => {
             let end = header.base + header.extent;
-            return taken::wait_for_other(place).map_err(|code| Why { end, ..fail(code) });
+            return taken::is_whole(place).map_err(|code| Why { end, ..fail(code) });
         }
         Err(code) => return Err(fail(code)),
     }
     fill(place, header);
-    construct(header);
-    // Whoever finds the addresses in use looks here for whether all is done.
-    if header.control_at != 0 {
-        // SAFETY: a word of the private data, which is mapped.
-        unsafe { (*((header.base + header.control_at) as *const AtomicU32)).store(DONE, Ordering::Release) };
+    // Whoever finds the addresses in use looks here for who is about it, and whether all is done.
+    let say = |state| {
+        if header.control_at != 0 {
+            // SAFETY: a word of the private data, which is mapped.
+            unsafe {
+                (*((header.base + header.control_at) as *const AtomicU32)).store(state, Ordering::Release)
+            };
+        }
+    };
+    if header.init != 0 || header.init_count != 0 {
+        say(system::thread());
+        construct(header);
     }
-    Ok(())
-}
-
-/// A file that nobody but root or this user could have written; nobody but root, where the program may do what this
-/// user may not.
-fn open(place: &Place<'_>) -> Result<(File, u64), i32> {
-    const OTHERS_MAY_WRITE: u32 = 0o022;
-    const KIND: u32 = 0o170_000;
-    const ORDINARY: u32 = 0o100_000;
-    let file = File::open(place.path).map_err(|error| match error {
-        system::NO_FILE => NOT_THERE,
-        _ => NOT_READABLE,
-    })?;
-    let status = file.status().ok_or(NOT_READABLE)?;
-    if status.mode & KIND != ORDINARY {
-        return Err(DAMAGED);
-    }
-    let is_ours = || status.owner == system::user() && !rights::are_foreign();
-    if status.mode & OTHERS_MAY_WRITE != 0 || status.owner != 0 && !is_ours() {
-        return Err(NOT_TRUSTED);
-    }
-    Ok((file, status.bytes))
+    say(DONE);
+    Ok(true)
 }
 
 fn header<'a>(
@@ -113,10 +104,13 @@ fn header<'a>(
     if header.arch != X86_64 || !same(&header.name, place.name) || header.base != place.base {
         return Err(ANOTHER);
     }
+    if header.lineage != place.lineage {
+        return Err(ANOTHER);
+    }
     if header.slots < place.slots {
         return Err(OLDER);
     }
-    if header.fills > 0 && header.table > place.table_count {
+    if header.fills > 0 && (header.table > place.table_count || header.table_sum != place.table_sum) {
         return Err(TABLE);
     }
     Ok(header)
@@ -145,9 +139,11 @@ fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
         name: &import.name,
         path: &import.path,
         base: import.base,
+        lineage: import.lineage,
         slots: import.slots,
         table: core::ptr::null(),
         table_count: 0,
+        table_sum: 0,
         records: place.records,
         for_whom: Some(place),
     };
@@ -155,7 +151,7 @@ fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
     match place.records.find(&import.name) {
         Some(_) if other.is_under_way() => Ok(()),
         Some(record) if record.slots() >= import.slots => record.include(Some(place)),
-        _ => include(&other),
+        _ => include(&other).map(|_| ()),
     }
 }
 

@@ -12,6 +12,7 @@
 #[allow(dead_code)] // some of it is for those who make images
 mod format;
 mod include;
+mod open;
 mod records;
 mod rights;
 mod system;

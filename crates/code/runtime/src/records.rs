@@ -3,9 +3,9 @@
 use crate::format::{NAME_BYTES, Record};
 use crate::include::{self, Place};
 use crate::system;
-use crate::why::Why;
+use crate::why::{BUSY, Why};
 use crate::words::same;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// All of them.
 #[derive(Clone, Copy)]
@@ -52,6 +52,39 @@ impl Records {
         }
         found
     }
+
+    /// One lock for all records, in the first: images may lead to each other, so there is no order among more. Whether it
+    /// was taken now; if not this thread has it.
+    fn lock(&self) -> bool {
+        let lock = self.lock_word();
+        let me = system::thread();
+        loop {
+            let now = match lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => now,
+            };
+            if now & !WAITING == me {
+                return false;
+            }
+            let waiting = now | WAITING;
+            let told = lock.compare_exchange(now, waiting, Ordering::Relaxed, Ordering::Relaxed);
+            if now == waiting || told.is_ok() {
+                system::wait(lock, waiting);
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        let lock = self.lock_word();
+        if lock.swap(0, Ordering::Release) & WAITING != 0 {
+            system::wake(lock);
+        }
+    }
+
+    fn lock_word(&self) -> &AtomicU32 {
+        // SAFETY: there is a record, or nobody would ask; it lives as long as the program.
+        unsafe { &(*self.first.cast::<Record>()).lock }
+    }
 }
 
 impl One {
@@ -90,52 +123,38 @@ impl One {
             // SAFETY: the path lies behind the record.
             path: path_of(unsafe { core::slice::from_raw_parts(path, path_bytes) }),
             base: record.base,
+            lineage: record.lineage,
             slots: record.slots,
             // SAFETY: a word of the record.
             table: unsafe { at(&raw const record.table) }.cast(),
             table_count: if record.table == 0 { 0 } else { record.table_count },
+            table_sum: record.table_sum,
             records: self.all,
             for_whom,
         }
     }
 
     /// Includes the image, once however many threads ask. The thread that does it may come here again, from a
-    /// constructor.
+    /// constructor, for this image or another, by this record or another.
     pub fn include(&self, for_whom: Option<&Place<'_>>) -> Result<(), Why> {
-        let record = self.get();
-        if self.is_ready() {
-            return Ok(());
-        }
-        let me = system::thread();
         loop {
             if self.is_ready() {
                 return Ok(());
             }
-            let now = match record.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => now,
-            };
-            if now & !WAITING == me {
-                return Ok(());
+            let is_outermost = self.all.lock();
+            let done = if self.is_ready() { Ok(false) } else { include::include(&self.place(for_whom)) };
+            if let Ok(true) = done {
+                self.get().ready.store(1, Ordering::Release);
             }
-            let waiting = now | WAITING;
-            let told = record.lock.compare_exchange(now, waiting, Ordering::Relaxed, Ordering::Relaxed);
-            if now == waiting || told.is_ok() {
-                system::wait(&record.lock, waiting);
+            if is_outermost {
+                self.all.unlock();
+            }
+            match done {
+                // Who includes it may need what this thread had locked.
+                Err(why) if why.code == BUSY && for_whom.is_none() => system::pause(),
+                done => return done.map(|_| ()),
             }
         }
-        let done = if self.is_ready() { Ok(()) } else { self.include_now(for_whom) };
-        if done.is_ok() {
-            record.ready.store(1, Ordering::Release);
-        }
-        if record.lock.swap(0, Ordering::Release) & WAITING != 0 {
-            system::wake(&record.lock);
-        }
-        done
-    }
-
-    fn include_now(&self, for_whom: Option<&Place<'_>>) -> Result<(), Why> {
-        include::include(&self.place(for_whom))
     }
 }
 

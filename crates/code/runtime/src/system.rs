@@ -22,10 +22,18 @@ const GETTID: usize = 186;
 const FUTEX: usize = 202;
 const EXIT_GROUP: usize = 231;
 const OPENAT: usize = 257;
+const NEWFSTATAT: usize = 262;
+const READLINKAT: usize = 267;
 const HERE: usize = -100_isize as usize;
 
 /// No such file.
 pub const NO_FILE: isize = -2;
+/// A part of the path is no directory.
+pub const NO_DIRECTORY: isize = -20;
+/// A link where none is followed.
+pub const IS_LINK: isize = -40;
+/// No link where one is read.
+pub const NO_LINK: isize = -22;
 /// No memory, or no addresses within the limits.
 pub const NO_MEMORY: isize = -12;
 /// More memory than may be locked.
@@ -69,19 +77,53 @@ pub struct Status {
     pub mode: u32,
 }
 
+impl Status {
+    /// Of x86-64's `struct stat`.
+    fn of(raw: &[u64; 18]) -> Status {
+        Status { bytes: raw[6], owner: (raw[3] >> 32) as u32, mode: raw[3] as u32 }
+    }
+}
+
 impl File {
     /// Opens to read. The path ends with a zero.
     pub fn open(path: &[u8]) -> Result<File, isize> {
+        File::open_at(HERE, path, 0)
+    }
+
+    /// Opens a directory to find what is below. The path ends with a zero.
+    pub fn directory(path: &[u8]) -> Result<File, isize> {
+        const PATH_ONLY: usize = 0o10_000_000;
+        const DIRECTORY: usize = 0o200_000;
+        File::open_at(HERE, path, PATH_ONLY | DIRECTORY)
+    }
+
+    /// Opens what is below this directory to read, not through a link. The path ends with a zero.
+    pub fn file_below(&self, path: &[u8]) -> Result<File, isize> {
+        const NO_FOLLOW: usize = 0o400_000;
+        File::open_at(self.0, path, NO_FOLLOW)
+    }
+
+    fn open_at(below: usize, path: &[u8], flags: usize) -> Result<File, isize> {
         const CLOSE_ON_EXEC: usize = 0o2_000_000;
         // A pipe that somebody put there would be waited for.
         const DO_NOT_WAIT: usize = 0o4_000;
         if path.last() != Some(&0) {
             return Err(NO_FILE);
         }
+        let flags = flags | CLOSE_ON_EXEC | DO_NOT_WAIT;
         // SAFETY: a path that ends with a zero.
-        let file =
-            unsafe { call(OPENAT, [HERE, path.as_ptr() as usize, CLOSE_ON_EXEC | DO_NOT_WAIT, 0, 0, 0]) };
+        let file = unsafe { call(OPENAT, [below, path.as_ptr() as usize, flags, 0, 0, 0]) };
         if file < 0 { Err(file) } else { Ok(File(file as usize)) }
+    }
+
+    /// Where a link below this directory leads, as far as there is room. The path ends with a zero.
+    pub fn link<'a>(&self, path: &[u8], room: &'a mut [MaybeUninit<u8>]) -> Result<&'a [u8], isize> {
+        let place = [self.0, path.as_ptr() as usize, room.as_mut_ptr() as usize, room.len(), 0, 0];
+        // SAFETY: a path that ends with a zero, and room for so many bytes.
+        let bytes = unsafe { call(READLINKAT, place) };
+        let read = usize::try_from(bytes).map_err(|_| bytes)?;
+        // SAFETY: so many were written.
+        Ok(unsafe { room.get(..read).unwrap_or_default().assume_init_ref() })
     }
 
     /// What it is.
@@ -89,7 +131,17 @@ impl File {
         let mut raw = [0_u64; 18];
         // SAFETY: room for the 144 bytes of x86-64's `struct stat`.
         let result = unsafe { call(FSTAT, [self.0, raw.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-        (result >= 0).then_some(Status { bytes: raw[6], owner: (raw[3] >> 32) as u32, mode: raw[3] as u32 })
+        (result >= 0).then_some(Status::of(&raw))
+    }
+
+    /// What is below this directory, itself if it is a link. The path ends with a zero.
+    pub fn status_of(&self, path: &[u8]) -> Result<Status, isize> {
+        const NO_FOLLOW: usize = 0x100;
+        let mut raw = [0_u64; 18];
+        let place = [self.0, path.as_ptr() as usize, raw.as_mut_ptr() as usize, NO_FOLLOW, 0, 0];
+        // SAFETY: a path that ends with a zero, and room for x86-64's `struct stat`.
+        let result = unsafe { call(NEWFSTATAT, place) };
+        if result < 0 { Err(result) } else { Ok(Status::of(&raw)) }
     }
 
     /// What lies at a place of it; none if it is too short. `T` is one of the image's own forms: numbers, of which

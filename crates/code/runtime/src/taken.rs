@@ -4,50 +4,53 @@
 use crate::format::{ENTRIES_AT, HEADER_AT, Header};
 use crate::include::Place;
 use crate::system::{self, File};
-use crate::why::{GROUP, OLDER, TABLE, TAKEN};
+use crate::why::{ANOTHER, BUSY, GROUP, OLDER, TABLE, TAKEN};
 use crate::words::{Text, same};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The word of private data when the image's constructors have run.
-pub const DONE: u32 = 1;
+/// The word of private data when the image's constructors have run. Before it is 0, or the thread that runs them.
+pub const DONE: u32 = u32::MAX;
 
-/// Waits until the image is whole; the error says that it is another's range, or what the image lacks.
+/// Whether the image is whole, or this very thread is about it; [`BUSY`] if another is. Other errors say that it is
+/// another's range, or what the image lacks.
 #[cold]
 #[inline(never)]
-pub fn wait_for_other(place: &Place<'_>) -> Result<(), i32> {
-    loop {
-        let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= ENTRIES_AT;
-        let there = mapping(place.base).filter(can_be).ok_or(TAKEN)?;
-        // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
-        let raw = unsafe {
-            core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>())
-        };
-        let header = Header::at(raw).ok_or(TAKEN)?;
-        let is_it = header.is_sound(header.file_bytes);
-        if !is_it || header.base != place.base {
-            return Err(TAKEN);
-        }
-        // Two images have one base only if they are of one group.
-        if !same(&header.name, place.name) {
-            return Err(GROUP);
-        }
-        if header.slots < place.slots {
-            return Err(OLDER);
-        }
-        if header.table > place.table_count && header.fills > 0 && place.table_count > 0 {
-            return Err(TABLE);
-        }
-        let done = match header.control_at {
-            // All code and constants were mapped at once.
-            0 => there.executable,
-            // SAFETY: a word of the image's private data, or, before that is mapped, of its file, where it is 0.
-            at => unsafe { (*((place.base + at) as *const AtomicU32)).load(Ordering::Acquire) == DONE },
-        };
-        if done {
-            return Ok(());
-        }
-        system::pause();
+pub fn is_whole(place: &Place<'_>) -> Result<bool, i32> {
+    let can_be = |there: &Mapping| there.readable && there.from_file && there.bytes >= ENTRIES_AT;
+    let there = mapping(place.base).filter(can_be).ok_or(TAKEN)?;
+    // SAFETY: a file is mapped at this address, more than two pages of it, and may be read.
+    let raw =
+        unsafe { core::slice::from_raw_parts((place.base + HEADER_AT) as *const u8, size_of::<Header>()) };
+    let header = Header::at(raw).ok_or(TAKEN)?;
+    let is_it = header.is_sound(header.file_bytes);
+    if !is_it || header.base != place.base {
+        return Err(TAKEN);
+    }
+    // Two images have one base only if they are of one group.
+    if !same(&header.name, place.name) {
+        return Err(GROUP);
+    }
+    if header.lineage != place.lineage {
+        return Err(ANOTHER);
+    }
+    if header.slots < place.slots {
+        return Err(OLDER);
+    }
+    if header.table_sum != place.table_sum && header.fills > 0 && place.table_count > 0 {
+        return Err(TABLE);
+    }
+    let state = match header.control_at {
+        // All code and constants were mapped at once.
+        0 if there.executable => DONE,
+        0 => 0,
+        // SAFETY: a word of the image's private data, or, before that is mapped, of its file, where it is 0.
+        at => unsafe { (*((place.base + at) as *const AtomicU32)).load(Ordering::Acquire) },
+    };
+    match state {
+        DONE => Ok(true),
+        thread if thread == system::thread() => Ok(false),
+        _ => Err(BUSY),
     }
 }
 

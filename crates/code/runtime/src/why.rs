@@ -26,15 +26,17 @@ pub const NO_EXEC: i32 = 9;
 pub const TABLE: i32 = 10;
 pub const NOT_LINKED: i32 = 11;
 pub const GROUP: i32 = 12;
+/// Another thread includes it now. Nobody else is told.
+pub const BUSY: i32 = -1;
 
 /// One line for people.
 pub fn text(code: i32) -> &'static CStr {
     match code {
         NOT_THERE => c"the store has no such image: install it, or link the program with the store that has it",
         NOT_READABLE => c"its file cannot be opened: make the store readable for this user, and for the sandbox if there is one",
-        NOT_TRUSTED => c"its file belongs to another user, or others may write it: it has to be root's or this user's alone, and root's for setuid programs",
+        NOT_TRUSTED => c"its file or a directory of its store belongs to another user, or others may write it, or a link leads elsewhere: they have to be root's or this user's alone, and root's for setuid programs",
         DAMAGED => c"its file is damaged or truncated: see `commonhold image verify`, and add it again",
-        ANOTHER => c"its file is of another image, base or processor than the program was linked with: link the program again",
+        ANOTHER => c"its file is of another image, lineage, base or processor than the program was linked with: link the program again",
         OLDER => c"the store has an older minor version than the program was linked with: add the newer one again",
         TAKEN => c"its addresses are in use in this process: include it earlier, or see /proc/self/maps for what is there (ThreadSanitizer has them all)",
         NO_ROOM => c"there is no room for its addresses: raise `ulimit -v`",

@@ -16,7 +16,7 @@ mod runtime;
 pub use runtime::Runtime;
 
 use crate::existing::Existing;
-use crate::format::{NAME_BYTES, Record, SECTION};
+use crate::format::{MOST_PATH, NAME_BYTES, Record, SECTION};
 use crate::{Error, Result};
 use object::{
     ADDRESS, ALLOC, Binding, DISTANCE, EXECUTE, INIT_ARRAY, Object, PROGBITS, Relocation, Section, Symbol,
@@ -145,6 +145,13 @@ impl Stub {
         let path = image.newest.to_str().ok_or_else(|| {
             Error::Invalid(format!("{} is no text, and programs cannot name it", image.newest.display()))
         })?;
+        if path.len() >= MOST_PATH {
+            return Err(Error::Invalid(format!(
+                "{path} has {} bytes, and programs follow {} at most: put the store where its path is shorter",
+                path.len(),
+                MOST_PATH - 1
+            )));
+        }
         let table = self.table(image);
         let start = self.object.sections[RECORDS].bytes.len();
         let bytes = (size_of::<Record>() + path.len() + 1).next_multiple_of(8);
@@ -153,6 +160,8 @@ impl Stub {
         put(offset_of!(Record, bytes), &(bytes as u32).to_le_bytes());
         put(offset_of!(Record, slots), &image.header.slots.to_le_bytes());
         put(offset_of!(Record, base), &image.header.base.to_le_bytes());
+        put(offset_of!(Record, lineage), &image.header.lineage.to_le_bytes());
+        put(offset_of!(Record, table_sum), &image.header.table_sum.to_le_bytes());
         put(offset_of!(Record, table_count), &(image.table.len() as u32).to_le_bytes());
         put(offset_of!(Record, name), &image.header.name[..NAME_BYTES]);
         put(size_of::<Record>(), path.as_bytes());

@@ -52,7 +52,15 @@ fn map_segment(segment: &Segment, file: &File) -> std::result::Result<(), Errno>
         }
     }
     let zeroes = segment.bytes.next_multiple_of(PAGE) - from_file;
-    if zeroes > 0 { map(segment.address + from_file, zeroes, protection, None) } else { Ok(()) }
+    if zeroes == 0 {
+        return Ok(());
+    }
+    let done = map(segment.address + from_file, zeroes, protection, None);
+    if done.is_err() && from_file > 0 {
+        // SAFETY: mapped by this thread a moment ago, and told to nobody.
+        let _ = unsafe { munmap(segment.address as *mut _, from_file as usize) };
+    }
+    done
 }
 
 /// Takes a segment away again that nobody has used.

@@ -98,7 +98,7 @@ fn add(
     }
     let image = opened.map_or_else(|| open(stores, first, id), Ok)?;
     let header = image.header();
-    refuse_another_minor(table, &image)?;
+    refuse_code(&image)?;
     refuse_another_of_its_group(table, &image)?;
     let imports = header.imports().map(|import| {
         let imported = add(table, stores, first, import.id, None).map_err(|error| match error {
@@ -116,6 +116,8 @@ fn add(
         if same { Ok(imported) } else { Err(Error::Damaged { path: image.path.clone() }) }
     });
     let imports = imports.collect::<Result<Vec<_>>>()?;
+    // What can be wrong is found before anything is mapped: what is mapped stays.
+    let place = place_of_roots(&image)?;
     map::image(header, &image.file)?;
     let included = Image(Box::leak(Box::new(Included {
         name: header.name().to_owned(),
@@ -125,7 +127,7 @@ fn add(
         base: header.base(),
         bytes: header.bytes(),
         group: header.group().map(str::to_owned),
-        roots: roots(&image)?,
+        roots: roots(&image, place),
         imports,
     })));
     table.push(included);
@@ -151,25 +153,17 @@ fn open(stores: &[Store], first: &Store, id: Id) -> Result<Opened> {
     }
 }
 
-/// Two versions of code with one major number are at the same addresses.
-fn refuse_another_minor(table: &[Image], image: &Opened) -> Result<()> {
+/// Code is included by what programs have of it in them, which fills in and constructs, and looks for what is there.
+fn refuse_code(image: &Opened) -> Result<()> {
     let header = image.header();
-    let other = table.iter().find(|other| {
-        header.kind() == Kind::Code
-            && other.name() == header.name()
-            && other.version().major == header.version().major
-    });
-    match other {
-        Some(other) => Err(Error::NoPlace {
-            image: format!("{}@{}", header.name(), header.version()),
-            first: header.base(),
-            end: header.base() + header.bytes(),
-            why: format!(
-                "{other:?} is part of this process, and versions of one major number share addresses"
-            ),
-        }),
-        None => Ok(()),
+    if header.kind() != Kind::Code {
+        return Ok(());
     }
+    let (name, version) = (header.name(), header.version());
+    Err(Error::Invalid(format!(
+        "{name}@{version} is code: link the program with its stub (`commonhold image stub {name}@{}`), which includes it",
+        version.major
+    )))
 }
 
 /// What is declared never to be in one process is not.
@@ -189,18 +183,12 @@ fn refuse_another_of_its_group(table: &[Image], image: &Opened) -> Result<()> {
     }
 }
 
-/// The table of roots of an image that is mapped.
-fn roots(image: &Opened) -> Result<Roots<'static>> {
+/// Where the table of roots is going to be in memory; none: it is in the first page.
+fn place_of_roots(image: &Opened) -> Result<Option<u64>> {
     let header = image.header();
     let at = header.roots_at();
-    if header.root_count() == 0 {
-        return Ok(Roots::accepted(&[], 0));
-    }
-    let damaged = || Error::Damaged { path: image.path.clone() };
-    if at.end <= PAGE_BYTES as u64 {
-        // In the first page, which was read: nothing has to be brought in for it.
-        let table = Box::leak(Box::<[u8]>::from(&image.page[at.start as usize..at.end as usize]));
-        return Ok(Roots::accepted(table, header.root_count()));
+    if header.root_count() == 0 || at.end <= PAGE_BYTES as u64 {
+        return Ok(None);
     }
     let within = |segment: &Segment| {
         segment.offset <= at.start
@@ -208,11 +196,27 @@ fn roots(image: &Opened) -> Result<Roots<'static>> {
             && segment.protection & commonhold_image::READ != 0
             && segment.protection & commonhold_image::WRITE == 0
     };
+    let damaged = || Error::Damaged { path: image.path.clone() };
     let segment = header.segments().find(within).ok_or_else(damaged)?;
-    let first = (segment.address + (at.start - segment.offset)) as *const u8;
+    Ok(Some(segment.address + (at.start - segment.offset)))
+}
+
+/// The table of roots of an image that is mapped, at that place.
+fn roots(image: &Opened, place: Option<u64>) -> Roots<'static> {
+    let header = image.header();
+    let at = header.roots_at();
+    if header.root_count() == 0 {
+        return Roots::accepted(&[], 0);
+    }
+    let Some(first) = place else {
+        // In the first page, which was read: nothing has to be brought in for it.
+        let table = Box::leak(Box::<[u8]>::from(&image.page[at.start as usize..at.end as usize]));
+        return Roots::accepted(table, header.root_count());
+    };
     // SAFETY: this part of the file is mapped for reading, for good, and nobody writes there.
-    let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(first, (at.end - at.start) as usize) };
-    Ok(Roots::accepted(bytes, header.root_count()))
+    let bytes: &'static [u8] =
+        unsafe { std::slice::from_raw_parts(first as *const u8, (at.end - at.start) as usize) };
+    Roots::accepted(bytes, header.root_count())
 }
 
 impl Image {

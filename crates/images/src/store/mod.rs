@@ -5,6 +5,7 @@
 //! names/words/1.2.0 -> ../../content/HASH
 //! names/words/1.3.0~ -> …               withdrawn: had only by who names it exactly
 //! names/words/1 -> …                    the newest of a major version, for programs that include code
+//! names/words/1.slots                   of code: which slots were ever given to which functions
 //! lock                                  held by who changes something
 //! ```
 //! Who writes: one process at a time, under the lock. Content is written beside, synced and renamed, then the link is made
@@ -18,6 +19,7 @@ mod names;
 mod newest;
 mod place;
 mod publish;
+mod slots;
 mod trust;
 
 pub use compatible::{Export, breaks};

@@ -58,8 +58,13 @@ impl Store {
         }
         self.check_imports(image.header())?;
         self.check_neighbours(&name, version, &all, &mut image)?;
+        self.check_slots(&all, &mut image)?;
         self.check_range(image.header())?;
         let has_verity = self.put(draft, id)?;
+        if image.header().kind() == Kind::Code {
+            self.create_directory_of(&name)?;
+            self.keep_slots(&name, version, &image.exports()?)?;
+        }
         self.link(&name, version, id)?;
         Ok(Published { path: self.path_of(id), name, version, id, is_new: true, has_verity })
     }
@@ -200,7 +205,7 @@ impl Store {
         Ok(self.open(id)?.has_verity())
     }
 
-    fn link(&self, name: &str, version: Version, id: Id) -> Result<()> {
+    fn create_directory_of(&self, name: &str) -> Result<()> {
         let directory = self.directory_of(name);
         match fs::create_dir(&directory) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -214,6 +219,12 @@ impl Store {
             }
             Err(_) => {}
         }
+        Ok(())
+    }
+
+    fn link(&self, name: &str, version: Version, id: Id) -> Result<()> {
+        self.create_directory_of(name)?;
+        let directory = self.directory_of(name);
         let beside = directory.join(format!("{MAKING}{version}"));
         let _ = fs::remove_file(&beside);
         let link = self.link_of(name, version, false);
@@ -318,6 +329,9 @@ impl Store {
         self.point_without(&found.name, Some(version))?;
         fs::remove_file(&link).map_err(Error::file(&link))?;
         let left = self.versions(&found.name)?;
+        if !left.iter().any(|entry| entry.version.major == version.major) {
+            self.forget_slots(&found.name, version.major)?;
+        }
         if left.is_empty() {
             let _ = fs::remove_dir(self.directory_of(&found.name));
         }
