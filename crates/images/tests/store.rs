@@ -216,7 +216,7 @@ fn what_is_withdrawn_counts_when_it_comes_back_and_for_code() {
     place.publish(&code("1.1.0", &[("b", 0), ("c", 1), ("g", 2)])).unwrap();
     place.store.rollback("lib@1").unwrap();
     let error = place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 2)])).unwrap_err().to_string();
-    assert!(error.contains("entry 2 is \"g\" in one and \"h\" in the other"), "{error}");
+    assert!(error.contains("slot 2 of \"h\" is that of \"g\""), "{error}");
     place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 3)])).unwrap();
 }
 

@@ -1,7 +1,6 @@
 //! Whether one version may stand for another: what the older promised, the newer has.
 
 use commonhold_image::{RootKind, Roots};
-use std::collections::HashMap;
 
 /// What is promised of one root or export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,26 +59,5 @@ pub fn breaks(older: &[Export], newer: &[Export]) -> Option<String> {
         }
         (old.kind == RootKind::Variable && new.bytes != old.bytes)
             .then(|| format!("{name:?} had {} bytes and has {}", old.bytes, new.bytes))
-    })
-}
-
-/// A function whose slot is another's in the other version; nothing: programs that are linked to one find the same function
-/// in the other, or none.
-pub fn moves(one: &[Export], other: &[Export]) -> Option<String> {
-    let functions = |all: &'_ [Export]| -> Vec<(String, u32)> {
-        let functions = all.iter().filter(|export| export.kind == RootKind::Function);
-        functions.map(|export| (export.name.clone(), export.slot)).collect()
-    };
-    let (one, other) = (functions(one), functions(other));
-    let by_name: HashMap<&str, u32> = other.iter().map(|(name, slot)| (&**name, *slot)).collect();
-    let by_slot: HashMap<u32, &str> = other.iter().map(|(name, slot)| (*slot, &**name)).collect();
-    one.iter().find_map(|(name, slot)| match (by_name.get(&**name), by_slot.get(slot)) {
-        (Some(there), _) if there != slot => {
-            Some(format!("{name:?} has entry {slot} in one and {there} in the other"))
-        }
-        (_, Some(there)) if there != name => {
-            Some(format!("entry {slot} is {name:?} in one and {there:?} in the other"))
-        }
-        _ => None,
     })
 }

@@ -1,6 +1,6 @@
 //! What changes a store: publication, rollback, removal. All under its lock.
 
-use super::compatible::{breaks, moves};
+use super::compatible::breaks;
 use super::content::{Draft, MAKING, Opened};
 use super::names::{Entry, not_a_name};
 use super::{Store, another_group, in_use, range_name, slide, wanted};
@@ -122,18 +122,15 @@ impl Store {
             why,
             next: all.iter().map(|entry| entry.version.major).max().unwrap_or(0).saturating_add(1),
         };
-        // Programs that are linked to what is withdrawn now have its slots still.
+        // What is withdrawn can come back.
         let withdrawn = |entry: &&Entry| {
             entry.version.major == version.major && entry.withdrawn && entry.version != version
         };
         for other in all.iter().filter(withdrawn) {
-            let Ok(mut there) = self.open(other.id) else { continue };
+            let Ok(there) = self.open(other.id) else { continue };
             let (newer, older) = (version.max(other.version), version.min(other.version));
             if there.header().kind() != image.header().kind() {
                 return Err(incompatible(newer, older, "one is data and one is code".into()));
-            }
-            if let Some(why) = moves(&there.exports()?, &mine) {
-                return Err(incompatible(newer, older, why));
             }
         }
         for other in before.into_iter().chain(behind) {
@@ -360,6 +357,9 @@ impl Store {
         let data = ranges.release(&range_name(Kind::Data, name, version))?;
         let has_major = self.versions(name)?.iter().any(|entry| entry.version.major == version.major);
         let code = !has_major && ranges.release(&range_name(Kind::Code, name, version))?;
+        if !has_major {
+            self.forget_slots(name, version.major)?;
+        }
         Ok(data || code)
     }
 
