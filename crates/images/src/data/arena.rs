@@ -58,8 +58,8 @@ pub struct Arena {
     /// Of types that have any: offset and length.
     gaps: RefCell<HashMap<TypeRef, Vec<(usize, usize)>>>,
     roots: RefCell<Vec<Start>>,
-    /// Whether the range goes back if nothing is published: not before there is memory at it, since another arena of this
-    /// process may have it.
+    /// Whether the range goes back if nothing is published: not before there is memory at it, since another arena of
+    /// this process may have it.
     gives_back: Cell<bool>,
     /// A child of this process has a copy of the arena, and not the range.
     process: u32,

@@ -1,6 +1,5 @@
 //! A store of its own for each test, and images made byte by byte.
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
-#![allow(dead_code)]
 
 use commonhold_image::{
     ARCHITECTURE_HERE, Fault, Fields, Id, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, RootKind, Segment,
