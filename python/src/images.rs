@@ -2,9 +2,9 @@
 
 use crate::errors::{OrRaise, exception};
 use commonhold::Error;
-use commonhold::image::{self, Entry, EntryField, Options, Owner, Scalar, Store, Types, What};
+use commonhold::image::{self, Entry, EntryField, Options, Scalar, Store, Types, What};
 use pyo3::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Name, kind, bytes, alignment, place of what it leads to, and fields: name, offset, place of the type, count.
@@ -46,10 +46,6 @@ fn table(rows: &[Row]) -> commonhold::Result<Vec<Entry>> {
     rows.iter().map(entry).collect()
 }
 
-fn store_at(directory: &Path) -> Store {
-    Store::at(directory, Owner::Machine)
-}
-
 /// An image that is being built. Its memory is given back by `close` alone: Python may have any number of addresses of it.
 #[pyclass(module = "commonhold._native", name = "Arena", frozen)]
 pub(crate) struct Arena {
@@ -82,7 +78,7 @@ impl Arena {
         capacity_bytes: Option<u64>,
         imports: Vec<PyRef<'_, Image>>,
     ) -> PyResult<Arena> {
-        let mut options = Options { store: store.as_deref().map(store_at), ..Options::default() };
+        let mut options = Options { store: store.as_deref().map(Store::named), ..Options::default() };
         options.capacity = capacity_bytes.unwrap_or(options.capacity);
         options.imports = imports.iter().map(|image| image.image).collect();
         let made = py.detach(|| image::Arena::with(name, options).map_err(Error::from));
@@ -189,7 +185,7 @@ pub(crate) fn include_image(
     newest: bool,
 ) -> PyResult<Image> {
     let included = py.detach(|| {
-        let stores = store.map_or_else(Store::search, |store| vec![store_at(&store)]);
+        let stores = store.map_or_else(Store::search, |store| vec![Store::named(&store)]);
         image::include_from(&stores, name, newest).map_err(Error::from)
     });
     Ok(Image { image: included.or_raise(py)? })
