@@ -112,6 +112,12 @@ impl Job {
         worker.ok(&format!("counted check 0 1 {} {}", self.pages, self.path.display()));
     }
 
+    /// Waits until the host has the object's memory. After host and keeper died at once its clients bring it, and until then
+    /// it is theirs alone: who goes on writing need not have done so.
+    pub fn wait_until_back(&self, worker: &Worker) {
+        worker.all(&format!("open back {} r\nmap back back r shared 0 0\nsum back 0 1", self.name));
+    }
+
     /// Ends the writers, and checks that each saw what it had written all the time, and that everybody sees all of it.
     pub fn end(&self, host: &TestHost) {
         for writer in self.writers.iter().filter(|w| !w.has_ended()) {

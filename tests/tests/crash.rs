@@ -139,6 +139,7 @@ fn everything_in_turn() {
                     // Somebody else keeps an anonymous object in use.
                     let (next, keeps) = (host.worker(), host.worker());
                     keeps.all("open o /job0 r\nmap m o r shared 0 0");
+                    job.wait_until_back(&keeps);
                     job.writers[0].kill();
                     job.check(&next);
                     job.go_on(&next, 0, 1);
