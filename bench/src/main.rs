@@ -11,6 +11,7 @@ mod failure;
 mod faults;
 mod host;
 mod images;
+mod installed;
 mod measure;
 mod objects;
 mod pages;

@@ -1,7 +1,8 @@
 //! Some hundred real processes of varied programs: what a machine looks like to an audit.
 
-use crate::audit::programs::{Waiting, find, python};
+use crate::audit::programs::{Waiting, python};
 use crate::failure::{Result, skipped};
+use crate::installed::find;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,28 +9,6 @@ use std::time::{Duration, Instant};
 /// How long a program may take to come to rest on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The path of a program that the shell would find by this name.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-/// Finds a program, and installs its package first if it is missing, this is root, and the machine is a Debian.
-pub fn find_or_install(names: &[&str], package: &str) -> Option<PathBuf> {
-    let found = || names.iter().find_map(|name| find(name));
-    found().or_else(|| {
-        if !super::is_root() {
-            return None;
-        }
-        let mut command = Command::new(find("apt-get")?);
-        command.args(["install", "-y", "-qq", "--no-install-recommends", package]);
-        command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
-        eprintln!("installing {package}");
-        command.status().ok().filter(|status| status.success())?;
-        found()
-    })
-}
-
 /// The Python interpreter itself: what is found by name may be a script that starts it.
 pub fn python() -> Option<PathBuf> {
     let names = [std::env::var_os("PYTHON"), Some("python3".into())];

@@ -1,7 +1,8 @@
 //! Eight users at work: shells, editors, compilers and a database, each as a user of its own.
 
-use crate::audit::programs::{Waiting, find, find_or_install};
+use crate::audit::programs::Waiting;
 use crate::failure::{Doing, Result, skipped};
+use crate::installed::{find, find_or_install};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -3,7 +3,8 @@
 use super::spent::Start;
 use super::{image, tool};
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::installed::find_or_install;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -80,17 +81,17 @@ impl Suite {
     pub fn link(&self, calls: usize, linked: Linked, libc: Libc) -> Result<()> {
         let out = self.linked(calls, linked, libc);
         if libc == Libc::None {
-            let (program, arguments) = self.linker(calls, linked, &out);
+            let arguments = self.arguments(calls, linked, &out);
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            return tool(&self.directory, program, &arguments);
+            return tool(&self.directory, "ld.bfd", &arguments);
         }
         let object = format!("m{calls}.o");
         let with = if linked == Linked::Image { "f_stub.o" } else { "libf.a" };
         tool(&self.directory, "gcc", &["-static-pie", "-o", &out, &object, with])
     }
 
-    /// The linker's own command line for a program without libc: a default, position-independent one.
-    fn linker(&self, calls: usize, linked: Linked, out: &str) -> (&'static str, Vec<String>) {
+    /// What the linker is told for a program without libc: a default, position-independent one.
+    fn arguments(&self, calls: usize, linked: Linked, out: &str) -> Vec<String> {
         let object = format!("{}{calls}.o", if linked == Linked::Image { "i" } else { "p" });
         let mut arguments = vec!["-pie", "-z", "noexecstack", "-o", out, &object];
         let run_path = format!("-rpath={}", self.directory.display());
@@ -100,7 +101,7 @@ impl Suite {
             Linked::Lazy => arguments.extend(["-z", "lazy", "-dynamic-linker", LOADER, &run_path, "libf.so"]),
             Linked::Now => arguments.extend(["-z", "now", "-dynamic-linker", LOADER, &run_path, "libf.so"]),
         }
-        ("ld.bfd", arguments.into_iter().map(str::to_owned).collect())
+        arguments.into_iter().map(str::to_owned).collect()
     }
 
     /// The start of a program that was linked.
@@ -111,9 +112,14 @@ impl Suite {
     /// The linking of a program without libc, by a linker.
     pub fn linking(&self, calls: usize, linked: Linked, linker: &Path) -> Result<Start> {
         let out = format!("linked_{}", linked.name());
-        let (_, arguments) = self.linker(calls, linked, &out);
-        Start::new(&self.directory, linker, &arguments)
+        Start::new(&self.directory, linker, &self.arguments(calls, linked, &out))
     }
+}
+
+/// GNU's linker.
+pub fn bfd() -> Result<PathBuf> {
+    let missing = || Failure::Skipped("ld.bfd is not installed (apt install binutils)".into());
+    find_or_install(&["ld.bfd"], "binutils").ok_or_else(missing)
 }
 
 /// 1,000 objects from what the compiler makes of `void f(void) {}`, an archive and a shared library of them.

@@ -4,12 +4,11 @@
 use crate::context::Context;
 use crate::failure::Result;
 use crate::images::plot::{Curve, plot};
-use crate::images::suite::{FUNCTIONS, Libc, Linked, STEP, Suite};
+use crate::images::suite::{FUNCTIONS, Libc, Linked, STEP, Suite, bfd};
 use crate::measure::median;
 use crate::row::{Measured, Row, rounded};
 use crate::sprite::table::{cell, markdown};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// 50, 100, … 1,000.
 fn references(context: &Context) -> Vec<usize> {
@@ -147,9 +146,9 @@ impl Row for GovindanFig3 {
         let references = references(context);
         let suite = Suite::new(context, &references)?;
         let rounds = context.pick(15, 3);
-        let linker = Path::new("/usr/bin/ld.bfd");
+        let linker = bfd()?;
         let medians = medians(rounds, references.len(), |point, linked| {
-            suite.linking(references[point], linked, linker)?.once()
+            suite.linking(references[point], linked, &linker)?.once()
         })?;
         let curves = Curves(&medians);
         let claims = [

@@ -1,19 +1,14 @@
 //! `images.link_…`: what it takes to link a program that makes 1,000 calls into a library.
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::images::spent::Start;
-use crate::images::suite::{FUNCTIONS, Linked, Suite};
+use crate::images::suite::{FUNCTIONS, Linked, Suite, bfd};
+use crate::installed::find_or_install;
 use crate::measure::{Pairs, alternate};
 use crate::row::{Bar, Measured, Row};
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
-
-/// A program of this name in the directories where programs are.
-fn find(name: &str) -> Option<PathBuf> {
-    let directories = std::env::var_os("PATH")?;
-    std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file())
-}
+use std::path::Path;
 
 fn pairs(context: &Context, suite: &Suite, peer: Linked, linker: &Path) -> Result<Pairs> {
     let (ours, theirs): (Start, Start) =
@@ -24,8 +19,7 @@ fn pairs(context: &Context, suite: &Suite, peer: Linked, linker: &Path) -> Resul
 }
 
 fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
-    let bfd = find("ld.bfd")
-        .ok_or_else(|| Failure::Skipped("ld.bfd is not installed (apt install binutils)".into()))?;
+    let bfd = bfd()?;
     let suite = Suite::new(context, &[FUNCTIONS])?;
     let mut milliseconds = Map::new();
     let mut first = None;
@@ -34,7 +28,7 @@ fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
         milliseconds.insert(format!("bfd_{}", peer.name()), pairs.summary(1e3));
         first.get_or_insert(pairs);
     }
-    match find("ld.lld") {
+    match find_or_install(&["ld.lld"], "lld") {
         Some(lld) => {
             for peer in peers {
                 let pairs = pairs(context, &suite, *peer, &lld)?;
