@@ -2,6 +2,7 @@
 
 mod arguments;
 mod audit;
+mod backed;
 mod cluster;
 mod context;
 mod counting;

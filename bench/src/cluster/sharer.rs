@@ -27,6 +27,11 @@ impl Sharer {
         Ok(Sharer(Worker::start("sharer", &[state])?))
     }
 
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
     /// Creates a strict object and maps it. No hold: the scheduler's own.
     pub fn create(&mut self, name: &str, size_bytes: usize, hold: Option<Duration>) -> Result<()> {
         let hold = hold.map_or("-".into(), |hold| hold.as_micros().to_string());

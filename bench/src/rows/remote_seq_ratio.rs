@@ -1,9 +1,11 @@
 //! `remote.seq_ratio`: an object of another host read from end to end, against one TLS stream of as many bytes.
 
+use crate::backed;
 use crate::cluster::{Cluster, Sharer};
 use crate::context::Context;
 use crate::failure::{Doing, Result, failed};
 use crate::measure::{alternate, median, seconds};
+use crate::processes::processor_time;
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::worker::Worker;
 use rustls::pki_types::ServerName;
@@ -15,6 +17,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 const BYTES: usize = 256 << 20;
+/// As much free memory is really there when a side begins.
+const FREE: usize = 4 * BYTES;
 /// What the bare stream is read by.
 const PIECE: usize = 256 << 10;
 
@@ -45,12 +49,23 @@ impl Row for SeqRatio {
         let mut bare = Bare::start(&cluster)?;
         let mut cipher = String::new();
         let mut without_sum = Vec::new();
+        let mut cost = [Vec::new(), Vec::new()];
+        let [our_cost, their_cost] = &mut cost;
+        let hosts = [cluster.host(0).processes()?[0], cluster.host(1).processes()?[0]];
         let pairs = alternate(
             context.pick(9, 2),
-            |pair| ours(&mut home, &mut other, pair),
+            |pair| {
+                let (time, spent) = ours(&mut home, &mut other, hosts, pair)?;
+                our_cost.push(spent);
+                Ok(time)
+            },
             |_| {
                 let mut stream = bare.connect(&cluster)?;
+                backed::touch(FREE)?;
+                let who = [std::process::id(), bare.server.pid()];
+                let before = spent(&who)?;
                 let (all, received) = read_stream(&mut stream)?;
+                their_cost.push(spent(&who)? - before);
                 without_sum.push(received);
                 cipher = stream
                     .conn
@@ -65,6 +80,7 @@ impl Row for SeqRatio {
             "mb_per_second": per_second(&pairs.ours),
             "mb_per_second_of_the_stream": per_second(&pairs.theirs),
             "ratio_to_the_stream_without_the_sum": rounded(median(&pairs.ours) / median(&without_sum)),
+            "processor_seconds": { "commonhold": rounded(median(&cost[0])), "peer": rounded(median(&cost[1])) },
             "cipher_of_the_stream": cipher,
             "network": cluster.network().words(),
         });
@@ -72,23 +88,32 @@ impl Row for SeqRatio {
     }
 }
 
-/// A new object that its home has written; the other host has none of it.
-fn ours(home: &mut Sharer, other: &mut Sharer, number: usize) -> Result<f64> {
+/// A new object that its home has written; the other host has none of it. Seconds, and those of all processors.
+fn ours(home: &mut Sharer, other: &mut Sharer, hosts: [u32; 2], number: usize) -> Result<(f64, f64)> {
     let name = format!("/bench/sequential-{number}");
     home.create(&name, BYTES, None)?;
     home.write_all()?;
     other.open(&name)?;
+    backed::touch(FREE)?;
+    let who = [hosts[0], hosts[1], other.pid()];
+    let before = spent(&who)?;
     let time = other.sum()?;
+    let after = spent(&who)?;
     other.close()?;
     home.close()?;
     home.remove(&name)?;
-    Ok(time)
+    Ok((time, after - before))
+}
+
+/// Seconds of processor time that these processes have had.
+fn spent(who: &[u32]) -> Result<f64> {
+    who.iter().map(|pid| Ok(processor_time(*pid)?.as_secs_f64())).sum()
 }
 
 /// The far end of the bare stream.
 struct Bare {
     address: std::net::SocketAddr,
-    _server: Worker,
+    server: Worker,
 }
 
 impl Bare {
@@ -97,7 +122,7 @@ impl Bare {
         let words: [OsString; 3] =
             [address.to_string().into(), cluster.identity_directory(0).into(), BYTES.to_string().into()];
         let server = cluster.network().at(0, || Worker::start("stream-server", &words))?;
-        Ok(Bare { address, _server: server })
+        Ok(Bare { address, server })
     }
 
     fn connect(&mut self, cluster: &Cluster) -> Result<StreamOwned<ClientConnection, TcpStream>> {

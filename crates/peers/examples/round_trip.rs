@@ -5,7 +5,7 @@ use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -30,7 +30,7 @@ struct Asker {
 impl Asker {
     fn ask(&self) {
         let peers = self.peers.get().expect("started");
-        peers.send(HostId(2), &[1; REQUEST], &[]).expect("sending");
+        peers.send(HostId(2), &[1; REQUEST], &mut Vec::new()).expect("sending");
     }
 
     fn round(&self) -> Times {
@@ -73,7 +73,7 @@ impl Handler for Answerer {
 
     fn received(&self, from: HostId, message: &[u8], _payload: &mut Payload<'_>) {
         let page = [7; ANSWER];
-        self.0.get().expect("started").send(from, &message[..16], &[IoSlice::new(&page)]).expect("answering");
+        self.0.get().expect("started").send(from, &message[..16], &mut page.to_vec()).expect("answering");
     }
 
     fn lost(&self, _host: HostId, _incarnation: u64, _why: &Error) {}

@@ -5,7 +5,7 @@ use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -39,7 +39,7 @@ impl Handler for Sink {
         let mut place = self.1.lock().expect("a place");
         place.resize(PIECE, 0);
         payload.read_exact(&mut place).expect("a piece");
-        self.0.get().expect("started").send(from, b"", &[]).expect("acknowledging");
+        self.0.get().expect("started").send(from, b"", &mut Vec::new()).expect("acknowledging");
     }
 
     fn lost(&self, _host: HostId, _incarnation: u64, _why: &Error) {}
@@ -51,7 +51,7 @@ fn our_round(window: usize, peers: &Peers, acknowledged: &Receiver<()>, piece: &
         if n >= window {
             acknowledged.recv().expect("an acknowledgement");
         }
-        peers.send(HostId(2), &[0; 32], &[IoSlice::new(piece)]).expect("sending");
+        peers.send(HostId(2), &[0; 32], &mut piece.to_vec()).expect("sending");
     }
     (0..window).for_each(|_| acknowledged.recv().expect("an acknowledgement"));
     began.elapsed()

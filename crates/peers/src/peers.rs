@@ -12,7 +12,6 @@ use crate::table::{Candidate, Ends, Table, Turn, random_number};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
-use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -133,8 +132,9 @@ impl Peers {
     /// Sends a message of at most [`crate::MAX_MESSAGE_BYTES`], and behind it raw bytes of at most
     /// [`crate::MAX_PAYLOAD_BYTES`]. Never waits for the peer: what its socket does not take at once is queued, and so
     /// is what is sent while the connection is broken. The session with a peer that lets too much pile up is over.
-    /// Success means that the message arrives unless the session ends, no more.
-    pub fn send(&self, to: HostId, message: &[u8], payload: &[IoSlice<'_>]) -> Result<()> {
+    /// Success means that the message arrives unless the session ends, no more; it may take the payload's buffer. After an
+    /// error the payload is as it was.
+    pub fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()> {
         self.table.session(to)?.send(message, payload)
     }
 

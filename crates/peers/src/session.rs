@@ -9,7 +9,6 @@ use crate::hello::Hello;
 use crate::link::Link;
 use crate::retained::Retained;
 use commonhold_object::{Error, ErrorKind, Result};
-use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -97,11 +96,10 @@ impl Session {
         self.received.load(Ordering::Acquire)
     }
 
-    /// Sends a message, or keeps it until there is a connection. An error means that the session is over, or that there
-    /// is no such message.
-    pub fn send(self: &Arc<Self>, message: &[u8], payload: &[IoSlice<'_>]) -> Result<()> {
-        let bytes = payload.iter().map(|slice| slice.len()).sum();
-        let header = Header::new(Kind::Message, message.len(), bytes)?;
+    /// Sends a message, or keeps it until there is a connection. It may take the payload's buffer. An error means that the
+    /// session is over, or that there is no such message; then the payload stays.
+    pub fn send(self: &Arc<Self>, message: &[u8], payload: &mut Vec<u8>) -> Result<()> {
+        let header = Header::new(Kind::Message, message.len(), payload.len())?;
         let mut state = lock(&self.state);
         if state.ended.is_some() {
             let words = format!("{} is not connected", self.hello.who());
@@ -117,15 +115,12 @@ impl Session {
             )));
         }
         let header = self.say_received(header).encode();
-        let mut slices = Vec::with_capacity(payload.len() + 2);
-        slices.extend([&header[..], message]);
-        slices.extend(payload.iter().map(|slice| &slice[..]));
         self.sent.fetch_add(1, Ordering::Release);
         if let Some(link) = &state.link {
-            link.write(&slices);
+            link.write(&[&header[..], message, payload]);
         }
         // It is on its way already.
-        state.retained.push(&slices);
+        state.retained.push(&[&header[..], message], payload);
         Ok(())
     }
 

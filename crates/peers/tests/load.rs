@@ -7,7 +7,6 @@ use common::cutter::cutter;
 use common::puppet::Numbers;
 use common::{Heard, Net, PATIENCE};
 use commonhold_peers::{Error, Handler, Hello, HostId, Payload, PeerRights, Peers};
-use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -130,9 +129,8 @@ impl Pair {
                 for (from, to) in self.ways() {
                     scope.spawn(move || {
                         for number in 0..MESSAGES {
-                            let (message, payload) = content(who, number, longest);
-                            let parts: Vec<_> = payload.chunks(4096).map(IoSlice::new).collect();
-                            from.send(to, &message, &parts).unwrap();
+                            let (message, mut payload) = content(who, number, longest);
+                            from.send(to, &message, &mut payload).unwrap();
                         }
                     });
                 }
@@ -210,7 +208,7 @@ fn whoever_begins_there_is_one_connection() {
         });
         for (this, other) in [(&a, &b), (&b, &a)] {
             assert!(matches!(this.next(), Heard::Connected(..)), "round {round}");
-            other.peers.send(this.id, b"hello", &[]).unwrap();
+            other.peers.send(this.id, b"hello", &mut Vec::new()).unwrap();
             assert_eq!(this.next(), Heard::Message(other.id, b"hello".to_vec(), vec![]), "round {round}");
         }
         assert!(a.silent() && b.silent(), "round {round}: nothing was lost on the way");

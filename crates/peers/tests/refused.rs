@@ -56,11 +56,11 @@ fn who_is_connected_when_its_certificate_ends_is_sent_away() {
     let a = start(net.hello(1, "a"), Security::Tls(identity));
     a.peers.connect(b.id, b.address()).unwrap();
     assert!(matches!(b.next(), Heard::Connected(..)));
-    a.peers.send(b.id, b"in time", &[]).unwrap();
+    a.peers.send(b.id, b"in time", &mut Vec::new()).unwrap();
     assert!(matches!(b.next(), Heard::Message(..)));
     let left = until.duration_since(SystemTime::now()).unwrap_or_default();
     std::thread::sleep(left + Duration::from_secs(2));
-    a.peers.send(b.id, b"too late", &[]).unwrap();
+    a.peers.send(b.id, b"too late", &mut Vec::new()).unwrap();
     let why = b.lost(a.id, 1);
     assert!(why.contains("certificate has expired"), "{why}");
     let error = a.peers.connect(b.id, b.address()).unwrap_err();
@@ -205,7 +205,7 @@ fn who_comes_under_the_number_of_another_takes_nobodys_place() {
         // As little if it is it that is called.
         let error = b.peers.connect(evil.id, evil.address());
         assert!(error.is_ok(), "the one of that number is connected: {error:?}");
-        good.peers.send(b.id, b"still here", &[]).unwrap();
+        good.peers.send(b.id, b"still here", &mut Vec::new()).unwrap();
         assert_eq!(b.next(), Heard::Message(good.id, b"still here".to_vec(), vec![]));
         // Where the session is over, the other may come; it shuts nobody out.
         b.peers.disconnect(good.id, "for a while");
@@ -278,7 +278,7 @@ fn strangers_are_sent_away_and_nobody_notices() {
         // Saying nothing.
         let _silent = TcpStream::connect(b.address()).unwrap();
         assert!(b.refused().contains("took too long"));
-        a.peers.send(b.id, b"still here", &[]).unwrap();
+        a.peers.send(b.id, b"still here", &mut Vec::new()).unwrap();
         assert_eq!(b.next(), Heard::Message(a.id, b"still here".to_vec(), vec![]));
     }
 }
@@ -294,7 +294,7 @@ fn nobody_answers_at_an_address() {
     assert!(error.message.contains("host 2") && error.message.contains("nobody answers"), "{error}");
     let error = a.peers.connect(HostId(2), "192.0.2.1:1".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Permission, "plain connections do not leave the machine: {error}");
-    let error = a.peers.send(HostId(2), b"x", &[]).unwrap_err();
+    let error = a.peers.send(HostId(2), b"x", &mut Vec::new()).unwrap_err();
     assert!(error.message.contains("host 2 is not connected"), "{error}");
 }
 

@@ -7,7 +7,7 @@ use common::{Heard, Net, TestHost, start};
 use commonhold_peers::frame::{HEADER_BYTES, Header, Kind};
 use commonhold_peers::greeting::Standing;
 use commonhold_peers::{Hello, HostId, MAX_PAYLOAD_BYTES};
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 const PUPPET: HostId = HostId(3);
@@ -49,7 +49,7 @@ fn what_was_not_received_comes_again_and_what_was_sent_meanwhile_after_it() {
     let (mut socket, theirs) = puppet_of(host.address(), hello(&net), standing(0)).unwrap();
     assert_eq!(theirs, Standing { session: 7, ..theirs });
     assert!(matches!(host.next(), Heard::Connected(PUPPET, ..)));
-    let send = |words: &[u8]| host.peers.send(PUPPET, words, &[IoSlice::new(b"-")]).unwrap();
+    let send = |words: &[u8]| host.peers.send(PUPPET, words, &mut b"-".to_vec()).unwrap();
     send(b"one");
     send(b"two");
     assert_eq!(hear(&mut socket), (b"one-".to_vec(), 0));
@@ -116,13 +116,13 @@ fn a_peer_that_starts_again_or_forgot_begins_a_new_session() {
             assert!(b.lost(PUPPET, 1).contains("knows nothing of this session"));
         }
         assert!(matches!(b.next(), Heard::Connected(PUPPET, ..)));
-        b.peers.send(PUPPET, b"in vain", &[]).unwrap();
+        b.peers.send(PUPPET, b"in vain", &mut Vec::new()).unwrap();
         cut(&socket, &b);
-        b.peers.send(PUPPET, b"in vain too", &[]).unwrap();
+        b.peers.send(PUPPET, b"in vain too", &mut Vec::new()).unwrap();
     }
     b.peers.disconnect(PUPPET, "enough");
     assert!(b.lost(PUPPET, 1).contains("enough"));
-    assert!(b.peers.send(PUPPET, b"x", &[]).unwrap_err().message.contains("host 3"));
+    assert!(b.peers.send(PUPPET, b"x", &mut Vec::new()).unwrap_err().message.contains("host 3"));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_full_buffer_ends_the_session() {
     host.next();
     cut(&socket, &host);
     let payload = vec![7; MAX_PAYLOAD_BYTES];
-    let send = || host.peers.send(PUPPET, b"page", &[IoSlice::new(&payload)]);
+    let send = || host.peers.send(PUPPET, b"page", &mut payload.clone());
     let taken = (0..64).take_while(|_| send().is_ok()).count();
     assert!((16..64).contains(&taken), "{taken} messages were kept");
     assert!(host.lost(PUPPET, 1).contains("67108864"));
@@ -152,7 +152,7 @@ fn acknowledging_what_was_never_sent_ends_the_session() {
     for received in [2, u64::MAX] {
         let mut socket = puppet(host.address(), hello(&net));
         assert!(matches!(host.next(), Heard::Connected(PUPPET, ..)));
-        host.peers.send(PUPPET, b"one", &[]).unwrap();
+        host.peers.send(PUPPET, b"one", &mut Vec::new()).unwrap();
         socket.write_all(&frame(b"not heard", received)).unwrap();
         let why = host.lost(PUPPET, 1);
         assert!(why.contains(&format!("acknowledges {received} messages, and 1 were sent")), "{why}");
@@ -176,8 +176,8 @@ fn nonsense_in_the_greeting_is_refused_and_ends_the_session() {
     ] {
         let (mut socket, _) = come(9, true, 0).unwrap();
         assert!(matches!(host.next(), Heard::Connected(PUPPET, ..)));
-        host.peers.send(PUPPET, b"one", &[]).unwrap();
-        host.peers.send(PUPPET, b"two", &[]).unwrap();
+        host.peers.send(PUPPET, b"one", &mut Vec::new()).unwrap();
+        host.peers.send(PUPPET, b"two", &mut Vec::new()).unwrap();
         hear(&mut socket);
         socket.write_all(&frame(b"heard", 1)).unwrap();
         message(&host, b"heard");

@@ -5,6 +5,18 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
+/// Blocks of memory up to that many bytes are kept when they are freed, and used again: by default the C library gives
+/// those of 128 KiB and more back to the kernel, and the next has to be zeroed page by page.
+pub fn keep_freed(bytes: i32) {
+    // Fresh memory beyond it is mapped for itself, and unmapped; at the end of a heap twice as much stays.
+    for (parameter, value) in
+        [(libc::M_MMAP_THRESHOLD, bytes), (libc::M_TRIM_THRESHOLD, bytes.saturating_mul(2))]
+    {
+        // SAFETY: a setting of the allocator, which takes it at any time. Refused is as good as not asked.
+        let _ = unsafe { libc::mallopt(parameter, value) };
+    }
+}
+
 /// How to map.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {

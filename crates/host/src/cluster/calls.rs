@@ -1,7 +1,7 @@
 //! Questions to other hosts, and the answers.
 
 use super::wire::{Answer, Call, Message};
-use super::{Cluster, Payload, lock};
+use super::{Cluster, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ impl Cluster {
         let number = self.calls.number();
         let (sender, answer) = channel();
         lock(&self.calls.pending).insert(number, (host, sender));
-        let sent = self.send(host, &Message::Call { number, call }, &Payload::default());
+        let sent = self.send(host, &Message::Call { number, call }, &mut Vec::new());
         let result = sent.and_then(|()| {
             answer.recv_timeout(within).unwrap_or_else(|_| {
                 Err(Error::new(

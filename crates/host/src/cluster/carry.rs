@@ -2,7 +2,7 @@
 //! makes the connection, and what comes after it waits its turn.
 
 use super::wire::Message;
-use super::{Cluster, Payload, lock};
+use super::{Cluster, lock};
 use crate::shared::{Carrier, Said};
 use commonhold_coherence::HostId;
 use commonhold_object::{ErrorKind, PageRange, SessionId};
@@ -13,24 +13,24 @@ use std::sync::{Arc, Mutex};
 pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
 
 impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]) {
+    fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>) {
         let message = Message::Coherence { object, message: message.clone() };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
-            queue.push_back((message, pages.to_vec()));
+            queue.push_back((message, std::mem::take(pages)));
             return;
         }
-        let Err(error) = Cluster::send(self, to, &message, &Payload(pages)) else { return };
+        let Err(error) = Cluster::send(self, to, &message, pages) else { return };
         if error.kind == ErrorKind::Disconnected
             && let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()
         {
             let mut waiting = lock(&self.waiting);
             if let Some(queue) = waiting.get_mut(&to) {
-                queue.push_back((message, pages.to_vec())); // another object's was first
+                queue.push_back((message, std::mem::take(pages))); // another object's was first
                 return;
             }
-            waiting.insert(to, VecDeque::from([(message, pages.to_vec())]));
+            waiting.insert(to, VecDeque::from([(message, std::mem::take(pages))]));
             drop(waiting);
             self.pools.short.run(move || this.connect_and_send(to));
             return;
@@ -76,12 +76,12 @@ impl Cluster {
             let mut waiting = lock(&self.waiting);
             // Whoever cannot be reached is lost, or will be: that is said apart.
             let next = waiting.get_mut(&to).filter(|_| outcome.is_ok()).and_then(VecDeque::pop_front);
-            let Some((message, pages)) = next else {
+            let Some((message, mut pages)) = next else {
                 waiting.remove(&to);
                 break;
             };
             // Under the lock, so that what is dropped below was not sent: sending does not wait.
-            outcome = Cluster::send(self, to, &message, &Payload(&pages));
+            outcome = Cluster::send(self, to, &message, &mut pages);
         }
         if let Err(error) = outcome {
             self.report(format_args!("to {}: {error}", self.called(to)));

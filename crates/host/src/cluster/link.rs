@@ -7,7 +7,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_peers::{Handler, Hello, Identity, Payload, PeerRights, Peers, Security};
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -121,8 +121,8 @@ impl Link {
 }
 
 impl Transport for Link {
-    fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()> {
-        self.peers()?.send(to, message, &[IoSlice::new(payload)])
+    fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()> {
+        self.peers()?.send(to, message, payload)
     }
 
     fn on_the_way(&self, to: HostId) -> usize {

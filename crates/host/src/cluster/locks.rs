@@ -3,7 +3,7 @@
 //! What is said about locks is handled as it comes in, in its order, and takes no time; only answers are sent by others.
 
 use super::wire::{Answer, Call, Message};
-use super::{Cluster, PATIENCE, Payload, lock};
+use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::shared::locks::{Locks, Outcome, Owner};
 use commonhold_coherence::HostId;
@@ -162,7 +162,7 @@ impl Cluster {
             let _ = self.let_go_by(home, object, lock, only_waits);
         } else {
             let (number, call) = (self.calls.number(), Call::Unlock { object, lock, only_waits });
-            let _ = self.send(home, &Message::Call { number, call }, &Payload::default());
+            let _ = self.send(home, &Message::Call { number, call }, &mut Vec::new());
         }
     }
 

@@ -2,7 +2,7 @@
 //! a large cluster. They go in parts, one after the other, and are heard when all are there.
 
 use super::wire::Message;
-use super::{Cluster, Payload, lock};
+use super::{Cluster, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result, limits};
 use commonhold_peers::MAX_PAYLOAD_BYTES;
@@ -58,7 +58,7 @@ impl Cluster {
         let _in_order = lock(&self.parts.sending);
         let mut parts = message.chunks(MAX_PAYLOAD_BYTES).peekable();
         while let Some(part) = parts.next() {
-            self.send(to, &Message::Part { is_last: parts.peek().is_none() }, &Payload(part))?;
+            self.send(to, &Message::Part { is_last: parts.peek().is_none() }, &mut part.to_vec())?;
         }
         Ok(())
     }

@@ -66,14 +66,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, 
 use std::time::{Duration, Instant};
 use wire::{Answer, Call, Member, Message};
 
-/// Bytes behind a message.
-#[derive(Default)]
-pub struct Payload<'p>(pub &'p [u8]);
-
 /// Moves messages between hosts: once and in order, until it says that the session with a host is over.
 pub trait Transport: Send + Sync {
-    /// Sends a message with the bytes behind it; it waits if the connection is broken.
-    fn send(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()>;
+    /// Sends a message with the bytes behind it, whose buffer it may take; it waits if the connection is broken.
+    fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()>;
     /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
     fn on_the_way(&self, to: HostId) -> usize;
     /// Makes sure that there is a connection with a host, which listens at that address.
@@ -262,17 +258,18 @@ impl Cluster {
         self.transport.get().ok_or_else(|| Error::new(ErrorKind::Disconnected, "the cluster is not up yet"))
     }
 
-    fn send(&self, to: HostId, message: &Message, payload: &Payload<'_>) -> Result<()> {
+    /// The payload's buffer is taken if it is sent.
+    fn send(&self, to: HostId, message: &Message, payload: &mut Vec<u8>) -> Result<()> {
         // Most are some tens of bytes long, and on the way of a fault.
         if let Ok(bytes) = postcard::to_slice(message, &mut [0; 192]) {
-            return self.transport()?.send(to, bytes, payload.0);
+            return self.transport()?.send(to, bytes, payload);
         }
         let bytes = postcard::to_stdvec(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("a message cannot be encoded: {e}")))?;
-        if bytes.len() > MAX_MESSAGE_BYTES && payload.0.is_empty() {
+        if bytes.len() > MAX_MESSAGE_BYTES && payload.is_empty() {
             return self.send_long(to, &bytes);
         }
-        self.transport()?.send(to, &bytes, payload.0)
+        self.transport()?.send(to, &bytes, payload)
     }
 
     /// A message came. An error is the sender's fault: its connection is to end.
@@ -297,7 +294,7 @@ impl Cluster {
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.
                     if let Some(answer) = message.answer_of_nobody() {
-                        Carrier::send(&**self, from, object, &answer, &[]);
+                        Carrier::send(&**self, from, object, &answer, &mut Vec::new());
                     }
                     return Ok(());
                 };
@@ -313,7 +310,7 @@ impl Cluster {
                 let this = Arc::downgrade(self);
                 let reply = move |answer| {
                     if let Some(this) = this.upgrade() {
-                        let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                        let _ = this.send(from, &Message::Answer { number, answer }, &mut Vec::new());
                     }
                 };
                 self.lock_asked(from, object, lock, Box::new(reply));
@@ -324,7 +321,7 @@ impl Cluster {
                 self.check_not_lost(from)?;
                 let (this, answer) = (self.clone(), self.locks_said(from, &call));
                 self.pools.short.run(move || {
-                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload::default());
+                    let _ = this.send(from, &Message::Answer { number, answer }, &mut Vec::new());
                 });
                 Ok(())
             }
@@ -333,15 +330,15 @@ impl Cluster {
                 // What others wait for may take long here.
                 let pool = self.pools.of(&call).clone();
                 let answering = move || {
-                    let (answer, bytes) = match this.answer(from, call) {
+                    let (answer, mut bytes) = match this.answer(from, call) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),
                     };
-                    let _ = this.send(from, &Message::Answer { number, answer }, &Payload(&bytes));
+                    let _ = this.send(from, &Message::Answer { number, answer }, &mut bytes);
                 };
                 if let Err(too_many) = self.run_for(from, &pool, answering) {
                     let answer = Message::Answer { number, answer: Err(too_many) };
-                    let _ = self.send(from, &answer, &Payload::default());
+                    let _ = self.send(from, &answer, &mut Vec::new());
                 }
                 Ok(())
             }

@@ -74,6 +74,9 @@ pub struct ClusterOptions {
 /// frames, `live/<id>`, `spill/<id>`, and the two files of its journal.
 const DESCRIPTORS_AN_OBJECT: u64 = 7;
 
+/// A message with the most pages that are asked for at once, and some more: there is always a next one.
+const LONG_MESSAGE_BYTES: i32 = 4 << 20;
+
 /// Serves until the process is told to stop.
 pub fn serve(options: ServeOptions) -> Result<()> {
     let limits = limits_of(&options, commonhold_keeper::raise_descriptor_limit());
@@ -86,6 +89,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     let registry = Registry::open(directory, limits.quotas)?;
     end_on_panic();
+    commonhold_sys::memory::keep_freed(LONG_MESSAGE_BYTES);
     crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;

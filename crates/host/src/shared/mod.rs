@@ -38,6 +38,7 @@ pub mod locks;
 mod moving;
 mod outbox;
 mod part;
+mod recalls;
 mod size;
 mod sizes;
 mod syncs;
@@ -70,8 +71,8 @@ pub enum Role {
 /// is declared lost.
 pub trait Carrier: Send + Sync {
     /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
-    /// be reached is lost sooner or later, and whoever waits for it learns it then.
-    fn send(&self, to: HostId, object: u128, message: &Said, pages: &[u8]);
+    /// be reached is lost sooner or later, and whoever waits for it learns it then. It may take the buffer.
+    fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>);
 
     /// What the object's scheduler wants cannot be done here: this host gives up all it has of it, and begins anew.
     fn begin_again(&self, _object: u128) {}

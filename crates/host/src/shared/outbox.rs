@@ -27,15 +27,15 @@ impl Outbox {
     }
 
     /// Sends what waits, unless somebody does.
-    pub fn send_all(&self, send: impl Fn(HostId, &Said, &[u8])) {
+    pub fn send_all(&self, send: impl Fn(HostId, &Said, &mut Vec<u8>)) {
         let mut out = self.lock();
         if out.sending.is_some() {
             return;
         }
-        while let Some((to, message, bytes)) = out.queue.pop_front() {
+        while let Some((to, message, mut bytes)) = out.queue.pop_front() {
             out.sending = Some(to);
             drop(out);
-            send(to, &message, &bytes);
+            send(to, &message, &mut bytes);
             out = self.lock();
         }
         out.sending = None;

@@ -3,6 +3,7 @@
 use super::Role;
 use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
+use super::recalls::own_recall;
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
 use crate::cache::versions::Version;
@@ -24,9 +25,9 @@ pub(super) struct Came {
 
 /// One event, and what follows of it at this host.
 pub(super) struct Turn<'d> {
-    driver: &'d Arc<Driver>,
-    state: &'d mut State,
-    cache: Option<Arc<Cache>>,
+    pub(super) driver: &'d Arc<Driver>,
+    pub(super) state: &'d mut State,
+    pub(super) cache: Option<Arc<Cache>>,
     saved: Option<Arc<Cache>>,
     /// Bytes that came with the message, from the next page on.
     came: Came,
@@ -35,7 +36,7 @@ pub(super) struct Turn<'d> {
     /// The page that this host's own part gave back last, centrally scheduled: what the saved copy is now.
     given_back: Option<(u32, PageBytes)>,
     /// What this host said to itself.
-    to_do: VecDeque<(Event<Said>, Vec<u8>)>,
+    pub(super) to_do: VecDeque<(Event<Said>, Vec<u8>)>,
     /// Room for what the scheduler wants done.
     actions: Vec<Action<Said>>,
 }
@@ -96,7 +97,11 @@ impl<'d> Turn<'d> {
         let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         seen.event(me, &event);
         let mut actions = std::mem::take(&mut self.actions);
+        let recalled = own_recall(me, &event);
         self.state.part.handle(event, &mut actions);
+        if let Some(page) = recalled {
+            self.recall_next(page, &mut actions);
+        }
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
         for action in actions.drain(..) {
@@ -443,7 +448,7 @@ impl<'d> Turn<'d> {
     }
 
     /// Somebody asks about pages that are within their minimum hold: a clock is set only now.
-    fn wait_for_holds(&self, message: &Said) {
+    pub(super) fn wait_for_holds(&self, message: &Said) {
         if let Some(end) = self.state.held.end_of(message) {
             self.driver.holds.say_at(end, self.driver);
         }

@@ -4,7 +4,7 @@ use super::departures::{no_such_name, no_such_object};
 use super::kept::Kept;
 use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Message};
-use crate::cluster::{Cluster, PATIENCE, Payload, lock};
+use crate::cluster::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use commonhold_sys::clock;
@@ -79,7 +79,7 @@ impl Embedded {
         let Some(news) = news else { return };
         for member in news.members.iter().filter(|member| member.host != cluster.me.host) {
             // Who cannot be reached now hears it with its next renewal.
-            let _ = cluster.send(member.host, &Message::News(news.clone()), &Payload::default());
+            let _ = cluster.send(member.host, &Message::News(news.clone()), &mut Vec::new());
         }
         cluster.heard(news);
     }
