@@ -23,7 +23,7 @@ mod slots;
 mod trust;
 
 pub use compatible::{Export, breaks};
-pub use content::{Draft, Opened};
+pub use content::{Draft, Opened, Rest};
 pub use in_use::processes_with;
 pub(crate) use names::not_a_name;
 pub use names::{Entry, Found};

@@ -173,11 +173,10 @@ impl Store {
                 });
             }
             _ => {
-                let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?, header.group());
+                // Of code: with the room that its later minor versions have where it was made.
+                let bytes = header.reserved();
+                let mut wanted = wanted(kind, name, version, bytes, slide(&ranges)?, header.group());
                 wanted.alignment = 4096;
-                if kind == Kind::Code {
-                    wanted.bytes += wanted.bytes / 4; // for later minor versions
-                }
                 ranges.claim(&wanted, first)?;
             }
         }
@@ -190,7 +189,7 @@ impl Store {
     /// Gives content its name, also in place of what has it and is damaged. Whether the file system checks it.
     fn put(&self, draft: Draft, id: Id) -> Result<bool> {
         let path = self.path_of(id);
-        if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|hash| hash == id) {
+        if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|(hash, _)| hash == id) {
             // Nobody may have it open for writing then.
             let temporary = draft.file.into_temp_path();
             if let Ok(file) = File::open(&temporary) {
@@ -412,7 +411,10 @@ impl Store {
         let mut wrong = Vec::new();
         for (name, entry) in &all {
             let outcome = self.open(entry.id).and_then(|mut image| {
-                let same = image.hash()? == entry.id
+                // What was published long ago may have been damaged on its way here.
+                let (hash, is_whole) = image.hash()?;
+                let same = hash == entry.id
+                    && is_whole
                     && (image.header().name(), image.header().version()) == (name, entry.version);
                 if same { Ok(()) } else { Err(Error::Damaged { path: image.path }) }
             });
