@@ -28,7 +28,7 @@ fn a_new_minor_reaches_programs_without_linking_and_rollback_takes_it_back() {
     };
     assert_eq!(slots("lib@1.0"), "first=0 second=1");
     assert_eq!(slots("lib@1.1"), "first=0 second=1 before=2 other=3");
-    place.store.rollback("lib@1").unwrap();
+    place.store.rollback("lib@1.1.0").unwrap();
     assert_eq!(place.run(&program), "1 2\n");
     // A program of the newer one says that the older lacks something; it does not call what is not there.
     place.store.restore("lib@1.1.0").unwrap();
@@ -36,7 +36,7 @@ fn a_new_minor_reaches_programs_without_linking_and_rollback_takes_it_back() {
     let text = "int other(int); int main(void) { return other(3) != 27; }";
     let newer = place.program("newer", text, &[&stub]);
     place.run(&newer);
-    place.store.rollback("lib@1").unwrap();
+    place.store.rollback("lib@1.1.0").unwrap();
     let output = place.try_run(&newer);
     assert_eq!(output.status.code(), Some(127));
     assert!(String::from_utf8_lossy(&output.stderr).contains("older minor version"));

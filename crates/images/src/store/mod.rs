@@ -28,7 +28,7 @@ pub use in_use::processes_with;
 pub(crate) use names::not_a_name;
 pub use names::{Entry, Found};
 pub use place::{registry_of, users_directory};
-pub use publish::Published;
+pub use publish::{Published, RolledBack};
 
 use crate::ranges::{Arch, Owner, Range, Ranges, Region, Wanted};
 use crate::{Error, Result};

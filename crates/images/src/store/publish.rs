@@ -33,6 +33,17 @@ pub struct Published {
     pub has_verity: bool,
 }
 
+/// What came of a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The version that is withdrawn.
+    pub withdrawn: Version,
+    /// The newest of its major version that is had; none if all are withdrawn or gone.
+    pub had: Option<Version>,
+    /// False: it was withdrawn already.
+    pub is_new: bool,
+}
+
 fn sync_directory(path: &Path) -> Result<()> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(Error::file(path))
 }
@@ -235,31 +246,39 @@ impl Store {
         Store::resolve_in(std::slice::from_ref(self), text)
     }
 
-    /// Withdraws the newest version that begins so: from now on the one before it is had, and this one only by who names
-    /// it exactly. Refused if there is none before it.
-    pub fn rollback(&self, text: &str) -> Result<(Version, Version)> {
+    /// Withdraws a version, which must be named exactly: whoever is not sure whether it was done may ask again, and no other
+    /// is withdrawn. From now on another one of its major version is had, and this one only by who names it exactly.
+    /// Refused if there is no other.
+    pub fn rollback(&self, text: &str) -> Result<RolledBack> {
+        let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
         let _alone = self.lock()?;
-        let newest = self.one(text)?;
-        let (name, version) = (newest.name.as_str(), newest.entry.version);
-        self.point_to_newest(name)?;
-        let suits = |entry: &&Entry| {
-            !entry.withdrawn && entry.version < version && entry.version.major == version.major
-        };
-        let all = self.versions(name)?;
-        let Some(before) = all.iter().rfind(suits) else {
-            return Err(Error::Missing(format!(
-                "{name}@{version} is the first of its major version: there is none to go back to"
+        let found = self.one(text)?;
+        let (name, version) = (found.name.as_str(), found.entry.version);
+        if wanted.exact().is_none() {
+            return Err(Error::Invalid(format!(
+                "{text} may be several versions, and asked twice it would withdraw two: name the one to withdraw; the newest is \
+                 {name}@{version}"
             )));
-        };
-        if newest.entry.withdrawn {
-            return Err(Error::Invalid(format!("{name}@{version} is withdrawn already")));
         }
-        // First: a program never finds what is withdrawn.
-        self.point_without(name, Some(version))?;
-        let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
-        fs::rename(&from, &to).map_err(Error::file(&from))?;
+        self.point_to_newest(name)?;
+        let others = |entry: &&Entry| {
+            !entry.withdrawn && entry.version != version && entry.version.major == version.major
+        };
+        let had = self.versions(name)?.iter().rfind(others).map(|entry| entry.version);
+        let is_new = !found.entry.withdrawn;
+        if is_new && had.is_none() {
+            return Err(Error::Missing(format!(
+                "{name}@{version} is the only one of its major version that is had: there is none to go back to"
+            )));
+        }
+        if is_new {
+            // First: a program never finds what is withdrawn.
+            self.point_without(name, Some(version))?;
+            let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
+            fs::rename(&from, &to).map_err(Error::file(&from))?;
+        }
         sync_directory(&self.directory_of(name))?;
-        Ok((version, before.version))
+        Ok(RolledBack { withdrawn: version, had, is_new })
     }
 
     /// Makes a version that was withdrawn one like all others again. Refused if what came since does not keep what it has.
