@@ -371,6 +371,12 @@ impl Store {
     /// Gives back what was reserved for a version that is not there: by who was killed, or was refused. Whether there was
     /// anything.
     fn free_unused(&self, name: &str, version: Version) -> Result<bool> {
+        if self.is_being_built(name, version) {
+            return Err(Error::InUse {
+                what: format!("{name}@{version}"),
+                by: "a process builds it and has not published it".into(),
+            });
+        }
         let ranges = self.ranges()?;
         let data = ranges.release(&range_name(Kind::Data, name, version))?;
         let has_major = self.versions(name)?.iter().any(|entry| entry.version.major == version.major);
@@ -400,9 +406,11 @@ impl Store {
         Ok(user.map(|(name, entry)| format!("{name}@{}", entry.version)))
     }
 
-    /// Mends what who was killed left: the links to the newest versions, then content that nobody names and nobody maps,
+    /// Mends what who was killed left: addresses of what is not built any more, the links to the newest versions, then
+    /// content that nobody names and nobody maps,
     /// and drafts that were given up. Gives the bytes of these.
     fn sweep(&self) -> Result<u64> {
+        self.free_abandoned()?;
         for name in self.names()? {
             self.point_to_newest(&name)?;
         }
