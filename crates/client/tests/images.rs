@@ -20,7 +20,11 @@ layout! {
     struct Forest<'a> {
         trees: Run<'a, &'a Node<'a>>,
         corners: [f32; 3],
+        season: Season,
     }
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Season: i16 { Winter = -1, Spring, Summer = 7 }
 }
 
 fn run(program: &Path, store: &Path, words: &[&str]) {
@@ -41,12 +45,14 @@ fn c_and_rust_read_each_others_images() {
     run(&program, store.root(), &["build", "of-c@1.0.0"]);
     run(&program, store.root(), &["read", "of-c"]);
     run(&program, store.root(), &["refuse"]);
+    run(&program, store.root(), &["group"]);
 
     let image = include_from(std::slice::from_ref(&store), "of-c@1", false).unwrap();
     let forest: &'static Forest<'static> = image.root("forest").unwrap();
     let tree: &'static Node<'static> = image.root("tree").unwrap();
     assert!(std::ptr::eq(forest.trees[0], tree) && forest.trees.len() == 2);
     assert_eq!((tree.key, tree.word.as_str(), tree.rare, forest.corners), (2, "two", false, [0.0, 0.0, 0.5]));
+    assert_eq!(forest.season, Season::Winter);
     assert_eq!((tree.left.unwrap().key, tree.right.unwrap().rare), (1, true));
 
     let options = Options { store: Some(store.clone()), capacity: 1 << 24, ..Options::default() };
@@ -61,7 +67,8 @@ fn c_and_rust_read_each_others_images() {
     top.right = Some(right);
     let top = &*top;
     let trees = arena.run(&[top, right]).unwrap();
-    arena.root("forest", arena.place(Forest { trees, corners: [0.0, 0.0, 0.5] }).unwrap()).unwrap();
+    let forest = Forest { trees, corners: [0.0, 0.0, 0.5], season: Season::Winter };
+    arena.root("forest", arena.place(forest).unwrap()).unwrap();
     arena.root("tree", top).unwrap();
     arena.seal().unwrap();
     run(&program, store.root(), &["read", "of-rust"]);
