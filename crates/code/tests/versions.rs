@@ -120,6 +120,40 @@ fn images_of_one_group_are_never_in_one_program() {
 }
 
 #[test]
+fn an_image_that_would_bring_two_of_one_group_into_a_process_is_refused() {
+    let place = Place::new();
+    let build = |name: &str, group: Option<&str>, calls: &[&str]| {
+        let own: String = calls.iter().map(|other| format!("int {other}_f(void); ")).collect();
+        let sum: String = calls.iter().map(|other| format!(" + {other}_f()")).collect();
+        let library = place.library(name, &format!("{own}int {name}_f(void) {{ return 1{sum}; }}"), &[]);
+        let mut wanted = place.wanted(&library, name, "1.0.0");
+        wanted.group = group.map(str::to_owned);
+        wanted.imports = calls.iter().map(|other| place.find(&format!("{other}@1"))).collect();
+        place.build(&wanted).map(drop)
+    };
+    build("far", Some("g"), &[]).unwrap();
+    build("near", None, &["far"]).unwrap();
+    build("other", Some("h"), &[]).unwrap();
+    build("well", Some("i"), &["near", "other"]).unwrap();
+    for (name, group, calls) in [
+        ("direct", Some("g"), &["far"][..]),
+        ("by-another", Some("g"), &["near"]),
+        ("two", None, &["near", "twin"]),
+    ] {
+        if name == "two" {
+            build("twin", Some("g"), &[]).unwrap();
+        }
+        let name = name.replace('-', "_");
+        let said = build(&name, group, calls).unwrap_err().to_string();
+        assert!(
+            said.contains("which is of the group g as ") && said.contains("never to be in one process"),
+            "{said}"
+        );
+        assert!(place.store.versions(&name).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn a_slot_of_a_version_that_was_removed_is_not_given_to_another_function() {
     let place = Place::new();
     let common = "int b(void) { return 2; } int c(void) { return 3; }";

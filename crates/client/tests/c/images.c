@@ -38,7 +38,11 @@ static const ch_field node_fields[] = {
     {"rare", offsetof(struct node, rare), &ch_bool, 0},
 };
 static const ch_type node = CH_TYPE_STRUCT_OF(struct node, node_fields);
-static const ch_field seasons[] = {{"Summer", SUMMER, NULL, 0}, {"Winter", (size_t)WINTER, NULL, 0}, {"Spring", SPRING, NULL, 0}};
+static const ch_field seasons[] = {
+    {"Summer", SUMMER, NULL, 0},
+    {"Winter", (size_t)WINTER, NULL, 0},
+    {"Spring", SPRING, NULL, 0},
+};
 static const ch_type season = CH_TYPE_ENUM_OF(int16_t, seasons);
 static const ch_field forest_fields[] = {
     {"trees", offsetof(struct forest, first), &node_pointers, 0},

@@ -7,7 +7,7 @@ use super::{Store, another_group, in_use, range_name, slide, wanted};
 use crate::ranges::Range;
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, Kind, Version, Wanted};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -80,26 +80,18 @@ impl Store {
         Ok(Published { path: self.path_of(id), name, version, id, is_new: true, has_verity })
     }
 
-    /// All that it leads into is there, in this store or the machine's.
+    /// An image that others lead into, of this store or the machine's.
+    fn open_import(&self, id: Id) -> Option<Opened> {
+        [self.clone(), Store::of_machine()].iter().find_map(|store| store.open(id).ok())
+    }
+
+    /// All that it leads into is there.
     fn check_imports(&self, header: Header<'_>) -> Result<()> {
         for import in header.imports() {
-            let stores = [self.clone(), Store::of_machine()];
-            let found = stores.iter().find_map(|store| store.open(import.id).ok());
-            let found_group = found.as_ref().and_then(|found| found.header().group().map(str::to_owned));
-            let sound = found.is_some_and(|found| {
+            let sound = self.open_import(import.id).is_some_and(|found| {
                 let there = found.header();
                 (there.name(), there.version(), there.base()) == (import.name, import.version, import.base)
             });
-            let never = found_group.is_some() && found_group.as_deref() == header.group();
-            if never {
-                return Err(Error::Invalid(format!(
-                    "{}@{} leads into {}@{} and is of one group with it, which is declared never to be in one process",
-                    header.name(),
-                    header.version(),
-                    import.name,
-                    import.version
-                )));
-            }
             if !sound {
                 return Err(Error::Missing(format!(
                     "{}@{} leads into {}@{} with build ID {}, which is not in {}: publish that one first",
@@ -109,6 +101,33 @@ impl Store {
                     import.version,
                     import.id,
                     self.root.display()
+                )));
+            }
+        }
+        self.check_groups(header)
+    }
+
+    /// No two of what comes into a process with it are of one group, which is declared never to be in one.
+    fn check_groups(&self, header: Header<'_>) -> Result<()> {
+        let full_name = |header: Header<'_>| format!("{}@{}", header.name(), header.version());
+        let mut groups: BTreeMap<String, String> = BTreeMap::new();
+        groups.extend(header.group().map(|group| (group.to_owned(), full_name(header))));
+        let mut left: Vec<Id> = header.imports().map(|import| import.id).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(id) = left.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let Some(found) = self.open_import(id) else { continue };
+            let there = found.header();
+            left.extend(there.imports().map(|import| import.id));
+            let Some(group) = there.group() else { continue };
+            if let Some(other) = groups.insert(group.to_owned(), full_name(there)) {
+                return Err(Error::Invalid(format!(
+                    "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those are declared \
+                     never to be in one process",
+                    full_name(header),
+                    full_name(there),
                 )));
             }
         }
