@@ -35,6 +35,8 @@ fn roots(exports: &Exports, entries: u64) -> Vec<u8> {
     table
 }
 
+const _: () = assert!(crate::format::GROUP_AT == commonhold_images::format::GROUP_AT as u64);
+
 /// The parts in memory, as the store's tools see them.
 fn segments(layout: &Layout, base: u64) -> Vec<Segment> {
     let one = |segment: &crate::format::Segment| {

@@ -4,6 +4,7 @@ mod common;
 
 use common::Place;
 use commonhold_code::stub::When;
+use commonhold_images::ranges::{Arch, Region, Wanted};
 
 const ONE: &str = "int first(void) { return 1; } int second(void) { return 2; }";
 /// `second` moved, and something comes in front of it by name and by address.
@@ -117,6 +118,37 @@ fn images_of_one_group_are_never_in_one_program() {
     assert_eq!(output.status.code(), Some(127), "{said}");
     assert!(said.contains("exact@1: an image that is declared never to be in one process with it"), "{said}");
     assert!(said.contains("/content/") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn images_of_stores_that_know_nothing_of_each_other_are_told_as_what_they_are() {
+    let (place, other) = (Place::new(), Place::new());
+    place.image("one", "1.0.0", "int one_f(void) { return 1; }");
+    let base = place.find("one@1").header.base;
+    let wanted = Wanted {
+        name: "image:two@1".into(),
+        arch: Arch::here(),
+        region: Region::Homogeneous,
+        bytes: 1 << 25,
+        alignment: 4096,
+        group: None,
+        slide: 0,
+    };
+    other.store.ranges().unwrap().claim(&wanted, base).unwrap();
+    other.image("two", "1.0.0", "int two_f(void) { return 2; }");
+    assert_eq!(other.find("two@1").header.base, base, "else this says nothing");
+    let stubs =
+        [place.path(&place.stub("one@1", When::First)), other.path(&other.stub("two@1", When::First))];
+    let text = "int one_f(void); int two_f(void); int main(void) { return one_f() != 1 || two_f(); }";
+    let output =
+        place.try_run(&place.program("both", text, &stubs.each_ref().map(|stub| stub.to_str().unwrap())));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(
+        said.contains("two@1: its addresses are in use in this process") && said.contains("/content/"),
+        "{said}"
+    );
+    assert!(!said.contains("declared"), "{said}");
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub const MOST_IMPORTS: usize = 24;
 /// This machine's, by the numbers of ELF.
 pub const ARCHITECTURE_HERE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-pub(crate) const GROUP_AT: usize = 112;
+/// Where the name of the group is, for who reads a page that is mapped.
+pub const GROUP_AT: usize = 112;
 /// The name of a group has so many at most.
 pub const GROUP_BYTES: usize = 16;
 pub(crate) const NAME_AT: usize = 128;
