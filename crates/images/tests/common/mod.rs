@@ -52,7 +52,7 @@ impl Made {
 }
 
 pub struct Place {
-    _folder: TempDir,
+    _folder: Option<TempDir>,
     pub store: Store,
 }
 
@@ -61,7 +61,12 @@ impl Place {
         let folder = TempDir::new().unwrap();
         let store = Store::at(&folder.path().join("store"), Owner::Machine);
         store.create().unwrap();
-        Place { _folder: folder, store }
+        Place { _folder: Some(folder), store }
+    }
+
+    /// A store that is elsewhere.
+    pub fn of(store: Store) -> Place {
+        Place { _folder: None, store }
     }
 
     /// First page, one page, roots.
