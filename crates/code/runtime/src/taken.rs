@@ -107,7 +107,7 @@ fn find<T>(mut wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let mut chunk = [const { MaybeUninit::uninit() }; 4096];
     let mut line = Text::<160>::new();
     loop {
-        let part = file.next(&mut chunk);
+        let part = file.next(&mut chunk).unwrap_or_default();
         if part.is_empty() {
             return None;
         }
