@@ -27,6 +27,35 @@ layout! {
     enum Season: i16 { Winter = -1, Spring, Summer = 7 }
 }
 
+#[test]
+fn under_thread_sanitizer_it_is_said_which_addresses_clash() {
+    let folder = TempDir::new().unwrap();
+    let empty = folder.path().join("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }").unwrap();
+    let mut has = Command::new("cc");
+    has.args(["-fsanitize=thread", "-o"]).arg(folder.path().join("empty")).arg(&empty);
+    if !has.output().unwrap().status.success() {
+        println!("skipped: the compiler has no -fsanitize=thread");
+        return;
+    }
+    let program = c::compile("images.c", &["-std=c11", "-fsanitize=thread", "-O1", "-g"]);
+    let mut command = Command::new(&program);
+    command.args(["build", "words@1.0.0"]).env("COMMONHOLD_IMAGES", folder.path().join("store"));
+    let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    std::fs::remove_file(program).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("FATAL: ThreadSanitizer") {
+        println!("skipped: ThreadSanitizer does not start here: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("words@1.0.0 cannot be at 0x3") && said.contains(" is there; include it earlier"),
+        "{said}"
+    );
+    assert!(said.contains("ThreadSanitizer has them all"), "{said}");
+}
+
 fn run(program: &Path, store: &Path, words: &[&str]) {
     // Cargo's own path leads to the library of the last `cargo build`, not to the one beside this test.
     let mut command = Command::new(program);
