@@ -302,7 +302,7 @@ int ch_serve_pager(const char *name, const ch_pager *pager);
  *     };
  *     static const ch_type node = CH_TYPE_STRUCT_OF(struct node, fields);
  *
- *     ch_arena *arena = ch_arena_new("words@1.2.0", NULL, 0, NULL, 0);
+ *     ch_arena *arena = ch_arena_new("words@1.2.0", NULL, NULL, 0, NULL, 0);
  *     struct node *top = ch_arena_take(arena, sizeof *top, _Alignof(struct node));
  *     ...
  *     if (ch_arena_root(arena, "tree", top, 1, &node) || ch_arena_seal(arena)) puts(ch_last_error());
@@ -326,14 +326,15 @@ enum {
     CH_TYPE_POINTER = 7,         /* never null */
     CH_TYPE_POINTER_OR_NULL = 8,
     CH_TYPE_RUN = 9,             /* a pointer, then a size_t: so many values one behind the other */
-    CH_TYPE_CHAR = 10            /* a character of Unicode, 4 bytes: Rust's char, C's char32_t */
+    CH_TYPE_CHAR = 10,           /* a character of Unicode, 4 bytes: Rust's char, C's char32_t */
+    CH_TYPE_ENUM = 11            /* one of some values, of 1, 2, 4 or 8 bytes */
 };
 
 typedef struct ch_field {
     const char *name;
-    size_t offset;
-    const ch_type *type;
-    size_t count; /* 0: one; else an array of so many */
+    size_t offset;       /* of an enumeration: the value */
+    const ch_type *type; /* of an enumeration: NULL */
+    size_t count;        /* 0: one; else an array of so many */
 } ch_field;
 
 struct ch_type {
@@ -342,7 +343,7 @@ struct ch_type {
     size_t bytes;
     size_t alignment;
     const ch_type *of; /* what pointers and runs lead to */
-    const ch_field *fields;
+    const ch_field *fields; /* of structures; of enumerations their values */
     size_t field_count;
 };
 
@@ -355,6 +356,9 @@ struct ch_type {
 #define CH_TYPE_STRUCT_OF(type, fields) \
     {#type, CH_TYPE_STRUCT, sizeof(type), _Alignof(type), NULL, fields, sizeof(fields) / sizeof((fields)[0])}
 #endif
+/* values: an array of ch_field, {"Noun", NOUN, NULL, 0} each. Another value than these is refused at sealing. */
+#define CH_TYPE_ENUM_OF(type, values) \
+    {#type, CH_TYPE_ENUM, sizeof(type), sizeof(type), NULL, values, sizeof(values) / sizeof((values)[0])}
 #define CH_TYPE_SCALAR(name, kind, bytes) {name, kind, bytes, bytes, NULL, NULL, 0}
 
 static const ch_type ch_u8 = CH_TYPE_SCALAR("u8", CH_TYPE_UNSIGNED, 1);
@@ -375,9 +379,10 @@ static const ch_type ch_text = CH_TYPE_OF(CH_TYPE_RUN, ch_utf8);
 
 /* Begins an image, by name and whole version. store: the directory where it will be published; NULL: the first of
  * COMMONHOLD_IMAGES, else /var/lib/commonhold/images for root and the user's own data directory for others.
+ * group: NULL, or a name of 1 to 16 letters: images of one group are declared never to be in one process, and share addresses.
  * capacity_bytes: how large it can become (0: 16 GiB; no memory is taken for it). imports: images that it may lead into. */
-ch_arena *ch_arena_new(const char *name, const char *store, uint64_t capacity_bytes, const ch_image *const *imports,
-                       size_t import_count);
+ch_arena *ch_arena_new(const char *name, const char *store, const char *group, uint64_t capacity_bytes,
+                       const ch_image *const *imports, size_t import_count);
 
 /* Memory of the arena, zeroed. */
 void *ch_arena_take(ch_arena *arena, size_t bytes, size_t alignment);

@@ -270,7 +270,12 @@ class Image:
 @final
 class Arena:
     def __new__(
-        cls, name: str, store: os.PathLike[str] | None, capacity_bytes: int | None, imports: list[Image]
+        cls,
+        name: str,
+        store: os.PathLike[str] | None,
+        group: str | None,
+        capacity_bytes: int | None,
+        imports: list[Image],
     ) -> Self: ...
     def take(self, bytes: int, alignment: int) -> int: ...
     def root(self, name: str, first: int, count: int, rows: list[_Row]) -> None: ...

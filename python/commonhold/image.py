@@ -18,14 +18,15 @@
     print(words.root("list", Word).next.contents.text)
     squares = words.array("squares", "i8")      # a NumPy array on the image's own memory
 
-Types are those of `ctypes`, with `Text`, `run_of(T)` and `reference(T)` (a pointer that is never null) beside them; arrays
-have dtypes of NumPy. C and Rust read such images, and Python theirs, if sizes, offsets and names of fields are the same.
+Types are those of `ctypes`, with `Text`, `Char`, `run_of(T)`, `reference(T)` (a pointer that is never null) and
+`choice(E, T)` (an enumeration) beside them; arrays have dtypes of NumPy. C and Rust read such images, and Python theirs, if sizes, offsets and names of fields are the same.
 
 No host is needed. An image is read-only: an array says so, and a `ctypes` structure of it ends the process when it is
 written, as in C.
 """
 
 import ctypes as _c
+import enum as _enum
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ from ._native import Arena as _Arena
 from ._native import Image as _Image
 from ._native import include_image as _include_image
 
-__all__ = ["Arena", "Image", "Text", "include", "reference", "run_of"]
+__all__ = ["Arena", "Char", "Image", "Text", "choice", "include", "reference", "run_of"]
 
 _Row = tuple[str, str, int, int, int, list[tuple[str, int, int, int]]]
 
@@ -48,6 +49,7 @@ _SCALARS = {
 }
 _RUNS: dict[type, type] = {}
 _REFERENCES: dict[type, type] = {}
+_CHOICES: dict[tuple[type, type], type] = {}
 
 
 class _Run(_c.Structure):
@@ -86,6 +88,37 @@ class Text(_c.Structure):
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+class Char(_c.c_uint32):
+    """A character of Unicode, Rust's `char`; `str()` of it is that character."""
+
+    def __str__(self) -> str:
+        return chr(self.value)
+
+
+class _Choice:
+    """One of the members of an enumeration."""
+
+    _of_: type[_enum.IntEnum]
+    value: int
+
+    @property
+    def member(self) -> _enum.IntEnum:
+        """Which."""
+        return self._of_(self.value)
+
+
+def choice(of: type[_enum.IntEnum], made_of: Any) -> type:
+    """The type of an enumeration that is a number of `ctypes`, such as `c_uint8`; `member` of a value says which it is.
+
+    Another number than those of its members is refused at sealing.
+    """
+    if (of, made_of) not in _CHOICES:
+        if getattr(made_of, "_type_", "") not in set("BHILQbhilq"):
+            raise TypeError(f"an enumeration is made of a number such as c_uint8, not of {made_of.__name__}")
+        _CHOICES[of, made_of] = type(f"{of.__name__}_of_{made_of.__name__}", (_Choice, made_of), {"_of_": of})
+    return _CHOICES[of, made_of]
 
 
 def run_of(of: type) -> type:
@@ -158,12 +191,27 @@ class _Table:
             return self._leads(of, "reference" if of in _REFERENCES.values() else "pointer", of._type_)
         if issubclass(of, _c.Structure):
             return self._structure(of)
+        if issubclass(of, Char):
+            return self._scalar("char", 4)
+        if issubclass(of, _Choice):
+            return self._choice(of)
         code = getattr(of, "_type_", None)
         if issubclass(of, _c._SimpleCData) and code in _SCALARS:
             if _is_swapped(of):
                 raise TypeError(f"{of.__name__} of the other byte order cannot be in an image: this machine's can")
             return self._scalar(_SCALARS[code], _c.sizeof(of))
         raise TypeError(f"{of.__name__} cannot be in an image: structures, numbers, POINTER, Text, run_of can")
+
+    def _choice(self, of: Any) -> int:
+        if of in self._places:
+            return self._places[of]
+        nbytes = _c.sizeof(of)
+        place = self._add(of, of._of_.__name__, "choice", nbytes, nbytes)
+        for name, member in of._of_.__members__.items():
+            if of(member).value != member:
+                raise TypeError(f"{of._of_.__name__}.{name} is {int(member)}, which has no room in {nbytes} bytes")
+            self.rows[place][5].append((name, member & (1 << 8 * nbytes) - 1, 0, 0))  # type: ignore[index]
+        return place
 
     def _structure(self, of: Any) -> int:
         if of in self._places:
@@ -277,18 +325,23 @@ def include(name: str, *, store: str | Path | None = None, newest: bool = False)
 
 
 class Arena:
-    """An image that is being built. What it gave may not be used after `close`, nor after its `with` block."""
+    """An image that is being built. What it gave may not be used after `close`, nor after its `with` block.
+
+    `group`: images of one group are declared never to be in one process, and share addresses. `imports`: images that it
+    may lead into. An arena that is not closed keeps its memory and its addresses until the process ends.
+    """
 
     def __init__(
         self,
         name: str,
         *,
         store: str | Path | None = None,
+        group: str | None = None,
         capacity_bytes: int | None = None,
         imports: Sequence[Image] = (),
     ) -> None:
         where = None if store is None else Path(store)
-        self._native = _Arena(name, where, capacity_bytes, [image._native for image in imports])
+        self._native = _Arena(name, where, group, capacity_bytes, [image._native for image in imports])
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Name, kind, bytes, alignment, place of what it leads to, and fields: name, offset, place of the type, count.
+/// Name, kind, bytes, alignment, place of what it leads to, and fields: name, offset (of a choice the value), place of the
+/// type, count.
 type Row = (String, String, usize, usize, usize, Vec<(String, usize, usize, usize)>);
 
 fn entry(row: &Row) -> commonhold::Result<Entry> {
@@ -18,6 +19,8 @@ fn entry(row: &Row) -> commonhold::Result<Entry> {
         "float" => What::Scalar(Scalar::Float),
         "bool" => What::Scalar(Scalar::Bool),
         "utf8" => What::Scalar(Scalar::Utf8),
+        "char" => What::Scalar(Scalar::Char),
+        "choice" => What::Choice,
         "pointer" => What::Pointer { to: *of, nullable: true },
         "reference" => What::Pointer { to: *of, nullable: false },
         "run" => What::Run { of: *of },
@@ -70,15 +73,17 @@ impl Arena {
 #[pymethods]
 impl Arena {
     #[new]
-    #[pyo3(signature = (name, store, capacity_bytes, imports))]
+    #[pyo3(signature = (name, store, group, capacity_bytes, imports))]
     fn new(
         py: Python<'_>,
         name: &str,
         store: Option<PathBuf>,
+        group: Option<String>,
         capacity_bytes: Option<u64>,
         imports: Vec<PyRef<'_, Image>>,
     ) -> PyResult<Arena> {
-        let mut options = Options { store: store.as_deref().map(Store::named), ..Options::default() };
+        let store = store.as_deref().map(Store::named);
+        let mut options = Options { store, group, ..Options::default() };
         options.capacity = capacity_bytes.unwrap_or(options.capacity);
         options.imports = imports.iter().map(|image| image.image).collect();
         let made = py.detach(|| image::Arena::with(name, options).map_err(Error::from));
@@ -114,7 +119,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Addresses of it may be anywhere in Python.
+        // Addresses of it may be anywhere in Python. What it had reserved is freed once this process has ended, by the next
+        // change of the store.
         let arena = self.arena.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         std::mem::forget(arena);
     }

@@ -1,6 +1,7 @@
 """Images: built here, read here without a copy, in another process, and by the other side's types."""
 
 import ctypes
+import enum
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,84 @@ def test_numbers_of_the_other_byte_order_are_refused(store: Path) -> None:
             arena.root("x", arena.new(type("Other", (other,), {"_fields_": fields})))
         arena.root("x", arena.new(type("Native", (native,), {"_fields_": [*fields, ("more", Number)]})))
         arena.root("y", arena.new(type("Bytes", (other,), {"_fields_": [("one", ctypes.c_uint8)]})))
+
+
+def test_enumerations_and_characters_are_fields(store: Path) -> None:
+    class Change(enum.IntEnum):
+        LESS = -1
+        SAME = 0
+        MORE = 1
+
+    kind = image.choice(Change, ctypes.c_int16)
+    assert image.choice(Change, ctypes.c_int16) is kind
+
+    class Word(ctypes.Structure):
+        _fields_ = [("change", kind), ("letter", image.Char), ("changes", kind * 2)]
+
+    with image.Arena("words@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        word = arena.new(Word, change=Change.LESS, letter=ord("д"))
+        word.changes[:] = [Change.MORE, Change.SAME]
+        arena.root("word", word)
+        word.changes[1] = 5
+        with pytest.raises(ch.InvalidError, match=r'root "word" -> changes\[1\]: 5 is none of the values of Change'):
+            arena.seal()
+        word.changes[1] = Change.LESS
+        word.letter = 0xD800
+        with pytest.raises(ch.InvalidError, match="0xd800 is no character of Unicode"):
+            arena.seal()
+        word.letter = ord("ж")
+        arena.seal()
+    read = image.include("words", store=store).root("word", Word)
+    assert (read.change.member, str(read.letter)) == (Change.LESS, "ж")
+    assert [one.member for one in read.changes] == [Change.MORE, Change.LESS]
+
+    class Later(enum.IntEnum):
+        LESS = -1
+        SAME = 0
+        MORE = 1
+        MOST = 300
+
+    fields = [(name, image.choice(Later, ctypes.c_int16), *rest) for name, _, *rest in Word._fields_[:1]]
+    with pytest.raises(ch.MismatchError, match="made with other fields"):
+        image.include("words", store=store).root("word", type("Word", (ctypes.Structure,), {"_fields_": fields}))
+    with image.Arena("narrow@1.0.0", store=store, capacity_bytes=1 << 24) as arena:
+        narrow = type("Narrow", (ctypes.Structure,), {"_fields_": [("one", image.choice(Later, ctypes.c_int8))]})
+        with pytest.raises(TypeError, match="MOST is 300, which has no room in 1 bytes"):
+            arena.root("x", arena.new(narrow))
+    with pytest.raises(TypeError, match="not of c_float"):
+        image.choice(Later, ctypes.c_float)
+
+
+def test_images_of_one_group_share_addresses_and_only_one_is_included(store: Path) -> None:
+    addresses = set()
+    for name in ("german@1.0.0", "french@1.0.0"):
+        with image.Arena(name, store=store, group="language", capacity_bytes=1 << 24) as arena:
+            numbers = arena.array(np.arange(3))
+            addresses.add(numbers.__array_interface__["data"][0])
+            arena.root("numbers", numbers)
+            arena.seal()
+    assert len(addresses) == 1
+    image.include("german", store=store)
+    with pytest.raises(ch.Error, match="images of the group language are declared never to be in one"):
+        image.include("french", store=store)
+    with pytest.raises(ch.InvalidError, match="names no group"):
+        image.Arena("dutch@1.0.0", store=store, group="no group")
+
+
+FORGETS = """
+import sys
+from commonhold import image
+image.Arena("forgotten@1.0.0", store=sys.argv[1], capacity_bytes=1 << 24).text("never sealed")
+"""
+
+
+def test_what_a_forgotten_arena_had_reserved_is_freed_once_its_process_has_ended(store: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORGETS, store], check=True, timeout=120)
+    markers = store / "building"
+    assert [path.name for path in markers.iterdir()] == ["forgotten@1.0.0"]
+    publish(store)
+    assert list(markers.iterdir()) == []
+    # The version can be built with another group: its former addresses are nobody's.
+    with image.Arena("forgotten@1.0.0", store=store, group="other", capacity_bytes=1 << 24) as arena:
+        arena.root("one", arena.array(np.arange(1)))
+        arena.seal()

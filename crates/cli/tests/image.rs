@@ -76,7 +76,11 @@ fn versions_are_shown_as_a_tree_and_can_be_taken_back() {
     ];
     assert_eq!(shape, expected);
     assert_eq!(place.json(&["resolve", "numbers@1"])["version"], "1.2.1");
-    assert_eq!(place.says(&["rollback", "numbers@1"]), "numbers@1.2.1 is withdrawn, numbers@1.2.0 is had\n");
+    assert!(place.complaint(&["rollback", "numbers@1"]).contains("the newest is numbers@1.2.1"));
+    let rollback = ["rollback", "numbers@1.2.1"];
+    assert_eq!(place.says(&rollback), "numbers@1.2.1 is withdrawn, numbers@1.2.0 is had\n");
+    assert_eq!(place.says(&rollback), "numbers@1.2.1 was withdrawn already, numbers@1.2.0 is had\n");
+    assert_eq!(place.json(&rollback)["is_new"], false);
     assert_eq!(place.json(&["resolve", "numbers@1"])["version"], "1.2.0");
     assert!(place.says(&["versions", "numbers"]).contains("withdrawn"));
     assert_eq!(place.json(&["versions", "numbers"])[0]["versions"][2]["withdrawn"], true);

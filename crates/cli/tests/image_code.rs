@@ -86,7 +86,7 @@ fn a_library_is_built_linked_updated_and_rolled_back() {
     let said = place.complaint(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(said.contains("words, which programs call by slot 0, is not there any more"), "{said}");
     assert!(place.says(&["show", "words@1"]).contains("more"));
-    place.says(&["rollback", "words@1"]);
+    place.says(&["rollback", "words@1.1.0"]);
     assert_eq!(run(&place.path("program")), "1\n");
     place.says(&["verify"]);
     let said = place.complaint(&["stub", "words", "-o", "x.o"]);

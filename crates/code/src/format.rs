@@ -17,6 +17,8 @@
 pub const MAGIC: [u8; 8] = *b"CHCODE\x03\n";
 /// Addresses and offsets are multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
+/// Where in the first page, which all images have, the name of a group is; a zero: it has none.
+pub const GROUP_AT: u64 = 112;
 /// Where the header is.
 pub const HEADER_AT: u64 = PAGE_BYTES;
 /// Where the entries begin.

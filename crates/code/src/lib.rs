@@ -31,10 +31,13 @@ use stub::When;
 
 /// Makes an image of a library and publishes it in a store.
 pub fn build(wanted: &make::Wanted, store: &Store) -> Result<(make::Made, Published)> {
+    // What a build reserved that was refused, or killed, the next change frees.
+    let building = store.building(&wanted.name, wanted.version)?;
     let made = make::make(wanted, store)?;
     let mut draft = store.draft()?;
     draft.write_all(&made.bytes).map_err(Error::file(store.root()))?;
     let published = store.publish(draft)?;
+    building.settle();
     Ok((made, published))
 }
 

@@ -97,6 +97,15 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     header.fills_at = put_fills(&mut bytes, &layout, &bound);
     header.lineage = others.last().map_or_else(new_lineage, |other| other.header.lineage);
     header.reserved = reserved(&others, layout.extent);
+    if layout.extent > header.reserved {
+        return Err(Error::unfit(
+            &library.path,
+            format!(
+                "it takes {} bytes, and its major version has room for {}: make it the next major version",
+                layout.extent, header.reserved
+            ),
+        ));
+    }
     put_imports(&mut bytes, &imports);
     store_page::finish(wanted, &exports, &bound, &layout, header, bytes)
 }

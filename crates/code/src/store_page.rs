@@ -2,7 +2,9 @@
 
 use crate::bind::Bound;
 use crate::exports::Exports;
-use crate::format::{CODE, DATA, ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, READ, ZERO, table_sum};
+use crate::format::{
+    CODE, DATA, ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, PAGE_BYTES, READ, ZERO, table_sum,
+};
 use crate::layout::Layout;
 use crate::make::{Made, Wanted};
 use crate::{Error, Result};
@@ -10,6 +12,7 @@ use commonhold_images::format::{
     ARCHITECTURE_HERE, EXECUTE, Fields, Import, Kind, READ as MAY_READ, ROOT_BYTES, RootKind, Segment, WRITE,
     encode,
 };
+use commonhold_images::store::Rest;
 
 /// The table of exports as all images have it, sorted by name.
 fn roots(exports: &Exports, entries: u64) -> Vec<u8> {
@@ -31,6 +34,8 @@ fn roots(exports: &Exports, entries: u64) -> Vec<u8> {
     table.extend(names);
     table
 }
+
+const _: () = assert!(crate::format::GROUP_AT == commonhold_images::format::GROUP_AT as u64);
 
 /// The parts in memory, as the store's tools see them.
 fn segments(layout: &Layout, base: u64) -> Vec<Segment> {
@@ -80,6 +85,9 @@ pub fn finish(
         })
         .collect();
     let header_end = HEADER_AT + size_of::<Header>() as u64;
+    bytes[HEADER_AT as usize..header_end as usize].copy_from_slice(header.bytes());
+    let mut rest = Rest::default();
+    rest.add(&bytes[PAGE_BYTES as usize..]);
     let page = encode(&Fields {
         kind: Kind::Code,
         architecture: ARCHITECTURE_HERE,
@@ -92,14 +100,14 @@ pub fn finish(
         roots_at,
         root_count: exports.functions.len() as u32,
         detail_at: HEADER_AT..header_end,
-        initialise: 0,
+        reserved: header.reserved,
+        rest: rest.sum(),
         group: wanted.group.as_deref(),
         segments: &segments(layout, header.base),
         imports: &imports,
     })
     .map_err(|fault| Error::unfit(&wanted.library, fault.to_string()))?;
     bytes[..page.len()].copy_from_slice(&page);
-    bytes[HEADER_AT as usize..header_end as usize].copy_from_slice(header.bytes());
     Ok(Made {
         bytes,
         base: header.base,

@@ -192,3 +192,32 @@ fn a_constructor_may_come_to_its_own_image_by_any_stub() {
     let output = std::process::Command::new("timeout").arg("60").arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(42), "{output:?}");
 }
+
+#[test]
+fn constructors_of_two_images_call_each_other_whichever_thread_comes_first() {
+    let place = Place::new();
+    for name in ["one", "two"] {
+        let text = format!(
+            "int hook_{name}(void); static int seen = 7; int {name}(void) {{ return seen; }}\n\
+             __attribute__((constructor)) static void begin(void) {{ seen = 10 + hook_{name}(); }}"
+        );
+        let library = place.library(name, &text, &[]);
+        let mut wanted = place.wanted(&library, name, "1.0.0");
+        wanted.table = [format!("hook_{name}")].into();
+        place.build(&wanted).unwrap();
+    }
+    let text = "#include <pthread.h>\n#include <stdio.h>\nint one(void), two(void);\n\
+        int hook_one(void) { return two(); } int hook_two(void) { return one(); }\n\
+        static pthread_barrier_t barrier;\n\
+        static void *thread(void *f) { pthread_barrier_wait(&barrier); ((int (*)(void))f)(); return 0; }\n\
+        int main(void) { pthread_t all[2]; pthread_barrier_init(&barrier, 0, 2);\n\
+        pthread_create(&all[0], 0, thread, one); pthread_create(&all[1], 0, thread, two);\n\
+        pthread_join(all[0], 0); pthread_join(all[1], 0); printf(\"%d\\n\", one() + two()); }";
+    let stubs = [place.stub("one@1", When::First), place.stub("two@1", When::First)];
+    let program = place.program("user", text, &[&stubs[0], &stubs[1], "-pthread"]);
+    for _ in 0..20 {
+        // Who comes first finds the other's constructor done, and that one has seen it as it was before its own: 7.
+        let output = std::process::Command::new("timeout").arg("60").arg(&program).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "44\n", "{output:?}");
+    }
+}

@@ -108,6 +108,16 @@ fn files_that_are_no_such_libraries_are_refused() {
 }
 
 #[test]
+fn a_library_that_is_refused_keeps_no_addresses() {
+    let place = Place::new();
+    let library = place.library("asks", "int foreign(void); int f(void) { return foreign(); }", &[]);
+    refused(&place, &library, "foreign");
+    place.image("lib", "1.0.0", "int g(void) { return 1; }");
+    let ranges = place.store.ranges().unwrap().list().unwrap();
+    assert_eq!(ranges.iter().map(|range| &*range.name).collect::<Vec<_>>(), ["image:lib@1"]);
+}
+
+#[test]
 fn exports_that_cannot_be_are_refused() {
     let place = Place::new();
     let library =

@@ -4,6 +4,7 @@ mod common;
 
 use common::Place;
 use commonhold_code::stub::When;
+use commonhold_images::ranges::{Arch, Region, Wanted};
 
 const ONE: &str = "int first(void) { return 1; } int second(void) { return 2; }";
 /// `second` moved, and something comes in front of it by name and by address.
@@ -28,7 +29,7 @@ fn a_new_minor_reaches_programs_without_linking_and_rollback_takes_it_back() {
     };
     assert_eq!(slots("lib@1.0"), "first=0 second=1");
     assert_eq!(slots("lib@1.1"), "first=0 second=1 before=2 other=3");
-    place.store.rollback("lib@1").unwrap();
+    place.store.rollback("lib@1.1.0").unwrap();
     assert_eq!(place.run(&program), "1 2\n");
     // A program of the newer one says that the older lacks something; it does not call what is not there.
     place.store.restore("lib@1.1.0").unwrap();
@@ -36,7 +37,7 @@ fn a_new_minor_reaches_programs_without_linking_and_rollback_takes_it_back() {
     let text = "int other(int); int main(void) { return other(3) != 27; }";
     let newer = place.program("newer", text, &[&stub]);
     place.run(&newer);
-    place.store.rollback("lib@1").unwrap();
+    place.store.rollback("lib@1.1.0").unwrap();
     let output = place.try_run(&newer);
     assert_eq!(output.status.code(), Some(127));
     assert!(String::from_utf8_lossy(&output.stderr).contains("older minor version"));
@@ -120,6 +121,71 @@ fn images_of_one_group_are_never_in_one_program() {
 }
 
 #[test]
+fn images_of_stores_that_know_nothing_of_each_other_are_told_as_what_they_are() {
+    let (place, other) = (Place::new(), Place::new());
+    place.image("one", "1.0.0", "int one_f(void) { return 1; }");
+    let base = place.find("one@1").header.base;
+    let wanted = Wanted {
+        name: "image:two@1".into(),
+        arch: Arch::here(),
+        region: Region::Homogeneous,
+        bytes: 1 << 25,
+        alignment: 4096,
+        group: None,
+        slide: 0,
+    };
+    other.store.ranges().unwrap().claim(&wanted, base).unwrap();
+    other.image("two", "1.0.0", "int two_f(void) { return 2; }");
+    assert_eq!(other.find("two@1").header.base, base, "else this says nothing");
+    let stubs =
+        [place.path(&place.stub("one@1", When::First)), other.path(&other.stub("two@1", When::First))];
+    let text = "int one_f(void); int two_f(void); int main(void) { return one_f() != 1 || two_f(); }";
+    let output =
+        place.try_run(&place.program("both", text, &stubs.each_ref().map(|stub| stub.to_str().unwrap())));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(
+        said.contains("two@1: its addresses are in use in this process") && said.contains("/content/"),
+        "{said}"
+    );
+    assert!(!said.contains("declared"), "{said}");
+}
+
+#[test]
+fn an_image_that_would_bring_two_of_one_group_into_a_process_is_refused() {
+    let place = Place::new();
+    let build = |name: &str, group: Option<&str>, calls: &[&str]| {
+        let own: String = calls.iter().map(|other| format!("int {other}_f(void); ")).collect();
+        let sum: String = calls.iter().map(|other| format!(" + {other}_f()")).collect();
+        let library = place.library(name, &format!("{own}int {name}_f(void) {{ return 1{sum}; }}"), &[]);
+        let mut wanted = place.wanted(&library, name, "1.0.0");
+        wanted.group = group.map(str::to_owned);
+        wanted.imports = calls.iter().map(|other| place.find(&format!("{other}@1"))).collect();
+        place.build(&wanted).map(drop)
+    };
+    build("far", Some("g"), &[]).unwrap();
+    build("near", None, &["far"]).unwrap();
+    build("other", Some("h"), &[]).unwrap();
+    build("well", Some("i"), &["near", "other"]).unwrap();
+    for (name, group, calls) in [
+        ("direct", Some("g"), &["far"][..]),
+        ("by-another", Some("g"), &["near"]),
+        ("two", None, &["near", "twin"]),
+    ] {
+        if name == "two" {
+            build("twin", Some("g"), &[]).unwrap();
+        }
+        let name = name.replace('-', "_");
+        let said = build(&name, group, calls).unwrap_err().to_string();
+        assert!(
+            said.contains("which is of the group g as ") && said.contains("never to be in one process"),
+            "{said}"
+        );
+        assert!(place.store.versions(&name).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn a_slot_of_a_version_that_was_removed_is_not_given_to_another_function() {
     let place = Place::new();
     let common = "int b(void) { return 2; } int c(void) { return 3; }";
@@ -190,6 +256,28 @@ fn a_version_of_another_lineage_is_not_added() {
     let said = published.unwrap_err().to_string();
     assert!(said.contains("lib@1.1.0") && said.contains("of another lineage"), "{said}");
     assert_eq!(place.store.versions("lib").unwrap().len(), 1);
+}
+
+#[test]
+fn code_that_was_damaged_on_its_way_is_not_added() {
+    let (place, other) = (Place::new(), Place::new());
+    let published = place.image("lib", "1.0.0", "int b(void) { return 2; }");
+    let whole = std::fs::read(&published.path).unwrap();
+    let add = |bytes: &[u8]| {
+        std::fs::write(other.path("copied.img"), bytes).unwrap();
+        other.store.publish(other.store.draft_of(&other.path("copied.img")).unwrap())
+    };
+    // In the header of code, an entry, the library, the names.
+    for at in [4096 + 200, 8192 + 3, whole.len() / 2, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        let error = add(&bytes).unwrap_err().to_string();
+        assert!(error.contains("what follows its first page is not what was written"), "byte {at}: {error}");
+    }
+    add(&whole).unwrap();
+    // With all the room that its major version has where it was made.
+    let range = other.store.ranges().unwrap().list().unwrap().remove(0);
+    assert_eq!(range.bytes, other.find("lib@1").header.reserved);
 }
 
 #[test]

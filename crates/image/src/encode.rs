@@ -2,7 +2,7 @@
 
 use crate::header::{
     FORMAT, Fault, GROUP_AT, GROUP_BYTES, Header, IMPORT_BYTES, IMPORTS_AT, Import, Kind, MAGIC,
-    MOST_IMPORTS, MOST_SEGMENTS, NAME_AT, PAGE_BYTES, SEGMENT_BYTES, SEGMENTS_AT, SUM_AT, Segment,
+    MOST_IMPORTS, MOST_SEGMENTS, NAME_AT, PAGE_BYTES, REST_AT, SEGMENT_BYTES, SEGMENTS_AT, SUM_AT, Segment,
 };
 use crate::{Version, is_name};
 use core::ops::Range;
@@ -32,8 +32,10 @@ pub struct Fields<'a> {
     pub root_count: u32,
     /// Where in the file is what else those need who make images of this kind.
     pub detail_at: Range<u64>,
-    /// What is called once in each process; 0: nothing.
-    pub initialise: u64,
+    /// How many bytes of addresses its major version has, of code; of data as many as it takes.
+    pub reserved: u64,
+    /// The sum of all that follows this page.
+    pub rest: u64,
     /// By address.
     pub segments: &'a [Segment],
     /// With images of this group it is never in one process; at most 16 bytes.
@@ -55,7 +57,7 @@ fn put_version(page: &mut [u8], at: usize, version: Version) {
 /// Where in the first page a table of roots of so many bytes can be, of an image with so many imports; if there is room.
 pub fn room_for_roots(bytes: usize, imports: usize) -> Option<Range<u64>> {
     let start = IMPORTS_AT + imports * IMPORT_BYTES;
-    (start + bytes <= SUM_AT).then_some(start as u64..(start + bytes) as u64)
+    (start + bytes <= REST_AT).then_some(start as u64..(start + bytes) as u64)
 }
 
 /// The page; refused is what [`Header::new`] would refuse.
@@ -94,7 +96,8 @@ pub fn encode_with_roots(fields: &Fields<'_>, roots: &[u8]) -> Result<[u8; PAGE_
         (72, length(&fields.roots_at)),
         (88, fields.detail_at.start),
         (96, length(&fields.detail_at)),
-        (104, fields.initialise),
+        (104, fields.reserved),
+        (REST_AT, fields.rest),
     ];
     for (at, value) in longs {
         put(&mut page, at, &value.to_le_bytes());

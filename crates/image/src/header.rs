@@ -4,10 +4,11 @@
 //! 0    magic 8 | format u32 | architecture u16 | kind u16 | version 3 × u32 | number of segments u32
 //! 32   base u64 | bytes of addresses u64 | bytes of the file u64 | layout of all roots u64
 //! 64   roots at u64 | bytes of roots u64 | number of roots u32 | number of imports u32 | detail at u64 | bytes of detail u64
-//! 104  address of what initialises it u64 | group 16
+//! 104  bytes of addresses that are its major version's u64 | group 16
 //! 128  name 64
 //! 192  segments, 40 bytes each, at most 8: offset u64 | address u64 | bytes in the file u64 | bytes u64 | protection u64
 //! 512  imports, 128 bytes each, at most 24: name 64 | version 3 × u32 | 0 u32 | build ID 32 | base u64 | bytes u64
+//! 4080 sum of what follows this page u64
 //! 4088 sum of what is before u64
 //! ```
 //! Numbers are little endian; `at` is a place in the file.
@@ -30,7 +31,8 @@ pub const MOST_IMPORTS: usize = 24;
 /// This machine's, by the numbers of ELF.
 pub const ARCHITECTURE_HERE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-pub(crate) const GROUP_AT: usize = 112;
+/// Where the name of the group is, for who reads a page that is mapped.
+pub const GROUP_AT: usize = 112;
 /// The name of a group has so many at most.
 pub const GROUP_BYTES: usize = 16;
 pub(crate) const NAME_AT: usize = 128;
@@ -40,6 +42,7 @@ pub(crate) const SEGMENT_BYTES: usize = 40;
 pub(crate) const IMPORTS_AT: usize = 512;
 pub(crate) const IMPORT_BYTES: usize = 128;
 pub(crate) const SUM_AT: usize = PAGE_BYTES - 8;
+pub(crate) const REST_AT: usize = SUM_AT - 8;
 
 /// What an image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +79,8 @@ pub enum Fault {
     Format(u32),
     /// Some byte of the first page is not as it was written.
     Damaged,
+    /// Some byte behind the first page is not.
+    DamagedBehind,
     /// For another processor, by the number of ELF.
     Architecture(u16),
     /// The file is shorter or longer than was written.
@@ -100,6 +105,12 @@ impl fmt::Display for Fault {
                 )
             }
             Fault::Damaged => write!(to, "its first page is damaged: publish the image again"),
+            Fault::DamagedBehind => {
+                write!(
+                    to,
+                    "what follows its first page is not what was written: copy or build the image again"
+                )
+            }
             Fault::Architecture(found) => write!(
                 to,
                 "it is for another processor (ELF machine {found}; this one is {ARCHITECTURE_HERE}): build it here"
@@ -256,9 +267,15 @@ impl<'a> Header<'a> {
         self.long(88)..self.long(88) + self.long(96)
     }
 
-    /// What is called once in each process; 0: nothing.
-    pub fn initialise(&self) -> u64 {
+    /// How many bytes of addresses its major version has, of code; of data as many as it takes.
+    pub fn reserved(&self) -> u64 {
         self.long(104)
+    }
+
+    /// The sum of all that follows the first page, by whom the store computes hashes; looked at when it is published, and
+    /// when somebody asks whether all is well.
+    pub fn rest(&self) -> u64 {
+        self.long(REST_AT)
     }
 
     /// With images of this group it is never in one process; they may have the same addresses.
@@ -312,6 +329,9 @@ impl<'a> Header<'a> {
         let end = self.base().checked_add(self.bytes());
         let inside = end.is_some_and(|end| end <= 1 << 47) && self.base() >= 1 << 16 && self.bytes() > 0;
         ensure(inside && on_page(self.base()) && on_page(self.bytes()), "its addresses")?;
+        let reserved_end = self.base().checked_add(self.reserved());
+        let room = reserved_end.is_some_and(|end| end <= 1 << 47) && self.bytes() <= self.reserved();
+        ensure(room && (self.kind() == Kind::Code || self.bytes() == self.reserved()), "its room")?;
         let within = |at: usize| {
             let end = self.long(at).checked_add(self.long(at + 8));
             end.is_some_and(|end| end <= self.file_bytes())

@@ -14,8 +14,8 @@ mod version;
 
 pub use encode::{Fields, encode, encode_with_roots, room_for_roots};
 pub use header::{
-    ARCHITECTURE_HERE, FORMAT, Fault, GROUP_BYTES, Header, Import, Kind, MAGIC, MOST_IMPORTS, MOST_SEGMENTS,
-    PAGE_BYTES, Segment,
+    ARCHITECTURE_HERE, FORMAT, Fault, GROUP_AT, GROUP_BYTES, Header, Import, Kind, MAGIC, MOST_IMPORTS,
+    MOST_SEGMENTS, PAGE_BYTES, Segment,
 };
 pub use id::Id;
 pub use roots::{ROOT_BYTES, Root, RootKind, Roots};

@@ -5,6 +5,7 @@ mod common;
 use common::{Place, arena};
 use commonhold_images::Error;
 use commonhold_images::data::{Text, Types};
+use commonhold_images::include::include_from;
 
 commonhold_images::layout! {
     struct Node<'a> {
@@ -14,6 +15,27 @@ commonhold_images::layout! {
         word: Text<'a>,
         /// Behind it are seven bytes of padding.
         rare: bool,
+    }
+}
+
+/// What readers of another language see as numbers of these sizes.
+mod choices {
+    commonhold_images::layout! {
+        /// Of a word.
+        #[derive(Debug, PartialEq, Eq)]
+        pub enum Class: u8 { Noun, Verb = 4, Other }
+
+        #[derive(Debug, PartialEq, Eq)]
+        pub enum Change: i16 { Less = -1, Same, More }
+
+        pub struct Word { pub class: Class, pub changes: [Change; 3] }
+    }
+
+    /// The same fields, and one value more.
+    pub mod later {
+        commonhold_images::layout! {
+            pub enum Class: u8 { Noun, Verb = 4, Other, Name }
+        }
     }
 }
 
@@ -45,6 +67,56 @@ fn types_of_one_name_are_not_taken_for_each_other() {
     assert_ne!(one, other);
     assert_ne!(types.hash(one), types.hash(other));
     assert_eq!(first(&mut types), one);
+}
+
+#[test]
+fn enumerations_are_fields_and_only_their_values_are_sealed() {
+    use choices::{Change, Class, Word, later};
+    use commonhold_images::data::{Layout, Variant};
+    let place = Place::new();
+    let made = arena(&place, "words@1.0.0", &[]);
+    let word = Word { class: Class::Other, changes: [Change::More, Change::Less, Change::Same] };
+    made.root("word", made.place(word).unwrap()).unwrap();
+    made.root_run("classes", &made.run(&[Class::Verb, Class::Noun]).unwrap()).unwrap();
+    made.seal().unwrap();
+    let image = include_from(std::slice::from_ref(&place.store), "words", false).unwrap();
+    let word: &Word = image.root("word").unwrap();
+    assert_eq!((word.class, word.changes), (Class::Other, [Change::More, Change::Less, Change::Same]));
+    assert_eq!(image.run::<Class>("classes").unwrap(), [Class::Verb, Class::Noun]);
+    // A reader that knows another set of values does not read these as its own, nor as numbers.
+    assert!(matches!(image.run::<later::Class>("classes"), Err(Error::Mismatch(_))));
+    assert!(matches!(image.run::<u8>("classes"), Err(Error::Mismatch(_))));
+
+    // From C and Python anything may come.
+    for (version, class, change, says) in [
+        ("2.0.0", 3_u8, 0_i16, "root \"word\" -> class: 3 is none of the values of Class"),
+        ("2.0.1", 4, 2, "root \"word\" -> changes[1]: 2 is none of the values of Change"),
+        ("2.0.2", 5, -2, "root \"word\" -> changes[1]: 65534 is none of the values of Change"),
+    ] {
+        let made = arena(&place, &format!("words@{version}"), &[]);
+        let at = made.take(8, 2).unwrap();
+        // SAFETY: memory of the arena, large enough.
+        unsafe {
+            *(at as *mut u8) = class;
+            *((at + 4) as *mut i16) = change;
+        }
+        let of = made.types(Word::describe);
+        made.root_at("word", at, 1, of).unwrap();
+        let error = made.seal().unwrap_err();
+        assert!(matches!(error, Error::LeadsOut { .. }), "{error}");
+        assert_eq!(error.to_string(), says);
+    }
+
+    let mut types = Types::default();
+    let mut refused = |bytes, values: &[u64], says: &str| {
+        let variant = |value: &u64| Variant { name: format!("v{value}"), value: *value };
+        let error = types.choice("Odd", bytes, values.iter().map(variant).collect()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(3, &[0], "1, 2, 4 or 8 bytes");
+    refused(1, &[], "at least one value");
+    refused(1, &[0, 256], "v256 = 256 needs more than 1 bytes");
+    refused(1, &[255, u64::MAX], "are one value");
 }
 
 #[test]

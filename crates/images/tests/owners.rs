@@ -60,7 +60,8 @@ fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_s
     std::fs::set_permissions(&program, mode(0o4755)).unwrap();
     let mut command = Command::new(&program);
     command.args(["--exact", "has_no_store", "--ignored", "--nocapture", "--test-threads=1"]);
-    let output = command.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path()).output().unwrap();
+    command.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path());
+    let output = command.env("COMMONHOLD_IMAGES", folder.path().join("images")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -72,6 +73,9 @@ fn has_no_store() {
         return;
     }
     assert!(users_directory().is_none() && matches!(Store::own(), Err(Error::Invalid(_))));
+    // Nor does it include what the caller says.
+    let roots: Vec<_> = Store::search().iter().map(|store| store.root().to_owned()).collect();
+    assert_eq!(roots, [Store::of_machine().root()]);
 }
 
 #[test]

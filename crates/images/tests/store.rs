@@ -7,7 +7,7 @@ use commonhold_image::{EXECUTE, Fault, READ, RootKind};
 use commonhold_images::Error;
 use commonhold_images::format::{self, Id, Kind, Version};
 use commonhold_images::ranges::{Arch, Owner, Ranges, Region, Wanted};
-use commonhold_images::store::registry_of;
+use commonhold_images::store::{RolledBack, registry_of};
 use std::os::unix::fs::PermissionsExt;
 
 fn newest(place: &Place, text: &str) -> Option<String> {
@@ -129,13 +129,25 @@ fn a_version_can_be_taken_back_and_is_there_for_who_names_it() {
     for version in ["1.0.0", "1.1.0", "2.0.0"] {
         place.publish(&Made::data("words", version)).unwrap();
     }
-    assert_eq!(place.store.rollback("words@1").unwrap(), (version("1.1.0"), version("1.0.0")));
+    let error = place.store.rollback("words@1").unwrap_err();
+    assert!(error.to_string().ends_with("the newest is words@1.1.0"), "{error}");
+    assert_eq!(newest(&place, "words@1").as_deref(), Some("1.1.0"), "which one is not guessed");
+    let rolled_back = |is_new| {
+        let one = place.store.rollback("words@1.1.0").unwrap();
+        assert_eq!(one, RolledBack { withdrawn: version("1.1.0"), had: Some(version("1.0.0")), is_new });
+    };
+    rolled_back(true);
+    // Who does not know whether it was done asks again.
+    rolled_back(false);
     assert_eq!(newest(&place, "words@1").as_deref(), Some("1.0.0"));
     assert_eq!(newest(&place, "words@1.1"), None);
     assert_eq!(newest(&place, "words@1.1.0").as_deref(), Some("1.1.0"));
-    assert!(matches!(place.store.rollback("words@1"), Err(Error::Missing(_))), "there is none before 1.0.0");
-    assert!(matches!(place.store.rollback("words"), Err(Error::Missing(_))), "2.0.0 is the first");
-    assert!(matches!(place.store.rollback("words@1.1.0"), Err(Error::Invalid(_))), "it is withdrawn already");
+    assert!(matches!(place.store.rollback("words@1.0.0"), Err(Error::Missing(_))), "there is none but 1.0.0");
+    assert!(matches!(place.store.rollback("words@2.0.0"), Err(Error::Missing(_))), "there is none but 2.0.0");
+    assert!(
+        matches!(place.store.rollback("words@1.3.0"), Err(Error::Missing(_))),
+        "there is no such version"
+    );
     assert_eq!(place.store.restore("words@1.1.0").unwrap(), version("1.1.0"));
     assert_eq!(newest(&place, "words@1").as_deref(), Some("1.1.0"));
 }
@@ -204,7 +216,7 @@ fn what_is_withdrawn_counts_when_it_comes_back_and_for_code() {
     let data = |version: &str, roots: &[(&str, u32)]| made("words", version, Kind::Data, roots);
     place.publish(&data("1.0.0", &[("x", 0)])).unwrap();
     place.publish(&data("1.1.0", &[("g", 0), ("x", 0)])).unwrap();
-    place.store.rollback("words@1").unwrap();
+    place.store.rollback("words@1.1.0").unwrap();
     place.publish(&data("1.2.0", &[("x", 0)])).unwrap();
     let error = place.store.restore("words@1.1.0").unwrap_err();
     assert!(matches!(error, Error::Incompatible { .. }), "{error}");
@@ -214,7 +226,7 @@ fn what_is_withdrawn_counts_when_it_comes_back_and_for_code() {
     let code = |version: &str, roots: &[(&str, u32)]| made("lib", version, Kind::Code, roots);
     place.publish(&code("1.0.0", &[("b", 0), ("c", 1)])).unwrap();
     place.publish(&code("1.1.0", &[("b", 0), ("c", 1), ("g", 2)])).unwrap();
-    place.store.rollback("lib@1").unwrap();
+    place.store.rollback("lib@1.1.0").unwrap();
     let error = place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 2)])).unwrap_err().to_string();
     assert!(error.contains("slot 2 of \"h\" is that of \"g\""), "{error}");
     place.publish(&code("1.2.0", &[("b", 0), ("c", 1), ("h", 3)])).unwrap();
@@ -286,6 +298,47 @@ fn content_that_was_changed_is_found_by_its_hash() {
     let (wrong, _) = place.store.verify().unwrap();
     assert_eq!(wrong.len(), 1);
     assert!(matches!(&wrong[0], (name, Error::Damaged { .. }) if name == "words@1.0.0"), "{wrong:?}");
+}
+
+#[test]
+fn what_was_damaged_on_its_way_is_not_published() {
+    let (place, other) = (Place::new(), Place::new());
+    let made =
+        Made { fill: 3, roots: vec![("list".into(), RootKind::Data, 0, 7)], ..Made::data("words", "1.0.0") };
+    let whole = place.bytes(&made);
+    for at in [4096, 5000, 8191, 8192, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x20;
+        let error = other.publish_bytes(&bytes).unwrap_err();
+        assert!(matches!(error, Error::Unfit { fault: Fault::DamagedBehind, .. }), "byte {at}: {error}");
+        assert!(error.to_string().contains("copy or build the image again"), "{error}");
+    }
+    assert!(other.store.names().unwrap().is_empty(), "nothing of it is there");
+    other.publish_bytes(&whole).unwrap();
+}
+
+#[test]
+fn code_from_another_machine_has_the_room_that_it_has_there() {
+    let place = Place::new();
+    let code = |version: &str, base, reserved| Made {
+        kind: Kind::Code,
+        base: Some(base),
+        reserved: Some(reserved),
+        ..Made::data("lib", version)
+    };
+    let base = 0x3100_0000_0000;
+    place.publish(&code("1.0.0", base, 1 << 24)).unwrap();
+    let range = |place: &Place| place.store.ranges().unwrap().list().unwrap()[0].clone();
+    assert_eq!((range(&place).first, range(&place).bytes), (base, 1 << 24));
+    // Another image has a part of that room, behind the first pages.
+    let full = Place::new();
+    full.publish(&Made { base: Some(base + (1 << 23)), ..Made::data("other", "1.0.0") }).unwrap();
+    let error = full.publish(&code("1.0.0", base, 1 << 24)).unwrap_err();
+    assert!(matches!(&error, Error::Taken { holder, .. } if holder == "image:other@1.0.0"), "{error}");
+    let mut small = code("1.0.0", base, 4096);
+    assert!(matches!(place.try_bytes(&small), Err(Fault::Unsound("its room"))), "less than it takes");
+    small = Made { kind: Kind::Data, ..code("1.0.0", base, 1 << 24) };
+    assert!(matches!(place.try_bytes(&small), Err(Fault::Unsound("its room"))), "data does not grow");
 }
 
 #[test]
@@ -377,7 +430,7 @@ fn nothing_is_made_through_what_another_put_in_the_place_of_the_lock() {
     std::fs::remove_file(&lock).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
     for refused in [
-        place.store.rollback("words@1").is_err(),
+        place.store.rollback("words@1.0.0").is_err(),
         place.store.restore("words@1.0.0").is_err(),
         place.store.remove("words@1.0.0").is_err(),
     ] {
@@ -422,7 +475,7 @@ fn the_newest_of_each_major_version_has_a_link() {
     place.publish(&Made { fill: 4, ..Made::data("words", "1.1.0") }).unwrap();
     assert_eq!(leads_to(1), Some(ids[1].clone()));
     place.store.remove("words@1.1.0").unwrap();
-    place.store.rollback("words@1").unwrap();
+    place.store.rollback("words@1.2.0").unwrap();
     assert_eq!(leads_to(1), Some(ids[0].clone()));
     place.store.restore("words@1.2.0").unwrap();
     assert_eq!(leads_to(1), Some(ids[1].clone()));

@@ -53,11 +53,11 @@ pub fn as_copy(copy: &[u8]) {
 
 /// The strings of a file, and one more if it is not empty, as a list that ends with a null pointer.
 fn strings(path: &[u8], one_more: &[u8]) -> Option<*const *const c_char> {
-    let file = File::open(path)?;
+    let file = File::open(path).ok()?;
     let text = system::memory(MOST_BYTES)?;
     let mut length = 0;
     loop {
-        let read = file.read(&mut text[length..])?;
+        let read = file.read(&mut text[length..]).ok()?;
         if read == 0 {
             break;
         }

@@ -19,18 +19,18 @@ pub fn record() -> Option<&'static [u8]> {
     let program = system::program(&mut program)?;
     let mut path = [0; LONGEST_PATH];
     let path = join(&mut path, &[directory, RECORDS, &name(&program[..program.len() - 1]), b"\0"])?;
-    let file = File::open(path)?;
+    let file = File::open(path).ok()?;
     let status = file.status()?;
     const OTHERS_MAY_WRITE: u32 = 0o022;
     // In a user's name space everybody whom it does not know is this one.
     const NOBODY: u32 = 65534;
     let own = status.owner == system::user() && status.owner != NOBODY;
     let trusted = status.owner == 0 || own;
-    let bytes = usize::try_from(status.state.size).ok().filter(|bytes| *bytes <= MOST_BYTES)?;
+    let bytes = usize::try_from(status.bytes).ok().filter(|bytes| *bytes <= MOST_BYTES)?;
     if !trusted || status.mode & OTHERS_MAY_WRITE != 0 {
         return None;
     }
-    let bytes = file.map(bytes)?;
+    let bytes = system::map(&file, bytes)?;
     let record = Record::new(bytes)?;
     let of_this_program = record.files().next().is_some_and(|file| file.path == program);
     let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);

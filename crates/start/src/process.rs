@@ -9,12 +9,12 @@ const SEEN_BYTES: usize = 4096;
 
 /// Calls `see` with each variable, `NAME=VALUE` without its zero. Whether all could be read.
 pub fn variables(mut see: impl FnMut(&[u8])) -> bool {
-    let Some(file) = File::open(b"/proc/self/environ\0") else { return false };
+    let Ok(file) = File::open(b"/proc/self/environ\0") else { return false };
     let mut chunk = [0; CHUNK_BYTES];
     let mut variable = [0; SEEN_BYTES];
     let mut length = 0;
     loop {
-        let Some(read) = file.read(&mut chunk) else { return false };
+        let Ok(read) = file.read(&mut chunk) else { return false };
         if read == 0 {
             return true;
         }

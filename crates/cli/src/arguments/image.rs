@@ -19,7 +19,7 @@ pub enum ImageCommand {
     Show(One),
     /// Compare the bytes of all images with what was published
     Verify(Rest),
-    /// Withdraw the newest version that is had by a name: the one before it is had then
+    /// Withdraw a version, named exactly: the newest other one of its major version is had then
     Rollback(One),
     /// Make a version that was withdrawn, named exactly, one like all others again
     Restore(One),

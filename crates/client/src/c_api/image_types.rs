@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 pub struct ch_field {
     /// Its name.
     pub name: *const c_char,
-    /// Where it begins.
+    /// Where it begins; of an enumeration, the value.
     pub offset: usize,
     /// Its type.
     pub r#type: *const ch_type,
@@ -35,7 +35,7 @@ pub struct ch_type {
     pub alignment: usize,
     /// Of pointers and runs: what they lead to.
     pub of: *const ch_type,
-    /// Of structures.
+    /// Of structures; of an enumeration its values.
     pub fields: *const ch_field,
     /// How many.
     pub field_count: usize,
@@ -101,11 +101,12 @@ unsafe fn entry(one: &ch_type, found: &mut Found) -> Result<Entry> {
         8 => What::Pointer { to: found.place(one.of)?, nullable: true },
         9 => What::Run { of: found.place(one.of)? },
         10 => What::Scalar(Scalar::Char),
+        11 => What::Choice,
         other => {
             return Err(Error::invalid(format!("type {name}: {other} is none of the CH_TYPE_ constants")));
         }
     };
-    if what == What::Struct && one.field_count > 0 {
+    if matches!(what, What::Struct | What::Choice) && one.field_count > 0 {
         if one.fields.is_null() {
             return Err(null("the fields of a type"));
         }
@@ -115,7 +116,7 @@ unsafe fn entry(one: &ch_type, found: &mut Found) -> Result<Entry> {
                 // SAFETY: the caller's promise.
                 name: unsafe { text("the name of a field", field.name) }?.to_owned(),
                 offset: field.offset,
-                of: found.place(field.r#type)?,
+                of: if what == What::Choice { 0 } else { found.place(field.r#type)? },
                 count: field.count,
             });
         }

@@ -40,14 +40,17 @@ fn image<'a>(image: *const ch_image) -> Result<&'a ch_image> {
 pub unsafe extern "C" fn ch_arena_new(
     name: *const c_char,
     store: *const c_char,
+    group: *const c_char,
     capacity_bytes: u64,
     imports: *const *const ch_image,
     import_count: usize,
 ) -> *mut ch_arena {
     guard(null_mut(), || {
         // SAFETY: the caller's promise.
-        let (name, store) = unsafe { (text("name", name)?, optional_text("store", store)?) };
-        let mut options = Options { store: store.map(store_at), ..Options::default() };
+        let (name, store, group) =
+            unsafe { (text("name", name)?, optional_text("store", store)?, optional_text("group", group)?) };
+        let mut options =
+            Options { store: store.map(store_at), group: group.map(str::to_owned), ..Options::default() };
         if capacity_bytes != 0 {
             options.capacity = capacity_bytes;
         }

@@ -21,7 +21,10 @@ struct forest {
     const struct node *const *first;
     size_t count;
     float corners[3];
+    int16_t season; /* as an enumeration of 2 bytes */
 };
+
+enum { WINTER = -1, SPRING = 0, SUMMER = 7 };
 
 static const ch_type node;
 static const ch_type node_pointer = CH_TYPE_OF(CH_TYPE_POINTER, node);
@@ -35,9 +38,16 @@ static const ch_field node_fields[] = {
     {"rare", offsetof(struct node, rare), &ch_bool, 0},
 };
 static const ch_type node = CH_TYPE_STRUCT_OF(struct node, node_fields);
+static const ch_field seasons[] = {
+    {"Summer", SUMMER, NULL, 0},
+    {"Winter", (size_t)WINTER, NULL, 0},
+    {"Spring", SPRING, NULL, 0},
+};
+static const ch_type season = CH_TYPE_ENUM_OF(int16_t, seasons);
 static const ch_field forest_fields[] = {
     {"trees", offsetof(struct forest, first), &node_pointers, 0},
     {"corners", offsetof(struct forest, corners), &ch_f32, 3},
+    {"season", offsetof(struct forest, season), &season, 0},
 };
 static const ch_type forest = CH_TYPE_STRUCT_OF(struct forest, forest_fields);
 
@@ -66,7 +76,7 @@ static struct node *leaf(ch_arena *arena, uint64_t key, const char *word) {
 }
 
 static void build(const char *name) {
-    ch_arena *arena = ch_arena_new(name, NULL, 1 << 24, NULL, 0);
+    ch_arena *arena = ch_arena_new(name, NULL, NULL, 1 << 24, NULL, 0);
     CHECK(arena);
     struct node *top = leaf(arena, 2, "two");
     top->left = leaf(arena, 1, "one");
@@ -88,6 +98,10 @@ static void build(const char *name) {
     CHECK(ch_arena_seal(arena) == -1 && errno == EINVAL);
     CHECK(strstr(ch_last_error(), "root \"tree\" -> right -> word: 0x"));
     third->word = word;
+    all->season = 3;
+    CHECK(ch_arena_seal(arena) == -1 && errno == EINVAL);
+    CHECK(strstr(ch_last_error(), "root \"forest\" -> season: 3 is none of the values"));
+    all->season = WINTER;
     CHECK(ch_arena_seal(arena) == 0);
     ch_arena_free(arena);
 }
@@ -98,7 +112,7 @@ static void read_again(const char *name) {
     CHECK(strncmp(ch_image_name(image), name, strlen(name)) == 0);
     size_t count = 0;
     const struct forest *all = ch_image_root(image, "forest", &forest, &count);
-    CHECK(all && count == 1 && all->count == 2 && all->corners[2] == 0.5f);
+    CHECK(all && count == 1 && all->count == 2 && all->corners[2] == 0.5f && all->season == WINTER);
     const struct node *top = ch_image_root(image, "tree", &node, NULL);
     CHECK(top && top == all->first[0] && all->first[1] == top->right);
     CHECK(top->key == 2 && top->left->key == 1 && top->right->rare == 1 && !top->right->left);
@@ -112,8 +126,8 @@ static void refuse(void) {
     CHECK(!ch_include("nowhere") && errno == ENOENT);
     CHECK(!ch_include("no where") && errno == EINVAL);
     CHECK(!ch_include(NULL) && errno == EINVAL);
-    CHECK(!ch_arena_new("words@1", NULL, 0, NULL, 0) && errno == EINVAL);
-    ch_arena *arena = ch_arena_new("refused@1.0.0", NULL, 1 << 20, NULL, 0);
+    CHECK(!ch_arena_new("words@1", NULL, NULL, 0, NULL, 0) && errno == EINVAL);
+    ch_arena *arena = ch_arena_new("refused@1.0.0", NULL, NULL, 1 << 20, NULL, 0);
     CHECK(arena);
     CHECK(!ch_arena_take(arena, 1 << 28, 8) && errno == ENOSPC);
     CHECK(!ch_arena_take(arena, 8, 3) && errno == EINVAL);
@@ -127,10 +141,29 @@ static void refuse(void) {
     ch_arena_free(NULL);
 }
 
+/* Images of one group: at one address, and one of them in a process. */
+static void group(void) {
+    static const char *const names[] = {"german@1.0.0", "french@1.0.0"};
+    void *first[2];
+    for (int i = 0; i < 2; i++) {
+        ch_arena *arena = ch_arena_new(names[i], NULL, "language", 1 << 20, NULL, 0);
+        CHECK(arena);
+        uint64_t *number = first[i] = ch_arena_take(arena, 8, 8);
+        *number = 7;
+        CHECK(ch_arena_root(arena, "one", number, 1, &ch_u64) == 0 && ch_arena_seal(arena) == 0);
+        ch_arena_free(arena);
+    }
+    CHECK(first[0] == first[1]);
+    CHECK(ch_include("german") && !ch_include("french") && errno == ENOSPC);
+    CHECK(strstr(ch_last_error(), "images of the group language are declared never to be in one"));
+    CHECK(!ch_arena_new("dutch@1.0.0", NULL, "no group", 1 << 20, NULL, 0) && errno == EINVAL);
+}
+
 int main(int count, char **words) {
     if (count == 3 && strcmp(words[1], "build") == 0) build(words[2]);
     if (count == 3 && strcmp(words[1], "read") == 0) read_again(words[2]);
-    if (count == 2) refuse();
+    if (count == 2 && strcmp(words[1], "group") == 0) group();
+    if (count == 2 && strcmp(words[1], "refuse") == 0) refuse();
     puts("ok");
     return 0;
 }

@@ -159,7 +159,7 @@ fn import_one(place: &Place<'_>, import: &Import) -> Result<(), Why> {
 fn map(file: &(File, u64), header: &Header) -> Result<(), i32> {
     let (base, extent) = (header.base, header.extent);
     // SAFETY: only where nothing is.
-    let at = unsafe { file.0.map(base, extent, 0, system::EXECUTABLE, false) };
+    let at = unsafe { system::map(&file.0, base, extent, 0, system::EXECUTABLE, false) };
     match at {
         _ if at == base as isize => {}
         system::IN_USE => return Err(TAKEN),
@@ -192,8 +192,8 @@ fn one(file: &(File, u64), base: u64, segment: &Segment) -> isize {
     // SAFETY: all of them lie within the range that was mapped just now, by the header's own word, which was checked.
     unsafe {
         match segment.kind {
-            READ => file.0.map(address, segment.bytes, segment.at, system::READABLE, true),
-            DATA => file.0.map(address, segment.bytes, segment.at, system::WRITABLE, true),
+            READ => system::map(&file.0, address, segment.bytes, segment.at, system::READABLE, true),
+            DATA => system::map(&file.0, address, segment.bytes, segment.at, system::WRITABLE, true),
             ZERO => system::map_zeros(address, segment.bytes),
             _ => 0,
         }

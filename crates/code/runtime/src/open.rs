@@ -31,7 +31,7 @@ pub fn newest(path: &[u8]) -> Result<(File, u64), i32> {
     if path.len() >= MOST_PATH || path.get(names..=name) != Some(b"/names/") {
         return Err(NOT_READABLE);
     }
-    let store = at_end(path, 0, names, File::directory).map_err(missing)?;
+    let store = at_end(path, 0, names, system::directory).map_err(missing)?;
     pass(&store.status().ok_or(NOT_READABLE)?, DIRECTORY, NOT_TRUSTED)?;
     // Nobody else can put another one in the place of a directory that passes.
     for directory in [&b"names\0"[..], &b"content\0"[..]] {
@@ -69,7 +69,7 @@ fn target_file(store: &File, target: &[u8]) -> Result<File, i32> {
     if !same(up, UP) || !same(content, CONTENT) || !is_hash {
         return Err(NOT_TRUSTED);
     }
-    at_end(rest, 0, rest.len(), |name| store.file_below(name)).map_err(missing)
+    at_end(rest, 0, rest.len(), |name| system::file_below(store, name)).map_err(missing)
 }
 
 fn missing(error: isize) -> i32 {

@@ -1,7 +1,7 @@
 //! The addresses of an image are in use: by the image itself, which another part of the program (a library with a stub
 //! of its own) has included or is including, or by something else.
 
-use crate::format::{ENTRIES_AT, HEADER_AT, Header};
+use crate::format::{ENTRIES_AT, GROUP_AT, HEADER_AT, Header};
 use crate::include::Place;
 use crate::system::{self, File};
 use crate::why::{ANOTHER, BUSY, GROUP, OLDER, TABLE, TAKEN};
@@ -27,9 +27,11 @@ pub fn is_whole(place: &Place<'_>) -> Result<bool, i32> {
     if !is_it || header.base != place.base {
         return Err(TAKEN);
     }
-    // Two images have one base only if they are of one group.
+    // Images of one group have one base; and so may images of stores that know nothing of each other.
     if !same(&header.name, place.name) {
-        return Err(GROUP);
+        // SAFETY: a byte of the first page, which is mapped with the second.
+        let group = unsafe { ((place.base + GROUP_AT) as *const u8).read() };
+        return Err(if group != 0 { GROUP } else { TAKEN });
     }
     if header.lineage != place.lineage {
         return Err(ANOTHER);
@@ -105,7 +107,7 @@ fn find<T>(mut wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let mut chunk = [const { MaybeUninit::uninit() }; 4096];
     let mut line = Text::<160>::new();
     loop {
-        let part = file.next(&mut chunk);
+        let part = file.next(&mut chunk).unwrap_or_default();
         if part.is_empty() {
             return None;
         }

@@ -8,7 +8,7 @@ use super::types::{TypeRef, Types};
 use super::walk::Start;
 use crate::include::{Image, map};
 use crate::ranges::Range;
-use crate::store::{Published, Store, not_a_name};
+use crate::store::{Building, Published, Store, not_a_name};
 use crate::{Error, Result};
 use commonhold_image::{Kind, PAGE_BYTES, Version, Wanted};
 use std::cell::{Cell, RefCell};
@@ -48,6 +48,7 @@ pub struct Arena {
     name: String,
     version: Version,
     range: Range,
+    building: Building,
     imports: Vec<Image>,
     /// The first address that is free,
     free: Cell<u64>,
@@ -84,6 +85,7 @@ impl Arena {
             return Err(Error::Exists { name: there.full_name() });
         }
         let capacity = options.capacity.max(FIRST_STEP).next_multiple_of(FIRST_STEP);
+        let building = store.building(wanted.name, version)?;
         let range = store.reserve_in(Kind::Data, wanted.name, version, capacity, options.group.as_deref())?;
         let arena = Arena {
             store,
@@ -94,6 +96,7 @@ impl Arena {
             mapped: Cell::new(range.first),
             step: Cell::new(FIRST_STEP),
             range,
+            building,
             types: RefCell::default(),
             gaps: RefCell::default(),
             roots: RefCell::default(),
@@ -262,6 +265,7 @@ impl Arena {
         // SAFETY: memory of this arena, up to what was given out, and nobody has borrowed any of it.
         let published = unsafe { seal::seal(&self.store, &content, self.range.end()) }?;
         self.gives_back.set(false);
+        self.building.settle();
         Ok(published)
     }
 }
@@ -271,7 +275,10 @@ impl Drop for Arena {
         // SAFETY: whoever has a reference into it has borrowed it.
         unsafe { map::forget(self.range.first, self.mapped.get() - self.range.first) };
         if self.gives_back.get() && self.process == std::process::id() {
-            let _ = self.store.give_back(&self.name, self.version, &self.range);
+            // What cannot be given back now the next change frees.
+            if self.store.give_back(&self.name, self.version, &self.range).is_ok() {
+                self.building.settle();
+            }
         }
     }
 }

@@ -17,6 +17,10 @@ pub enum Leads {
     /// Nowhere: a byte that must be 0 or 1.
     Bool,
     Char,
+    /// Nowhere: one of the values of that type.
+    Choice {
+        of: TypeRef,
+    },
 }
 
 /// A place to look at.
@@ -64,6 +68,7 @@ impl Flat {
         match &one.shape {
             Shape::Scalar(Scalar::Bool) => self.leaf(at, path, Leads::Bool),
             Shape::Scalar(Scalar::Char) => self.leaf(at, path, Leads::Char),
+            Shape::Choice(_) => self.leaf(at, path, Leads::Choice { of }),
             Shape::Scalar(_) | Shape::Open => {}
             Shape::Pointer { to, nullable } => {
                 self.leaf(at, path, Leads::Pointer { to: *to, nullable: *nullable });

@@ -89,12 +89,14 @@ unsafe impl<T: Layout, const N: usize> Layout for [T; N] {
     }
 }
 
-/// Declares structures that can be in images: `repr(C)`, each field of a type that can be.
+/// Declares structures and enumerations that can be in images: structures are `repr(C)`, each field of a type that can be;
+/// enumerations have no fields, and say what they are made of: `enum Kind: u8 { Noun, Verb = 4 }`.
 #[macro_export]
 macro_rules! layout {
-    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? {
+    () => {};
+    ($(#[$meta:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? {
         $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty),* $(,)?
-    })*) => {$(
+    } $($rest:tt)*) => {
         $(#[$meta])*
         #[repr(C)]
         #[derive(Clone, Copy)]
@@ -121,5 +123,32 @@ macro_rules! layout {
                 )
             }
         }
-    )*};
+
+        $crate::layout! { $($rest)* }
+    };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident: $repr:ident {
+        $($(#[$variant_meta:meta])* $variant:ident $(= $value:expr)?),* $(,)?
+    } $($rest:tt)*) => {
+        $(#[$meta])*
+        #[repr($repr)]
+        #[derive(Clone, Copy)]
+        $vis enum $name { $($(#[$variant_meta])* $variant $(= $value)?),* }
+
+        // SAFETY: a number, and all that it may be is described.
+        unsafe impl $crate::data::Layout for $name {
+            const HAS_GAPS: bool = false;
+
+            fn describe(types: &mut $crate::data::Types) -> $crate::data::TypeRef {
+                let variants = vec![$($crate::data::Variant {
+                    name: stringify!($variant).into(),
+                    value: Self::$variant as $repr as u64,
+                }),*];
+                types
+                    .choice(stringify!($name), ::std::mem::size_of::<Self>(), variants)
+                    .expect("the compiler laid it out")
+            }
+        }
+
+        $crate::layout! { $($rest)* }
+    };
 }

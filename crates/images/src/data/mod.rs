@@ -13,4 +13,4 @@ pub use arena::{Arena, Options};
 pub use layout::Layout;
 pub use run::{Run, Text};
 pub use table::{Entry, EntryField, What};
-pub use types::{Field, Scalar, Shape, Type, TypeRef, Types};
+pub use types::{Field, Scalar, Shape, Type, TypeRef, Types, Variant};

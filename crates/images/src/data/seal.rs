@@ -3,7 +3,7 @@
 use super::types::Types;
 use super::walk::{Start, Walk};
 use crate::include::Image;
-use crate::store::{Published, Store};
+use crate::store::{Published, Rest, Store};
 use crate::{Error, Result};
 use commonhold_image::{
     ARCHITECTURE_HERE, Fault, Fields, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, RootKind, Segment, Version,
@@ -83,6 +83,18 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
         .map(|(_, image)| import(image))
         .collect();
     let first = if inside.is_some() { &table[..] } else { &[] };
+    // SAFETY: the caller's promise.
+    let data =
+        unsafe { std::slice::from_raw_parts(written.start as *const u8, (end - written.start) as usize) };
+    let gap = [0; 8];
+    let (gap, follows) = if inside.is_some() {
+        (&gap[..0], &[][..])
+    } else {
+        (&gap[..(behind - (end - base)) as usize], &table[..])
+    };
+    let mut rest = Rest::default();
+    [data, gap, follows].iter().for_each(|part| rest.add(part));
+    let rest = rest.sum();
     let page = encode_with_roots(
         &Fields {
             kind: Kind::Data,
@@ -96,7 +108,8 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
             roots_at,
             root_count: content.roots.len() as u32,
             detail_at: 0..0,
-            initialise: 0,
+            reserved: bytes,
+            rest,
             group: content.group,
             segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: READ }],
             imports: &imports,
@@ -107,16 +120,7 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
         Fault::Unsound(what) => Error::Invalid(format!("{}: {what}", content.name)),
         other => Error::Invalid(other.to_string()),
     })?;
-    // SAFETY: the caller's promise.
-    let data =
-        unsafe { std::slice::from_raw_parts(written.start as *const u8, (end - written.start) as usize) };
-    let gap = [0; 8];
-    let (gap, behind) = if inside.is_some() {
-        (&gap[..0], &[][..])
-    } else {
-        (&gap[..(behind - (end - base)) as usize], &table[..])
-    };
-    let parts = [&page[..], data, gap, behind];
+    let parts = [&page[..], data, gap, follows];
     let mut draft = store.draft()?;
     let path = store.root().to_owned();
     parts.iter().try_for_each(|part| draft.write_all(part)).map_err(Error::file(&path))?;

@@ -1,6 +1,6 @@
 //! Types that C and Python describe by tables, in which they mention each other by their places.
 
-use super::types::{Field, Scalar, TypeRef, Types};
+use super::types::{Field, Scalar, TypeRef, Types, Variant};
 use crate::{Error, Result};
 
 /// What an entry is.
@@ -22,6 +22,8 @@ pub enum What {
     },
     /// Fields.
     Struct,
+    /// An enumeration: its fields are its values, by name, and the value stands in the place of the offset.
+    Choice,
 }
 
 /// A field in a table.
@@ -29,7 +31,7 @@ pub enum What {
 pub struct EntryField {
     /// Its name.
     pub name: String,
-    /// Where it begins.
+    /// Where it begins; of an enumeration, the value.
     pub offset: usize,
     /// The place of its type.
     pub of: usize,
@@ -48,7 +50,7 @@ pub struct Entry {
     pub bytes: usize,
     /// Its alignment.
     pub alignment: usize,
-    /// Of a structure.
+    /// Of a structure, or an enumeration's values.
     pub fields: Vec<EntryField>,
 }
 
@@ -104,6 +106,12 @@ impl Adding<'_> {
             What::Run { of } => {
                 let of = self.named(of)?;
                 self.types.run(of)
+            }
+            What::Choice => {
+                let entry = &self.table[place];
+                let variant =
+                    |field: &EntryField| Variant { name: field.name.clone(), value: field.offset as u64 };
+                self.types.choice(&entry.name, entry.bytes, entry.fields.iter().map(variant).collect())?
             }
             What::Struct => unreachable!("all of them have their places"),
         };

@@ -35,6 +35,15 @@ pub struct Field {
     pub of: TypeRef,
 }
 
+/// One of the values that a choice may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name.
+    pub name: String,
+    /// Its bits; signed ones may be extended.
+    pub value: u64,
+}
+
 /// How a type is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -61,6 +70,8 @@ pub enum Shape {
     },
     /// Fields, by offset.
     Struct(Vec<Field>),
+    /// One of these values, by value: an enumeration.
+    Choice(Vec<Variant>),
     /// It was named and not described yet.
     Open,
 }
@@ -130,6 +141,31 @@ impl Types {
             return Err(Error::Invalid(format!("there is no {scalar:?} of {bytes} bytes in images")));
         }
         Ok(self.add(format!("{scalar:?} of {bytes}"), bytes, bytes, Shape::Scalar(scalar)))
+    }
+
+    /// One of some values, of 1, 2, 4 or 8 bytes.
+    pub fn choice(&mut self, name: &str, bytes: usize, mut variants: Vec<Variant>) -> Result<TypeRef> {
+        let invalid = |why: String| Err(Error::Invalid(format!("type {name}: {why}")));
+        if ![1, 2, 4, 8].contains(&bytes) || variants.is_empty() {
+            return invalid("an enumeration has 1, 2, 4 or 8 bytes, and at least one value".into());
+        }
+        let unused = 64 - 8 * bytes as u32;
+        for variant in &mut variants {
+            let bits = variant.value << unused >> unused;
+            let extended = ((variant.value << unused).cast_signed() >> unused).cast_unsigned();
+            if ![bits, extended].contains(&variant.value) {
+                return invalid(format!(
+                    "{} = {} needs more than {bytes} bytes",
+                    variant.name, variant.value
+                ));
+            }
+            variant.value = bits;
+        }
+        variants.sort_by_key(|variant| variant.value);
+        if let Some([one, other]) = variants.array_windows().find(|[one, other]| one.value == other.value) {
+            return invalid(format!("{} and {} are one value", one.name, other.name));
+        }
+        Ok(self.add(name.to_owned(), bytes, bytes, Shape::Choice(variants)))
     }
 
     /// The address of another.
@@ -212,7 +248,7 @@ impl Types {
         let mut next = 0;
         while let Some(of) = order.get(next) {
             let inner: Vec<TypeRef> = match &self.get(*of).shape {
-                Shape::Scalar(_) | Shape::Open => Vec::new(),
+                Shape::Scalar(_) | Shape::Choice(_) | Shape::Open => Vec::new(),
                 Shape::Pointer { to, .. } => vec![*to],
                 Shape::Run { of } | Shape::Array { of, .. } => vec![*of],
                 Shape::Struct(fields) => fields.iter().map(|field| field.of).collect(),
@@ -257,6 +293,14 @@ impl Types {
                 Shape::Pointer { to, nullable } => put(&[2, u64::from(*nullable), place(to)]),
                 Shape::Run { of } => put(&[3, place(of)]),
                 Shape::Array { of, count } => put(&[4, place(of), *count as u64]),
+                Shape::Choice(variants) => {
+                    put(&[6, variants.len() as u64]);
+                    for variant in variants {
+                        put(&[variant.value]);
+                        names.push_str(&variant.name);
+                        names.push('\0');
+                    }
+                }
                 Shape::Struct(fields) => {
                     put(&[5, fields.len() as u64]);
                     for field in fields {

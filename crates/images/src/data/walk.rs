@@ -1,7 +1,7 @@
 //! From the roots along every pointer: all of them lead into the arena, or into what it imports.
 
 use super::flat::{Flat, Leads, Leaf};
-use super::types::{TypeRef, Types};
+use super::types::{Shape, TypeRef, Types};
 use crate::include::{Image, map};
 use crate::{Error, Result};
 use std::collections::{HashMap, HashSet};
@@ -163,6 +163,7 @@ impl<'a> Walk<'a> {
                 let wrong = || self.wrong(from, format!("{number:#x} is no character of Unicode"));
                 char::from_u32(number).map(drop).ok_or_else(wrong)
             }
+            Leads::Choice { of } => self.look_at_choice(at, of, from),
             Leads::Pointer { to, nullable } => match self.long(at) {
                 0 if nullable => Ok(()),
                 0 => Err(self.wrong(from, "it is null, and its type says that it never is".into())),
@@ -175,6 +176,17 @@ impl<'a> Walk<'a> {
                 }
                 count => self.visit(Visit { first: self.long(at), count, of, from }),
             },
+        }
+    }
+
+    fn look_at_choice(&self, at: u64, of: TypeRef, from: From) -> Result<()> {
+        let one = self.types.get(of);
+        let Shape::Choice(variants) = &one.shape else { return Ok(()) };
+        let value =
+            (0..one.bytes as u64).rev().fold(0, |value, byte| value << 8 | u64::from(self.byte(at + byte)));
+        match variants.binary_search_by_key(&value, |variant| variant.value) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.wrong(from, format!("{value} is none of the values of {}", one.name))),
         }
     }
 

@@ -117,7 +117,10 @@ fn no_place(image: String, first: u64, bytes: u64, error: Errno) -> Error {
     let why = match error {
         Errno::EXIST => {
             let who = who_is_at(first, end).unwrap_or_else(|| "another mapping".into());
-            format!("{who} is there; include it earlier, or `commonhold image ranges` for who has which addresses")
+            format!(
+                "{who} is there; include it earlier, or `commonhold image ranges` for who has which addresses \
+                 (ThreadSanitizer has them all)"
+            )
         }
         Errno::NOMEM => match rustix::process::getrlimit(rustix::process::Resource::As).current {
             Some(limit) => format!("this process may have {limit} bytes of addresses (ulimit -v), and would have more"),

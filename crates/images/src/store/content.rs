@@ -4,7 +4,7 @@ use super::compatible::Export;
 use super::{Store, trust};
 use crate::verity;
 use crate::{Error, Result};
-use commonhold_image::{Header, Id, PAGE_BYTES, Roots};
+use commonhold_image::{Fault, Header, Id, PAGE_BYTES, Roots};
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
@@ -15,16 +15,56 @@ use tempfile::NamedTempFile;
 /// The names of drafts begin so.
 pub(super) const MAKING: &str = ".making-";
 
+/// The sum of what follows the first page of an image, which the page has in it: what was damaged on its way from machine
+/// to machine is not published.
+#[derive(Default)]
+pub struct Rest(blake3::Hasher);
+
+impl Rest {
+    /// The next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all there were.
+    pub fn sum(&self) -> u64 {
+        let mut first = [0; 8];
+        self.0.finalize_xof().fill(&mut first);
+        u64::from_le_bytes(first)
+    }
+}
+
+/// Hash and [`Rest`] of an image of which bytes come one behind the other.
+#[derive(Default)]
+struct Sums {
+    all: blake3::Hasher,
+    rest: Rest,
+    bytes: usize,
+}
+
+impl Sums {
+    fn add(&mut self, bytes: &[u8]) {
+        self.all.update(bytes);
+        let of_first_page = PAGE_BYTES.saturating_sub(self.bytes).min(bytes.len());
+        self.rest.add(&bytes[of_first_page..]);
+        self.bytes += bytes.len();
+    }
+
+    fn id(&self) -> Id {
+        Id(*self.all.finalize().as_bytes())
+    }
+}
+
 /// An image that is being written, from its first byte to its last.
 pub struct Draft {
     pub(super) file: NamedTempFile,
-    hasher: blake3::Hasher,
+    sums: Sums,
 }
 
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
+        self.sums.add(&bytes[..written]);
         Ok(written)
     }
 
@@ -36,7 +76,7 @@ impl Write for Draft {
 impl Draft {
     /// The build ID of what was written.
     pub fn id(&self) -> Id {
-        Id(*self.hasher.finalize().as_bytes())
+        self.sums.id()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -92,14 +132,21 @@ impl Opened {
         Ok(Export::all(Roots::new(&bytes, count).ok_or_else(damaged)?))
     }
 
-    /// The hash of all of it as it is now.
-    pub fn hash(&mut self) -> Result<Id> {
-        let mut hasher = blake3::Hasher::new();
-        self.file
-            .rewind()
-            .and_then(|()| hasher.update_reader(&self.file).map(drop))
-            .map_err(Error::file(&self.path))?;
-        Ok(Id(*hasher.finalize().as_bytes()))
+    /// The hash of all of it as it is now, and whether what follows the first page is what that says.
+    pub fn hash(&mut self) -> Result<(Id, bool)> {
+        let wrong = Error::file(&self.path);
+        let mut sums = Sums::default();
+        let mut buffer = vec![0; 1 << 16];
+        let read = self.file.rewind().and_then(|()| {
+            loop {
+                match self.file.read(&mut buffer)? {
+                    0 => break Ok(()),
+                    bytes => sums.add(&buffer[..bytes]),
+                }
+            }
+        });
+        read.map_err(wrong)?;
+        Ok((sums.id(), sums.rest.sum() == self.header().rest()))
     }
 }
 
@@ -120,7 +167,7 @@ impl Store {
         let content = self.content();
         let file =
             tempfile::Builder::new().prefix(MAKING).tempfile_in(&content).map_err(Error::file(&content))?;
-        Ok(Draft { file, hasher: blake3::Hasher::new() })
+        Ok(Draft { file, sums: Sums::default() })
     }
 
     /// A draft with the bytes of a file.
@@ -144,10 +191,15 @@ impl Store {
         opened(file.into(), bytes, path)
     }
 
+    /// What was written, which is to be as its first page says.
     pub(super) fn open_draft(&self, draft: &Draft) -> Result<Opened> {
         let path = draft.path().to_owned();
         let file = File::open(&path).map_err(Error::file(&path))?;
         let bytes = file.metadata().map_err(Error::file(&path))?.len();
-        opened(file, bytes, path)
+        let image = opened(file, bytes, path)?;
+        if draft.sums.rest.sum() != image.header().rest() {
+            return Err(Error::Unfit { path: image.path, fault: Fault::DamagedBehind });
+        }
+        Ok(image)
     }
 }

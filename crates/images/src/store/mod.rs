@@ -7,11 +7,13 @@
 //! names/words/1 -> …                    the newest of a major version, for programs that include code
 //! names/words/1.slots                   of code: which slots were ever given to which functions
 //! lock                                  held by who changes something
+//! building/words@1.3.0                  held by who builds that version
 //! ```
 //! Who writes: one process at a time, under the lock. Content is written beside, synced and renamed, then the link is made
 //! beside and renamed: a crash in between leaves content that nobody names, which the next change removes. Who reads takes
 //! no lock: a link is there or not, and what it leads to is whole. Names are looked up without any database.
 
+mod building;
 mod compatible;
 mod content;
 mod in_use;
@@ -22,13 +24,14 @@ mod publish;
 mod slots;
 mod trust;
 
+pub use building::Building;
 pub use compatible::{Export, breaks};
-pub use content::{Draft, Opened};
+pub use content::{Draft, Opened, Rest};
 pub use in_use::processes_with;
 pub(crate) use names::not_a_name;
 pub use names::{Entry, Found};
 pub use place::{registry_of, users_directory};
-pub use publish::Published;
+pub use publish::{Published, RolledBack};
 
 use crate::ranges::{Arch, Owner, Range, Ranges, Region, Wanted};
 use crate::{Error, Result};
@@ -66,7 +69,9 @@ impl Store {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
             fs::set_permissions(parent, Permissions::from_mode(0o711)).map_err(Error::file(parent))?;
         }
-        for directory in [self.root.clone(), self.content(), self.names_directory()] {
+        for directory in
+            [self.root.clone(), self.content(), self.names_directory(), self.root.join("building")]
+        {
             match fs::create_dir(&directory) {
                 Ok(()) => fs::set_permissions(&directory, Permissions::from_mode(0o755))
                     .map_err(Error::file(&directory))?,

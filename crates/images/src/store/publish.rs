@@ -7,7 +7,7 @@ use super::{Store, another_group, in_use, range_name, slide, wanted};
 use crate::ranges::Range;
 use crate::{Error, Result};
 use commonhold_image::{Header, Id, Kind, Version, Wanted};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,17 @@ pub struct Published {
     pub is_new: bool,
     /// Whether the file system checks each page of it (fs-verity).
     pub has_verity: bool,
+}
+
+/// What came of a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The version that is withdrawn.
+    pub withdrawn: Version,
+    /// The newest of its major version that is had; none if all are withdrawn or gone.
+    pub had: Option<Version>,
+    /// False: it was withdrawn already.
+    pub is_new: bool,
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
@@ -69,26 +80,18 @@ impl Store {
         Ok(Published { path: self.path_of(id), name, version, id, is_new: true, has_verity })
     }
 
-    /// All that it leads into is there, in this store or the machine's.
+    /// An image that others lead into, of this store or the machine's.
+    fn open_import(&self, id: Id) -> Option<Opened> {
+        [self.clone(), Store::of_machine()].iter().find_map(|store| store.open(id).ok())
+    }
+
+    /// All that it leads into is there.
     fn check_imports(&self, header: Header<'_>) -> Result<()> {
         for import in header.imports() {
-            let stores = [self.clone(), Store::of_machine()];
-            let found = stores.iter().find_map(|store| store.open(import.id).ok());
-            let found_group = found.as_ref().and_then(|found| found.header().group().map(str::to_owned));
-            let sound = found.is_some_and(|found| {
+            let sound = self.open_import(import.id).is_some_and(|found| {
                 let there = found.header();
                 (there.name(), there.version(), there.base()) == (import.name, import.version, import.base)
             });
-            let never = found_group.is_some() && found_group.as_deref() == header.group();
-            if never {
-                return Err(Error::Invalid(format!(
-                    "{}@{} leads into {}@{} and is of one group with it, which is declared never to be in one process",
-                    header.name(),
-                    header.version(),
-                    import.name,
-                    import.version
-                )));
-            }
             if !sound {
                 return Err(Error::Missing(format!(
                     "{}@{} leads into {}@{} with build ID {}, which is not in {}: publish that one first",
@@ -98,6 +101,33 @@ impl Store {
                     import.version,
                     import.id,
                     self.root.display()
+                )));
+            }
+        }
+        self.check_groups(header)
+    }
+
+    /// No two of what comes into a process with it are of one group, which is declared never to be in one.
+    fn check_groups(&self, header: Header<'_>) -> Result<()> {
+        let full_name = |header: Header<'_>| format!("{}@{}", header.name(), header.version());
+        let mut groups: BTreeMap<String, String> = BTreeMap::new();
+        groups.extend(header.group().map(|group| (group.to_owned(), full_name(header))));
+        let mut left: Vec<Id> = header.imports().map(|import| import.id).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(id) = left.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let Some(found) = self.open_import(id) else { continue };
+            let there = found.header();
+            left.extend(there.imports().map(|import| import.id));
+            let Some(group) = there.group() else { continue };
+            if let Some(other) = groups.insert(group.to_owned(), full_name(there)) {
+                return Err(Error::Invalid(format!(
+                    "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those are declared \
+                     never to be in one process",
+                    full_name(header),
+                    full_name(there),
                 )));
             }
         }
@@ -173,11 +203,10 @@ impl Store {
                 });
             }
             _ => {
-                let mut wanted = wanted(kind, name, version, header.bytes(), slide(&ranges)?, header.group());
+                // Of code: with the room that its later minor versions have where it was made.
+                let bytes = header.reserved();
+                let mut wanted = wanted(kind, name, version, bytes, slide(&ranges)?, header.group());
                 wanted.alignment = 4096;
-                if kind == Kind::Code {
-                    wanted.bytes += wanted.bytes / 4; // for later minor versions
-                }
                 ranges.claim(&wanted, first)?;
             }
         }
@@ -190,7 +219,7 @@ impl Store {
     /// Gives content its name, also in place of what has it and is damaged. Whether the file system checks it.
     fn put(&self, draft: Draft, id: Id) -> Result<bool> {
         let path = self.path_of(id);
-        if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|hash| hash == id) {
+        if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|(hash, _)| hash == id) {
             // Nobody may have it open for writing then.
             let temporary = draft.file.into_temp_path();
             if let Ok(file) = File::open(&temporary) {
@@ -236,31 +265,39 @@ impl Store {
         Store::resolve_in(std::slice::from_ref(self), text)
     }
 
-    /// Withdraws the newest version that begins so: from now on the one before it is had, and this one only by who names
-    /// it exactly. Refused if there is none before it.
-    pub fn rollback(&self, text: &str) -> Result<(Version, Version)> {
+    /// Withdraws a version, which must be named exactly: whoever is not sure whether it was done may ask again, and no other
+    /// is withdrawn. From now on another one of its major version is had, and this one only by who names it exactly.
+    /// Refused if there is no other.
+    pub fn rollback(&self, text: &str) -> Result<RolledBack> {
+        let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
         let _alone = self.lock()?;
-        let newest = self.one(text)?;
-        let (name, version) = (newest.name.as_str(), newest.entry.version);
-        self.point_to_newest(name)?;
-        let suits = |entry: &&Entry| {
-            !entry.withdrawn && entry.version < version && entry.version.major == version.major
-        };
-        let all = self.versions(name)?;
-        let Some(before) = all.iter().rfind(suits) else {
-            return Err(Error::Missing(format!(
-                "{name}@{version} is the first of its major version: there is none to go back to"
+        let found = self.one(text)?;
+        let (name, version) = (found.name.as_str(), found.entry.version);
+        if wanted.exact().is_none() {
+            return Err(Error::Invalid(format!(
+                "{text} may be several versions, and asked twice it would withdraw two: name the one to withdraw; the newest is \
+                 {name}@{version}"
             )));
-        };
-        if newest.entry.withdrawn {
-            return Err(Error::Invalid(format!("{name}@{version} is withdrawn already")));
         }
-        // First: a program never finds what is withdrawn.
-        self.point_without(name, Some(version))?;
-        let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
-        fs::rename(&from, &to).map_err(Error::file(&from))?;
+        self.point_to_newest(name)?;
+        let others = |entry: &&Entry| {
+            !entry.withdrawn && entry.version != version && entry.version.major == version.major
+        };
+        let had = self.versions(name)?.iter().rfind(others).map(|entry| entry.version);
+        let is_new = !found.entry.withdrawn;
+        if is_new && had.is_none() {
+            return Err(Error::Missing(format!(
+                "{name}@{version} is the only one of its major version that is had: there is none to go back to"
+            )));
+        }
+        if is_new {
+            // First: a program never finds what is withdrawn.
+            self.point_without(name, Some(version))?;
+            let (from, to) = (self.link_of(name, version, false), self.link_of(name, version, true));
+            fs::rename(&from, &to).map_err(Error::file(&from))?;
+        }
         sync_directory(&self.directory_of(name))?;
-        Ok((version, before.version))
+        Ok(RolledBack { withdrawn: version, had, is_new })
     }
 
     /// Makes a version that was withdrawn one like all others again. Refused if what came since does not keep what it has.
@@ -353,6 +390,12 @@ impl Store {
     /// Gives back what was reserved for a version that is not there: by who was killed, or was refused. Whether there was
     /// anything.
     fn free_unused(&self, name: &str, version: Version) -> Result<bool> {
+        if self.is_being_built(name, version) {
+            return Err(Error::InUse {
+                what: format!("{name}@{version}"),
+                by: "a process builds it and has not published it".into(),
+            });
+        }
         let ranges = self.ranges()?;
         let data = ranges.release(&range_name(Kind::Data, name, version))?;
         let has_major = self.versions(name)?.iter().any(|entry| entry.version.major == version.major);
@@ -382,9 +425,11 @@ impl Store {
         Ok(user.map(|(name, entry)| format!("{name}@{}", entry.version)))
     }
 
-    /// Mends what who was killed left: the links to the newest versions, then content that nobody names and nobody maps,
+    /// Mends what who was killed left: addresses of what is not built any more, the links to the newest versions, then
+    /// content that nobody names and nobody maps,
     /// and drafts that were given up. Gives the bytes of these.
     fn sweep(&self) -> Result<u64> {
+        self.free_abandoned()?;
         for name in self.names()? {
             self.point_to_newest(&name)?;
         }
@@ -412,7 +457,10 @@ impl Store {
         let mut wrong = Vec::new();
         for (name, entry) in &all {
             let outcome = self.open(entry.id).and_then(|mut image| {
-                let same = image.hash()? == entry.id
+                // What was published long ago may have been damaged on its way here.
+                let (hash, is_whole) = image.hash()?;
+                let same = hash == entry.id
+                    && is_whole
                     && (image.header().name(), image.header().version()) == (name, entry.version);
                 if same { Ok(()) } else { Err(Error::Damaged { path: image.path }) }
             });

@@ -9,7 +9,7 @@ use commonhold_images::Result;
 use commonhold_images::data::{Arena, Options};
 use commonhold_images::include::Image;
 use commonhold_images::ranges::Owner;
-use commonhold_images::store::{Published, Store};
+use commonhold_images::store::{Published, Rest, Store};
 use std::io::Write;
 use tempfile::TempDir;
 
@@ -30,6 +30,7 @@ pub struct Made {
     pub roots: Vec<(String, RootKind, u32, u64)>,
     pub imports: Vec<Id>,
     pub base: Option<u64>,
+    pub reserved: Option<u64>,
     pub protection: u32,
 }
 
@@ -44,13 +45,14 @@ impl Made {
             roots: Vec::new(),
             imports: Vec::new(),
             base: None,
+            reserved: None,
             protection: READ,
         }
     }
 }
 
 pub struct Place {
-    _folder: TempDir,
+    _folder: Option<TempDir>,
     pub store: Store,
 }
 
@@ -59,7 +61,12 @@ impl Place {
         let folder = TempDir::new().unwrap();
         let store = Store::at(&folder.path().join("store"), Owner::Machine);
         store.create().unwrap();
-        Place { _folder: folder, store }
+        Place { _folder: Some(folder), store }
+    }
+
+    /// A store that is elsewhere.
+    pub fn of(store: Store) -> Place {
+        Place { _folder: None, store }
     }
 
     /// First page, one page, roots.
@@ -96,6 +103,10 @@ impl Place {
                 Import { name, version, id: *id, base: header.base(), bytes: header.bytes() }
             })
             .collect();
+        let page = [made.fill; PAGE_BYTES];
+        let mut rest = Rest::default();
+        rest.add(&page);
+        rest.add(&table);
         let mut image = encode(&Fields {
             kind: made.kind,
             architecture: made.architecture,
@@ -108,13 +119,14 @@ impl Place {
             roots_at: roots_at..file_bytes,
             root_count: made.roots.len() as u32,
             detail_at: 0..0,
-            initialise: 0,
+            reserved: made.reserved.unwrap_or(bytes),
+            rest: rest.sum(),
             group: None,
             segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: made.protection }],
             imports: &imports,
         })?
         .to_vec();
-        image.extend([made.fill; PAGE_BYTES]);
+        image.extend(page);
         image.extend(table);
         Ok(image)
     }

@@ -1,6 +1,6 @@
 //! What the store says of itself, and what is taken away.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, WHERE};
 use commonhold_rebase::state::{self, State};
 use std::io::Read;
 use std::process::Stdio;
@@ -29,6 +29,31 @@ fn a_program_is_current_until_a_file_of_it_changes() {
     let bases: std::collections::BTreeSet<u64> =
         ones.map(|(_, path)| commonhold_rebase::elf::Elf::open(path).unwrap().extent().0).collect();
     assert_eq!(bases.len(), 1);
+}
+
+#[test]
+fn a_package_that_was_upgraded_ends_what_it_touches_and_nothing_else() {
+    let mut rig = Rig::new();
+    let program = |rig: &Rig, name: &str| {
+        rig.library(name, &format!("int {name}(void) {{ return 1; }}"), &[]);
+        let source = format!("{WHERE}\nint {name}(void); int main(void) {{ where({name}); }}");
+        rig.program(&format!("program-{name}"), &source, &[&format!("-l{name}")])
+    };
+    let (one, two) = (program(&rig, "one"), program(&rig, "two"));
+    rig.set(&[&one, &two]);
+    let before = rig.store.copies().unwrap();
+    assert_eq!((rig.run(&one), rig.run(&two)), ("copy\n".into(), "copy\n".into()));
+    let library = rig.library("one", "int one(void) { return 1; } int more;", &[]);
+    assert_eq!((rig.run(&one), rig.run(&two)), ("original\n".into(), "copy\n".into()));
+    assert_eq!(state::of(&rig.store, &one).unwrap(), State::Stale { file: library });
+    assert!(matches!(state::of(&rig.store, &two).unwrap(), State::Current { .. }));
+    // One copy is made anew; the others, which both have, are those that were there.
+    let report = rig.update();
+    assert_eq!(report.made, 1, "{report:?}");
+    assert_eq!((rig.run(&one), rig.run(&two)), ("copy\n".into(), "copy\n".into()));
+    let after = rig.store.copies().unwrap();
+    let changed = |(_, path): &&(_, std::path::PathBuf)| !path.ends_with("libone.so");
+    assert!(before.iter().filter(changed).all(|copy| after.contains(copy)), "{before:?} {after:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod views;
 use crate::arguments::image::{Add, ImageCommand, Names, One, Rest};
 use crate::failure::{Done, Failure, all_done};
 use crate::output::{answer, count};
-use commonhold_images::format::{Version, Wanted};
+use commonhold_images::format::Wanted;
 use commonhold_images::store::{Entry, Store, processes_with};
 use commonhold_object::{Error, ErrorKind};
 
@@ -127,10 +127,9 @@ fn name_of(text: &str) -> &str {
 }
 
 fn rollback(arguments: &One) -> Done {
-    let (withdrawn, had): (Version, Version) =
-        open(&arguments.rest)?.rollback(&arguments.name).map_err(wrong)?;
-    let name = name_of(&arguments.name);
-    answer(arguments.rest.form.json, &views::RolledBack::new(name, withdrawn, had), |view| view.text())
+    let done = open(&arguments.rest)?.rollback(&arguments.name).map_err(wrong)?;
+    let view = views::RolledBack::new(name_of(&arguments.name), &done);
+    answer(arguments.rest.form.json, &view, |view| view.text())
 }
 
 fn restore(arguments: &One) -> Done {

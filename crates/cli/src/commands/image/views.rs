@@ -1,7 +1,7 @@
 //! What `image` answers, for people and for programs.
 
 use crate::output::{columns, count};
-use commonhold_images::format::{RootKind, Version};
+use commonhold_images::format::RootKind;
 use commonhold_images::ranges::Range;
 use commonhold_images::store::{Entry, Export, Found, Opened, Published};
 use serde::Serialize;
@@ -300,16 +300,19 @@ impl Verified {
 #[derive(Serialize)]
 pub struct RolledBack {
     withdrawn: String,
-    had: String,
+    had: Option<String>,
+    is_new: bool,
 }
 
 impl RolledBack {
-    pub fn new(name: &str, withdrawn: Version, had: Version) -> RolledBack {
-        RolledBack { withdrawn: format!("{name}@{withdrawn}"), had: format!("{name}@{had}") }
+    pub fn new(name: &str, done: &commonhold_images::store::RolledBack) -> RolledBack {
+        let full = |version| format!("{name}@{version}");
+        RolledBack { withdrawn: full(done.withdrawn), had: done.had.map(full), is_new: done.is_new }
     }
 
     pub fn text(&self) -> String {
-        format!("{} is withdrawn, {} is had", self.withdrawn, self.had)
+        let is = if self.is_new { "is withdrawn" } else { "was withdrawn already" };
+        format!("{} {is}, {} is had", self.withdrawn, self.had.as_deref().unwrap_or("none"))
     }
 }
 
