@@ -182,8 +182,11 @@ impl Cluster {
                 && !this.lease.is_fenced()
             {
                 let alone = driver.seek_alone();
-                if driver.home().is_none()
-                    && let Err(error) = this.try_home(&driver)
+                let tried = if driver.home().is_none() { this.try_home(&driver) } else { Ok(()) };
+                if tried.is_ok() && driver.home().is_some() {
+                    return; // when it is lost again another thread looks, which has as long as this one had
+                }
+                if let Err(error) = tried
                     && begun.elapsed() > HOME_AWAY
                 {
                     if !std::mem::replace(&mut said, true) {

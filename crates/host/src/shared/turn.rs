@@ -242,7 +242,10 @@ impl<'d> Turn<'d> {
     }
 
     fn end_sync(&mut self, result: Result<()>) {
-        if let Some(waiting) = self.state.syncs.pop_front() {
+        if let Some((waiting, pages)) = self.state.syncs.pop_front() {
+            if let Some(cache) = self.cache.as_ref().filter(|_| result.is_ok()) {
+                cache.is_synced(&pages);
+            }
             let _ = waiting.send(result); // who waited may have given up
         }
     }
