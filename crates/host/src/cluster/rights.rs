@@ -244,7 +244,11 @@ fn is_of_a_home(message: &Said) -> bool {
         ),
         Said::Explicit(message) => matches!(
             message,
-            Explicit::Pages { .. } | Explicit::Changed { .. } | Explicit::Synced | Explicit::NotSynced
+            Explicit::Pages { .. }
+                | Explicit::NotRead { .. }
+                | Explicit::Changed { .. }
+                | Explicit::Synced
+                | Explicit::NotSynced
         ),
         Said::Forwarding(_) => false,
     }
