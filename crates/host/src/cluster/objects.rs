@@ -180,6 +180,7 @@ impl Cluster {
                 && !driver.is_over()
                 && !driver.has_left()
                 && !this.lease.is_fenced()
+                && !this.is_ending()
             {
                 let alone = driver.seek_alone();
                 let tried = if driver.home().is_none() { this.try_home(&driver) } else { Ok(()) };
@@ -241,7 +242,7 @@ impl Cluster {
         Ok(Vec::new()) // a process before this one left what is newest here
     }
 
-    fn record_of(&self, object: u128) -> Result<Arc<Object>> {
+    pub(super) fn record_of(&self, object: u128) -> Result<Arc<Object>> {
         let found = self.host()?.object_of(object, false);
         found.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "this host is not the home of that object (any more)")
@@ -280,7 +281,7 @@ impl Cluster {
         }
         self.wait_begun(PATIENCE / 2)?;
         let object = self.serve(record.uuid)?;
-        self.admit(record.uuid, from, access);
+        self.admit_living(record.uuid, from, access)?;
         let record = object.record().clone(); // whoever is admitted before a change of its size is told of that
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
         Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
@@ -311,7 +312,7 @@ impl Cluster {
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
         self.check_begins(object, from, number)?;
-        self.admit(object, from, access);
+        self.admit_living(object, from, access)?;
         let told = self.driver(object).and_then(|driver| driver.size_told());
         Ok(told.map_or(Answer::Done, Answer::Used))
     }
