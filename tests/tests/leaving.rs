@@ -73,6 +73,39 @@ fn what_waits_for_its_home_outlives_the_process() {
     workers[1].all("map m o rw shared 0 0\ncheck m 0 200 1");
 }
 
+/// A host is stopped while its processes use what they wrote: the home gets it first, however the host is told.
+#[test]
+fn what_is_mapped_comes_home_before_a_host_ends() {
+    for by_signal in [false, true] {
+        let (hosts, workers) = shared(4 * MIB, "");
+        workers[0].ok("fill m 0 1000 1");
+        workers[1].ok("fill m 100 800 2");
+        if by_signal {
+            signal(hosts[1].status().host_pid, libc::SIGTERM);
+        } else {
+            hosts[1].command(&["host", "stop", "--force"], |_| {}).expect("it stops");
+        }
+        workers[0].all("check m 0 100 1\ncheck m 100 800 2\ncheck m 900 100 1");
+        until_says(&hosts[0], "host1 is lost");
+        assert!(!hosts[0].log().contains("are lost with"), "{}", hosts[0].log());
+    }
+}
+
+/// A home that cannot be reached is not waited for.
+#[test]
+fn a_host_that_is_to_stop_does_not_wait_for_a_home_that_is_away() {
+    let (hosts, workers) = shared(MIB, "");
+    workers[1].ok("fill m 0 20 2");
+    let home = Stopped::new(hosts[0].status().host_pid);
+    if cut_connections(hosts[1].status().host_pid) == 0 {
+        drop(home);
+        eprintln!("skipped: connections of another process cannot be cut here");
+        return;
+    }
+    until_says(&hosts[1], "host0 cannot be reached");
+    hosts[1].command(&["host", "stop", "--force"], |_| {}).expect("it stops");
+}
+
 /// A host does not end in order while pages that it has newest are on their way.
 #[test]
 fn a_host_stops_when_all_is_home() {

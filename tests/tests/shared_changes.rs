@@ -2,7 +2,7 @@
 
 use commonhold_tests::cluster::{another, leased_cluster, paged_cluster, sharers_from};
 use commonhold_tests::host::{kill_together, signal};
-use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
+use commonhold_tests::{MIB, PAGE, TestHost, Worker, page, wait};
 use std::time::Duration;
 
 const PAGES: u64 = MIB / PAGE as u64;
@@ -303,6 +303,11 @@ fn an_explicit_sync_is_of_one_instant_of_its_host() {
     let workers = sharers_from(&hosts, 0, "/instant", &options);
     for (number, worker) in workers.iter().enumerate() {
         worker.ok(&format!("pair m {} {}", number, 200 + number));
+        let counts = || std::fs::read(&file).is_ok_and(|stored| word(&stored, number) > 0);
+        wait::until("it counts", || {
+            worker.ok(&format!("freeze o 0 {MIB}"));
+            counts().then_some(())
+        });
         for _ in 0..20 {
             worker.ok(&format!("freeze o 0 {MIB}"));
             let stored = std::fs::read(&file).unwrap();
@@ -314,6 +319,31 @@ fn an_explicit_sync_is_of_one_instant_of_its_host() {
         let stored = std::fs::read(&file).unwrap();
         assert!(word(&stored, number) > 0 && word(&stored, number) == word(&stored, 200 + number));
     }
+}
+
+/// The home is lost while it stores a sync: what is sent to the next one is of one instant again, not what was sent before as
+/// it is by then.
+#[test]
+fn an_explicit_sync_that_is_tried_again_is_of_one_instant() {
+    let hosts = leased_cluster(2, 60);
+    let file = hosts[0].scratch().file("again", MIB);
+    let options = format!("file={} sync=ordered freezable explicit", file.display());
+    let workers = sharers_from(&hosts, 0, "/again", &options);
+    let other = another(&hosts[1], "/again");
+    other.all(&format!("fill m 0 1 7\nfill m 100 1 7\nsync o 0 {MIB}\nfill m 0 1 1"));
+    let home = hosts[0].status().host_pid;
+    signal(home, libc::SIGSTOP);
+    workers[1].send(&format!("freeze o 0 {MIB}"));
+    std::thread::sleep(Duration::from_millis(300)); // so that it has begun
+    // In this order, as soon as writers are let go.
+    other.send("fill m 100 1 2");
+    other.send("fill m 0 1 2");
+    kill_together(&[home]);
+    workers[1].answer().expect("the home's next process stores it");
+    let stored = std::fs::read(&file).unwrap();
+    let has = |number: usize, seed| stored[number * PAGE..][..PAGE] == page::bytes(number as u64, 1, seed);
+    assert!(has(0, 1) || has(100, 2), "of two writes the second is stored, and the first is not");
+    (0..2).for_each(|_| drop(other.answer().expect("it writes")));
 }
 
 /// What cannot be held at one instant is refused when it is made; and a host that dies while all are held keeps nobody.
@@ -343,7 +373,7 @@ fn a_freeze_ends_and_what_cannot_be_frozen_is_refused() {
     workers[0].answer().expect("nobody is held any more");
     workers[1].all("check m 100 8 2\nfill m 0 64 3");
     workers[0].ok(&format!("freeze o 0 {MIB}"));
-    assert_eq!(std::fs::read(&file).unwrap()[..PAGE], commonhold_tests::page::bytes(0, 1, 3));
+    assert_eq!(std::fs::read(&file).unwrap()[..PAGE], page::bytes(0, 1, 3));
     let local = hosts[0].worker();
     local.ok(&format!("create o /plain size={MIB} strict"));
     local.refused("freeze o 0 4096", "Unsupported");

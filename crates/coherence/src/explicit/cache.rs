@@ -141,6 +141,7 @@ impl Cache {
                 }
                 actions.push(Action::Install { span, access: Access::Write, with_data: true });
             }
+            Message::NotRead { span } => self.not_read(span, actions),
             Message::Changed { pages } => {
                 for page in pages {
                     self.changed(page, actions);
@@ -150,6 +151,24 @@ impl Cache {
             Message::Synced => self.synced(actions),
             Message::NotSynced => self.not_synced(actions),
             Message::Fetch { .. } | Message::Sync { .. } | Message::Known | Message::Leave => {}
+        }
+    }
+
+    /// The home could not read what was asked for. Of several pages each is asked for by itself: some of them can be had.
+    fn not_read(&mut self, span: Span, actions: &mut Vec<Action<Message>>) {
+        self.asked = self.asked.saturating_sub(1);
+        for number in span.pages() {
+            if !self.pages.get(&number).is_some_and(|page| page.asked) {
+                continue;
+            }
+            if span.count > 1 {
+                self.asked += 1;
+                let message = Message::Fetch { span: Span::one(number) };
+                actions.push(Action::Send { to: self.home, message });
+            } else {
+                self.page(number).asked = false;
+                actions.push(Action::Fail { page: number, why: Why::NotRead });
+            }
         }
     }
 

@@ -50,7 +50,11 @@ impl Home {
                 self.sharing.remove(&from);
                 self.knows(from, actions);
             }
-            Message::Pages { .. } | Message::Changed { .. } | Message::Synced | Message::NotSynced => {}
+            Message::Pages { .. }
+            | Message::NotRead { .. }
+            | Message::Changed { .. }
+            | Message::Synced
+            | Message::NotSynced => {}
         }
     }
 

@@ -17,6 +17,11 @@ pub enum Message {
         /// The pages.
         span: Span,
     },
+    /// From the home: it could not read them.
+    NotRead {
+        /// The pages.
+        span: Span,
+    },
     /// To the home: these pages are what everybody sees from now on, with their bytes.
     Sync {
         /// The pages, in order.
@@ -42,7 +47,7 @@ impl Message {
     pub fn kind(&self) -> Kind {
         match self {
             Message::Fetch { .. } | Message::Sync { .. } | Message::Changed { .. } => Kind::Request,
-            Message::Pages { .. } => Kind::Page,
+            Message::Pages { .. } | Message::NotRead { .. } => Kind::Page,
             Message::Known | Message::Synced | Message::NotSynced | Message::Leave => Kind::Acknowledgement,
         }
     }
@@ -50,7 +55,9 @@ impl Message {
     /// The pages that it is about, in order.
     pub fn pages(&self) -> Vec<u32> {
         match self {
-            Message::Fetch { span } | Message::Pages { span } => span.pages().collect(),
+            Message::Fetch { span } | Message::Pages { span } | Message::NotRead { span } => {
+                span.pages().collect()
+            }
             Message::Sync { pages } | Message::Changed { pages } => pages.clone(),
             Message::Known | Message::Synced | Message::NotSynced | Message::Leave => Vec::new(),
         }

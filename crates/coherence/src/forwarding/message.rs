@@ -75,6 +75,12 @@ pub enum Message {
         /// The page.
         page: u32,
     },
+    /// The page that you asked for could not be read where it begins: its owner is the home still. Said by a home to itself: it
+    /// could not send what it was about to.
+    NotRead {
+        /// The page.
+        page: u32,
+    },
     /// Keep this version of the page, with its bytes.
     Replica {
         /// The page.
@@ -175,7 +181,8 @@ impl Message {
             | Message::Replica { page, .. }
             | Message::Held { page }
             | Message::Take { page }
-            | Message::Missing { page } => vec![*page],
+            | Message::Missing { page }
+            | Message::NotRead { page } => vec![*page],
             Message::Report { pages, .. } => pages.iter().map(|standing| standing.page).collect(),
             Message::Settle { pages, .. } => pages.iter().map(|settled| settled.page).collect(),
             Message::Join

@@ -241,6 +241,7 @@ impl Node {
             return; // its messages end where its loss is known
         }
         match message {
+            Message::NotRead { page } if from == self.me => self.not_sent(page, actions),
             Message::Join => self.asked_to_join(from, actions),
             Message::Welcome(view) | Message::Hello(view) if view.epoch.lost.contains(&self.me) => {}
             Message::Welcome(view) => self.welcomed(from, &view, actions),

@@ -11,6 +11,9 @@ impl Node {
     /// A message of a fellow, while requests are served.
     pub(super) fn serve(&mut self, from: HostId, message: Message, actions: &mut Actions) {
         match message {
+            // It was under way when the page turned out not to be readable, and the answer was that.
+            Message::Read { page, who, .. } | Message::Write { page, who }
+                if who == self.me && self.owns(page) => {}
             Message::Read { page, who, hops } => self.read_request(page, who, hops, actions),
             Message::Write { page, who } => self.write_request(page, who, actions),
             Message::Insist { page } => self.insist(page, actions),
@@ -35,6 +38,7 @@ impl Node {
             Message::Held { page } => self.held(from, page, actions),
             Message::Take { page } => self.take(page, actions),
             Message::Missing { page } => self.missing(page, actions),
+            Message::NotRead { page } => self.not_read(page, actions),
             // Of members and rounds, and what comes with bytes unasked: heard before this.
             Message::Replica { .. }
             | Message::Join
@@ -376,5 +380,54 @@ impl Node {
         actions.push(Action::Fail { page: number, why: Why::NewestLost });
         let message = Message::Missing { page: number };
         actions.extend(waiting.into_iter().map(|to| Action::Send { to, message: message.clone() }));
+    }
+
+    /// The page that was asked for could not be read: it stays with the home, and whoever asks for it asks there. Those who
+    /// asked here meanwhile learn it too.
+    fn not_read(&mut self, number: u32, actions: &mut Actions) {
+        let home = self.home;
+        let has_asked = self.has_asked(number, Access::Read) || self.has_asked(number, Access::Write);
+        if !has_asked || self.me == home {
+            return;
+        }
+        let page = self.page(number);
+        (page.asked, page.wants, page.hint) = (Access::None, Access::None, home);
+        actions.push(Action::Fail { page: number, why: Why::NotRead });
+        self.refuse_waiting(number, None, actions);
+    }
+
+    /// At the home: a page could not be read that was to be handed over, or kept elsewhere. It is as if nobody had asked for it.
+    pub(super) fn not_sent(&mut self, number: u32, actions: &mut Actions) {
+        let me = self.me;
+        let page = self.page(number);
+        let (successor, published) = match page.purpose {
+            Some(Purpose::Publish(successor)) if page.owned => (successor, true),
+            _ if !page.owned => (None, false),
+            _ => return, // done already
+        };
+        if page.asked != Access::None {
+            actions.push(Action::Fail { page: number, why: Why::NotRead });
+        }
+        self.refuse_waiting(number, successor, actions);
+        let page = self.page(number);
+        // What some keep of a version that was not published is not to be taken for the next.
+        let version = page.number.saturating_add(published.into());
+        *page = Page {
+            holds: page.holds,
+            supplied: std::mem::take(&mut page.supplied),
+            number: version,
+            keepers: std::mem::take(&mut page.keepers),
+            ..Page::origin(me)
+        };
+        if self.filling.remove(&number) {
+            self.fill_up(actions);
+        }
+    }
+
+    fn refuse_waiting(&mut self, number: u32, more: Option<HostId>, actions: &mut Actions) {
+        let page = self.page(number);
+        let waiting = page.next.take().into_iter().chain(std::mem::take(&mut page.readers)).chain(more);
+        let message = Message::NotRead { page: number };
+        actions.extend(waiting.map(|to| Action::Send { to, message: message.clone() }));
     }
 }

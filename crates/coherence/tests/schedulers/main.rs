@@ -5,5 +5,6 @@ mod central;
 mod forwarding;
 mod locks;
 mod losses;
+mod not_read;
 mod replicas;
 mod unasked;

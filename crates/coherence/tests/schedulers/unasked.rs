@@ -35,7 +35,12 @@ fn hand_over() -> Message {
 
 #[test]
 fn pages_that_were_not_asked_for_are_not_taken_by_owners_or_others() {
-    let unasked = [Message::Copy { page: PAGE }, hand_over(), Message::Missing { page: PAGE }];
+    let unasked = [
+        Message::Copy { page: PAGE },
+        hand_over(),
+        Message::Missing { page: PAGE },
+        Message::NotRead { page: PAGE },
+    ];
     for message in unasked {
         let [mut home, mut other, _] = founders();
         for node in [&mut home, &mut other] {

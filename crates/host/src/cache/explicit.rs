@@ -47,6 +47,14 @@ impl Cache {
         Ok(written)
     }
 
+    /// What this host wrote of these pages is what everybody sees. Noted at once, so that a home that is lost in the next
+    /// instant leaves nobody in doubt which pages are this host's own.
+    pub fn is_synced(&self, pages: &RoaringBitmap) {
+        let mut inner = self.lock();
+        inner.book.written(pages);
+        inner.left_in_order -= pages;
+    }
+
     /// Syncs replaced versions of other hosts that were not seen here.
     pub fn replaced_unseen(&self, conflicts: u32) {
         self.lock().conflicts += u64::from(conflicts);
@@ -57,19 +65,15 @@ impl Cache {
         self: &Arc<Self>,
         driver: &Arc<Driver>,
         freeze: bool,
-        choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
+        mut choose: impl FnMut(&mut Inner) -> RoaringBitmap,
     ) -> Result<u64> {
         let deadline = Instant::now() + HOME_AWAY;
-        let (mut choose, mut asked) = (Some(choose), RoaringBitmap::new());
         loop {
             let mut pages = RoaringBitmap::new();
             let result = driver.sync(|| {
                 let mut inner = self.lock();
-                pages = match choose.take() {
-                    Some(choose) => choose(&mut inner),
-                    None => &asked & inner.book.dirty(),
-                };
-                asked |= &pages;
+                // Anew each time: those of an attempt before with what was written since are of no one instant.
+                pages = choose(&mut inner);
                 inner.book.start_writing(&pages)?;
                 inner.frozen = freeze;
                 self.protect_synchronous(&inner, &pages);

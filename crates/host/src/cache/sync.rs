@@ -67,7 +67,7 @@ impl Cache {
     pub(super) fn store(
         self: &Arc<Self>,
         freeze: bool,
-        choose: impl FnOnce(&mut Inner) -> RoaringBitmap,
+        mut choose: impl FnMut(&mut Inner) -> RoaringBitmap,
     ) -> Result<u64> {
         let mut turn = lock(&self.turn);
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,9 @@ impl Cache {
     pub(super) fn end_writing(&self, pages: &RoaringBitmap, result: Result<()>) -> Result<()> {
         let mut inner = self.lock();
         if let Err(error) = result {
-            if let Err(worse) = inner.book.not_written(pages) {
+            // Of an object of another host some may be: then that was noted.
+            let left = pages & inner.book.writing();
+            if let Err(worse) = inner.book.not_written(&left) {
                 self.machine.log(format_args!("object {}: {worse}", self.id.0));
             }
             return Err(error);

@@ -62,14 +62,22 @@ impl Cluster {
         result
     }
 
-    /// An answer came. From anybody but who was asked it is none.
-    pub(super) fn answered(&self, from: HostId, number: u64, answer: Result<Answer>, bytes: Vec<u8>) {
+    /// An answer came. From anybody but who was asked it is none. Gives it back if nobody waits for it (any more).
+    pub(super) fn answered(
+        &self,
+        from: HostId,
+        number: u64,
+        answer: Result<Answer>,
+        bytes: Vec<u8>,
+    ) -> Option<Result<Answer>> {
         let mut pending = lock(&self.calls.pending);
-        if pending.get(&number).is_some_and(|(host, _)| *host == from)
-            && let Some((_, sender)) = pending.remove(&number)
-        {
+        if pending.get(&number).is_none_or(|(host, _)| *host != from) {
+            return Some(answer);
+        }
+        if let Some((_, sender)) = pending.remove(&number) {
             let _ = sender.send(answer.map(|answer| (answer, bytes)));
         }
+        None
     }
 
     /// Nothing comes from that host any more.

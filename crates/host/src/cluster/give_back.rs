@@ -147,7 +147,7 @@ impl Cluster {
         former: HostId,
         number: Option<u64>,
     ) -> Result<()> {
-        let driver = self.driver(object).filter(|driver| driver.is_home());
+        let driver = self.home_driver(object)?;
         if driver.as_ref().is_some_and(|driver| driver.home().is_none()) {
             return Err(self.asks(former));
         }
@@ -169,6 +169,26 @@ impl Cluster {
         Ok(())
     }
 
+    /// The driver of an object whose home this host is. None if it is the home of no such object; an error if it is and cannot
+    /// look after it (yet): what others have of it is kept until it can.
+    fn home_driver(self: &Arc<Self>, object: u128) -> Result<Option<Arc<Driver>>> {
+        if let Some(driver) = self.driver(object).filter(|driver| driver.is_home()) {
+            return Ok(Some(driver));
+        }
+        if self.record_of(object).is_ok() {
+            self.serve(object)?;
+            return Ok(self.driver(object).filter(|driver| driver.is_home()));
+        }
+        match self.registry().and_then(|registry| registry.where_is(object)) {
+            Ok(home) if home == self.me.host => Err(Error::new(
+                ErrorKind::Busy,
+                "this host is about to be the object's home: try again later",
+            )),
+            Err(error) if error.kind != ErrorKind::NotFound => Err(error),
+            _ => Ok(None),
+        }
+    }
+
     /// A host begins with an object of this home. Refuses who is being asked for what it had newest, who has said something later,
     /// and who comes before this home has begun.
     pub(super) fn check_begins(&self, object: u128, from: HostId, number: u64) -> Result<()> {
@@ -179,7 +199,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn asks(&self, former: HostId) -> Error {
+    pub(super) fn asks(&self, former: HostId) -> Error {
         let who = self.called(former);
         Error::new(ErrorKind::Busy, format!("pages that {who} had newest are asked back: try again later"))
     }

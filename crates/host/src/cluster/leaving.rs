@@ -8,11 +8,15 @@ use crate::cache::Cache;
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a home that is away is waited for by who has nothing newest of it.
 const HOME_AWAY: Duration = Duration::from_secs(30);
+/// How long homes may ask for what is newest here when this host ends, and how many objects at once.
+const AT_THE_END: Duration = Duration::from_secs(60);
+const SENDERS: usize = 8;
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -150,6 +154,62 @@ impl Cluster {
                 self.say_given_up_at_last(home, object);
             }
             Some(_) => {}
+        }
+    }
+
+    /// A home answered that an object is opened when nobody waited for that any more: unless it is used here by now, it hears
+    /// that it is not.
+    pub(super) fn opened_late(self: &Arc<Self>, home: HostId, object: u128) {
+        let this = self.clone();
+        self.pools.short.run(move || {
+            if this.driver(object).is_none() {
+                let _ = this.ask(home, this.left(object), PATIENCE);
+            }
+        });
+    }
+
+    /// Whether this host ends.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
+    /// This host ends, whoever uses it: nobody here uses objects of other hosts any more, and their homes ask for what is newest
+    /// here, as far as they can be reached and it takes no longer than [`AT_THE_END`].
+    pub fn send_all_home(self: &Arc<Self>) {
+        self.ending.store(true, Ordering::SeqCst);
+        let deadline = Instant::now() + AT_THE_END;
+        let is_scheduled_elsewhere =
+            |driver: &Arc<Driver>| !driver.is_home() && matches!(driver.plan().how, How::Central(_));
+        let left: Mutex<Vec<_>> =
+            self.drivers().into_iter().filter(is_scheduled_elsewhere).collect::<Vec<_>>().into();
+        std::thread::scope(|scope| {
+            for _ in 0..lock(&left).len().min(SENDERS) {
+                // What is left by those that cannot be started the others do; without any it is lost.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || {
+                    while let Some(driver) = { lock(&left).pop() } {
+                        self.send_home_at_the_end(&driver, deadline);
+                    }
+                });
+            }
+        });
+    }
+
+    fn send_home_at_the_end(self: &Arc<Self>, driver: &Arc<Driver>, deadline: Instant) {
+        let object = driver.plan().object;
+        let Some(home) = driver.home().filter(|home| !self.is_unreachable(*home)) else { return };
+        self.beginnings.gave_up(object);
+        if driver.lost(home) {
+            self.do_not_send(home, object);
+        }
+        while let Err(error) = self.say_object_given_up(home, object, self.me.host) {
+            if Instant::now() > deadline || self.is_unreachable(home) || self.lease.is_fenced() {
+                let home = self.called(home);
+                self.report(format_args!(
+                    "object {object:032x}: what is newest here is not home, {home}, at the end: {error}"
+                ));
+                return;
+            }
+            std::thread::sleep(PAUSE / 4);
         }
     }
 

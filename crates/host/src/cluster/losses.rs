@@ -98,11 +98,10 @@ impl Cluster {
     fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
         // What is newest here stays until the home, which hears that from `try_home`, has asked for it.
         self.beginnings.gave_up(driver.plan().object);
-        let found_anew = driver.lost(home);
-        self.do_not_send(home, driver.plan().object);
-        if found_anew {
+        if driver.lost(home) {
+            self.do_not_send(home, driver.plan().object);
             self.find_home(driver);
-        }
+        } // else it is given up already, and what waits to be sent may be of what was begun since
     }
 
     /// Whether this host has to begin anew when messages between it and another, which lives on, were lost. Where requests
@@ -246,12 +245,13 @@ impl Cluster {
                 self.ask_and_lose(&driver, host); // it is the home that asks
                 continue;
             }
+            // Before: somebody who looks for the home still would begin with the next without a word of it.
+            if driver.home() == Some(host) && !forwards(&driver) {
+                self.beginnings.gave_up(driver.plan().object);
+            }
             let begins_anew = self.lose(&driver, host);
             driver.home_is_lost(host); // before another home is found, which is told what was given up
             if begins_anew {
-                if !forwards(&driver) {
-                    self.beginnings.gave_up(driver.plan().object);
-                }
                 self.find_home(&driver);
             }
         }

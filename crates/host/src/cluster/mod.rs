@@ -61,7 +61,7 @@ use registry::Registry;
 use registry::place::Place;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use wire::{Answer, Call, Member, Message};
@@ -133,6 +133,8 @@ pub struct Cluster {
     news: members::NewsQueue,
     parts: long::Parts,
     asked: asked::Asked,
+    /// This host ends: it begins with nothing any more.
+    ending: AtomicBool,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -190,6 +192,7 @@ impl Cluster {
             news: members::NewsQueue::default(),
             parts: long::Parts::default(),
             asked: asked::Asked::default(),
+            ending: AtomicBool::new(false),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -302,7 +305,9 @@ impl Cluster {
                 driver.message(from, message, payload)
             }
             Message::Answer { number, answer } => {
-                self.answered(from, number, answer, payload);
+                if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {
+                    self.opened_late(from, shared.object);
+                }
                 Ok(())
             }
             Message::Call { number, call: Call::Lock { object, lock } } => {
@@ -384,6 +389,9 @@ impl Cluster {
             }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave { object, number } => {
+                if self.beginnings.is_asked(object, from) {
+                    return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
+                }
                 if self.beginnings.says(object, from, number) {
                     self.dismiss(object, from);
                     self.locks_lost(from, Some(object));

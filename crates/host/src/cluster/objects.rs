@@ -180,10 +180,14 @@ impl Cluster {
                 && !driver.is_over()
                 && !driver.has_left()
                 && !this.lease.is_fenced()
+                && !this.is_ending()
             {
                 let alone = driver.seek_alone();
-                if driver.home().is_none()
-                    && let Err(error) = this.try_home(&driver)
+                let tried = if driver.home().is_none() { this.try_home(&driver) } else { Ok(()) };
+                if tried.is_ok() && driver.home().is_some() {
+                    return; // when it is lost again another thread looks, which has as long as this one had
+                }
+                if let Err(error) = tried
                     && begun.elapsed() > HOME_AWAY
                 {
                     if !std::mem::replace(&mut said, true) {
@@ -238,7 +242,7 @@ impl Cluster {
         Ok(Vec::new()) // a process before this one left what is newest here
     }
 
-    fn record_of(&self, object: u128) -> Result<Arc<Object>> {
+    pub(super) fn record_of(&self, object: u128) -> Result<Arc<Object>> {
         let found = self.host()?.object_of(object, false);
         found.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "this host is not the home of that object (any more)")
@@ -277,7 +281,7 @@ impl Cluster {
         }
         self.wait_begun(PATIENCE / 2)?;
         let object = self.serve(record.uuid)?;
-        self.admit(record.uuid, from, access);
+        self.admit_living(record.uuid, from, access)?;
         let record = object.record().clone(); // whoever is admitted before a change of its size is told of that
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
         Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
@@ -308,7 +312,7 @@ impl Cluster {
         self.wait_begun(Duration::ZERO)?; // else it asks again
         self.serve(object)?;
         self.check_begins(object, from, number)?;
-        self.admit(object, from, access);
+        self.admit_living(object, from, access)?;
         let told = self.driver(object).and_then(|driver| driver.size_told());
         Ok(told.map_or(Answer::Done, Answer::Used))
     }

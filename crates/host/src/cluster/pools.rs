@@ -16,6 +16,8 @@ pub(super) struct Pools {
     settling: Arc<Workers>,
     /// What waits for pages of other hosts, or for other hosts.
     waiting: Arc<Workers>,
+    /// A size that a home tells: what lies past it goes home first.
+    sizes: Arc<Workers>,
     /// Everything else: waits some seconds at most.
     pub short: Arc<Workers>,
 }
@@ -27,6 +29,7 @@ impl Pools {
             giving: Workers::new(16),
             settling: Workers::new(32),
             waiting: Workers::new(64),
+            sizes: Workers::new(32),
             short: Workers::new(64),
         }
     }
@@ -44,10 +47,10 @@ impl Pools {
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
             Call::GaveUp { .. } => &self.settling,
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
+            Call::Size { .. } => &self.sizes,
             Call::Open { .. }
             | Call::Use { .. }
             | Call::Leave { .. }
-            | Call::Size { .. }
             | Call::Lock { .. }
             | Call::Unlock { .. }
             | Call::Locks { .. } => &self.short,

@@ -149,8 +149,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// The same of a host that is not lost: what followed from its loss may have been done while this was prepared.
+    pub(super) fn admit_living(&self, object: u128, host: HostId, access: Access) -> Result<()> {
+        self.admit(object, host, access);
+        self.check_not_lost(host).inspect_err(|_| self.dismiss(object, host))
+    }
+
     /// A process of that host may use the object so: from now on the host may.
-    pub(super) fn admit(&self, object: u128, host: HostId, access: Access) {
+    fn admit(&self, object: u128, host: HostId, access: Access) {
         let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
         let known = admitted.entry((object, host)).or_insert(access);
         if access.writes() {
@@ -244,7 +250,11 @@ fn is_of_a_home(message: &Said) -> bool {
         ),
         Said::Explicit(message) => matches!(
             message,
-            Explicit::Pages { .. } | Explicit::Changed { .. } | Explicit::Synced | Explicit::NotSynced
+            Explicit::Pages { .. }
+                | Explicit::NotRead { .. }
+                | Explicit::Changed { .. }
+                | Explicit::Synced
+                | Explicit::NotSynced
         ),
         Said::Forwarding(_) => false,
     }

@@ -51,8 +51,8 @@ impl Cluster {
             for (host, result) in hosts.iter().zip(results) {
                 match result {
                     Ok(_) => drop(know.insert(*host)),
-                    // Until it answers or is lost.
-                    Err(error) if error.kind == ErrorKind::Disconnected && Instant::now() < deadline => {}
+                    // Until it answers or is lost. What is on its way home from an earlier use there comes first.
+                    Err(error) if is_for_now(&error) && Instant::now() < deadline => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -141,6 +141,10 @@ impl Cluster {
         self.wait_begun(PATIENCE / 2)?;
         self.host()?.resize_for(who, name, size_bytes, true).map(|()| Answer::Done)
     }
+}
+
+fn is_for_now(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Disconnected | ErrorKind::Busy | ErrorKind::TimedOut)
 }
 
 fn panicked() -> Error {

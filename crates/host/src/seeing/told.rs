@@ -98,6 +98,7 @@ impl Told for forwarding::Message {
             forwarding::Message::Replica { .. } => "replica",
             forwarding::Message::Held { .. } => "held",
             forwarding::Message::Missing { .. } => "missing",
+            forwarding::Message::NotRead { .. } => "not-read",
             forwarding::Message::Join => "join",
             forwarding::Message::Welcome(_) => "welcome",
             forwarding::Message::Hello(_) => "hello",
@@ -141,6 +142,7 @@ impl Told for explicit::Message {
         match self {
             explicit::Message::Fetch { .. } => "fetch",
             explicit::Message::Pages { .. } => "pages",
+            explicit::Message::NotRead { .. } => "not-read",
             explicit::Message::Sync { .. } => "sync",
             explicit::Message::Changed { .. } => "changed",
             explicit::Message::Known => "known",

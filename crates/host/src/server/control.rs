@@ -11,6 +11,7 @@ use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::spin::Spin;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -124,7 +125,7 @@ impl Control {
                     LISTENER => self.accept(),
                     KEEPER => self.keeper_event(),
                     ALARM => self.host.machine.hear_alarm(),
-                    SIGTERM => self.host.stop_now(),
+                    SIGTERM => self.terminated(),
                     token => self.session_event(token),
                 }
             }
@@ -133,6 +134,15 @@ impl Control {
                 self.last_look = Instant::now();
                 self.host.check_deadlines();
             }
+        }
+    }
+
+    /// The host is to end, which may take as long as others take what is newest here.
+    fn terminated(&self) {
+        let _ = (&self.terminate).read(&mut [0; 16]);
+        let host = self.host.clone();
+        if std::thread::Builder::new().name("stopping".into()).spawn(move || host.stop_now()).is_err() {
+            self.host.stop_now();
         }
     }
 

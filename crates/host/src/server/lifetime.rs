@@ -156,6 +156,7 @@ impl Host {
         if let Err(error) = self.wait_all_left(true) {
             self.machine.log(format_args!("at the end: {error}"));
         }
+        self.send_all_home();
         self.store_moving();
         self.leave_cluster();
         self.machine.log("stopping");

@@ -169,6 +169,13 @@ impl Host {
         self.with_cluster().map_or(Ok(()), |cluster| cluster.wait_all_left(by_force))
     }
 
+    /// The same of what processes here use still: from then on they do not.
+    pub(super) fn send_all_home(&self) {
+        if let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) {
+            cluster.send_all_home();
+        }
+    }
+
     /// Whether processes of other hosts have an object of this one open.
     pub(super) fn is_used_elsewhere(&self, object: &Object) -> bool {
         let record = object.record().clone();

@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
@@ -91,8 +92,8 @@ pub(super) struct State {
     pub sent: HashMap<u32, Version>,
     /// Room for what the scheduler wants done, between its turns.
     pub actions: Vec<Action<Said>>,
-    /// Who waits for this host's syncs.
-    pub syncs: VecDeque<Sender<Result<()>>>,
+    /// This host's syncs under way: who waits for each, and which pages it is of.
+    pub syncs: VecDeque<(Sender<Result<()>>, RoaringBitmap)>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
     pub late: Late,
     /// Something could not be done that the scheduler counts as done: it hears nothing more until this host begins anew.
@@ -187,6 +188,7 @@ impl Driver {
     pub fn attach(self: &Arc<Self>, cache: &Arc<Cache>) {
         let mut state = self.state();
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
+        self.fail_syncs(&mut state); // of a use that ended
         self.begin_anew(&mut state);
         self.put_back(&mut state, cache);
         drop(state);

@@ -7,7 +7,6 @@ use super::turn::Turn;
 use commonhold_coherence::{Event, HostId, Why};
 use commonhold_object::{PageRange, Result};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -128,13 +127,10 @@ impl Driver {
         }
         if self.plan.how == How::Explicit {
             // Syncs under way fail; what was written here stays. The rest may be old as soon as others find the next home.
-            if self.plan.home_moves {
-                // Whoever waits for pages asks the next home.
-                let failed = |sync: Sender<Result<()>>| drop(sync.send(Err(why_not(Why::HomeLost))));
-                state.syncs.drain(..).for_each(failed);
-            } else {
+            if !self.plan.home_moves {
                 Turn::take(self, &mut state, event, Vec::new());
-            }
+            } // else whoever waits for pages asks the next home
+            self.fail_syncs(&mut state);
             self.forget_conversation(&mut state);
             state.home = None;
             if let Some(Err(error)) = self.cache().map(|cache| cache.keep_written()) {

@@ -36,6 +36,14 @@ pub enum Said {
     Explicit(explicit::Message),
 }
 
+/// What is said of pages that the home cannot read.
+pub(super) struct NotRead {
+    /// To whom they were to go.
+    pub told: Option<Said>,
+    /// To the home's own part, which counts them as gone.
+    pub stays: Option<Said>,
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub enum Part {
@@ -170,8 +178,8 @@ impl Said {
 
     /// Whether it is about a span of pages, which has at least one.
     pub fn is_of_a_span(&self) -> bool {
-        use explicit::Message::{Fetch, Pages};
-        matches!(self, Said::Central(_) | Said::Explicit(Fetch { .. } | Pages { .. }))
+        use explicit::Message::{Fetch, NotRead, Pages};
+        matches!(self, Said::Central(_) | Said::Explicit(Fetch { .. } | Pages { .. } | NotRead { .. }))
     }
 
     /// How many pages it is about, and the end of the last.
@@ -181,11 +189,36 @@ impl Said {
         let of_span = |span: Span| (u64::from(span.count), u64::from(span.first) + u64::from(span.count));
         match self {
             Said::Central(message) => of_span(message.span()),
-            Said::Explicit(explicit::Message::Fetch { span } | explicit::Message::Pages { span }) => {
-                of_span(*span)
-            }
+            Said::Explicit(
+                explicit::Message::Fetch { span }
+                | explicit::Message::Pages { span }
+                | explicit::Message::NotRead { span },
+            ) => of_span(*span),
             Said::Forwarding(message) => of_pages(&message.pages()),
             Said::Explicit(message) => of_pages(&message.pages()),
+        }
+    }
+
+    /// At the home: what is said instead of this message, if the pages that it carries cannot be read.
+    pub(super) fn not_read(&self) -> Option<NotRead> {
+        use forwarding::Message as Forwarding;
+        match self {
+            Said::Explicit(explicit::Message::Pages { span }) => {
+                let told = Said::Explicit(explicit::Message::NotRead { span: *span });
+                Some(NotRead { told: Some(told), stays: None })
+            }
+            Said::Forwarding(message) => {
+                let said = |page: &u32| Some(Said::Forwarding(Forwarding::NotRead { page: *page }));
+                match message {
+                    Forwarding::Copy { page } => Some(NotRead { told: said(page), stays: None }),
+                    Forwarding::HandOver { page, .. } => {
+                        Some(NotRead { told: said(page), stays: said(page) })
+                    }
+                    Forwarding::Replica { page, .. } => Some(NotRead { told: None, stays: said(page) }),
+                    _ => None,
+                }
+            }
+            _ => None, // the central scheduler's grants are taken back
         }
     }
 

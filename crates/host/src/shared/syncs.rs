@@ -1,10 +1,10 @@
 //! Syncs of an object under explicit coherence: at the host that syncs, and at the home, which says that one is done when
 //! it is stored.
 
-use super::driver::{Driver, MOST_PAGES};
+use super::driver::{Driver, MOST_PAGES, State, why_not};
 use super::part::{Part, Said};
 use super::turn::{Turn, tell_written};
-use commonhold_coherence::{Event, HostId, explicit};
+use commonhold_coherence::{Event, HostId, Why, explicit};
 use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::sync::mpsc::channel;
@@ -14,14 +14,18 @@ use std::time::Duration;
 /// How long a sync may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
+fn away() -> Error {
+    let text = "the object's home is away: what was written stays here; try again later";
+    Error::new(ErrorKind::Disconnected, text)
+}
+
 impl Driver {
     /// Makes pages that were written here what everybody sees. `choose` says which they are, at an instant when no message
     /// is being handled, and protects them.
     pub fn sync(self: &Arc<Self>, choose: impl FnOnce() -> Result<RoaringBitmap>) -> Result<()> {
         let mut state = self.state();
-        if state.home.is_none() {
-            let text = "the object's home is away: what was written stays here; try again later";
-            return Err(Error::new(ErrorKind::Disconnected, text));
+        if state.home.is_none() || state.stuck {
+            return Err(away());
         }
         let pages: Vec<u32> = {
             let pages = choose()?;
@@ -35,11 +39,15 @@ impl Driver {
         let parts: Vec<&[u32]> =
             if pages.is_empty() { vec![&[]] } else { pages.chunks(MOST_PAGES as usize).collect() };
         for part in parts {
+            if state.stuck {
+                break; // what was said of the parts before fails with them
+            }
             let (sender, receiver) = channel();
-            state.syncs.push_back(sender);
+            state.syncs.push_back((sender, part.iter().copied().collect()));
             waiting.push(receiver);
             Turn::take(self, &mut state, Event::Sync { pages: part.to_vec() }, Vec::new());
         }
+        let whole = !state.stuck;
         drop(state);
         waiting.into_iter().try_for_each(|done| {
             done.recv_timeout(LONGEST).unwrap_or_else(|_| {
@@ -48,7 +56,15 @@ impl Driver {
                     format!("the object's home did not answer a sync within {} s", LONGEST.as_secs()),
                 ))
             })
-        })
+        })?;
+        if whole { Ok(()) } else { Err(away()) }
+    }
+
+    /// What this host speaks of with its home begins anew: no sync of before is answered any more.
+    pub(super) fn fail_syncs(&self, state: &mut State) {
+        for (waiting, _) in state.syncs.drain(..) {
+            let _ = waiting.send(Err(why_not(Why::HomeLost)));
+        }
     }
 
     /// This host shares the object no longer.

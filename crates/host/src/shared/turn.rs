@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::driver::{Driver, PAGE, State, why_not};
-use super::part::{How, Part, Said};
+use super::part::{How, NotRead, Part, Said};
 use super::recalls::own_recall;
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
@@ -247,7 +247,10 @@ impl<'d> Turn<'d> {
     }
 
     fn end_sync(&mut self, result: Result<()>) {
-        if let Some(waiting) = self.state.syncs.pop_front() {
+        if let Some((waiting, pages)) = self.state.syncs.pop_front() {
+            if let Some(cache) = self.cache.as_ref().filter(|_| result.is_ok()) {
+                cache.is_synced(&pages);
+            }
             let _ = waiting.send(result); // who waited may have given up
         }
     }
@@ -260,13 +263,29 @@ impl<'d> Turn<'d> {
             }
             _ => None,
         };
+        let pages = self.driver.plan.is_home.then(|| message.not_read()).flatten();
         let sent = self.send(to, message);
-        match granted.filter(|_| sent.is_err()) {
-            Some((span, access)) => self.take_back(to, span, access),
-            None if sent.is_err() && !self.driver.plan.is_home => self.begin_again(),
-            None => {}
+        match (granted.filter(|_| sent.is_err()), pages) {
+            (Some((span, access)), _) => self.take_back(to, span, access),
+            (None, _) if sent.is_err() && !self.driver.plan.is_home => self.begin_again(),
+            (None, Some(not_read)) if sent.is_err() => self.refuse(to, not_read),
+            _ => {}
         }
         sent
+    }
+
+    /// At the home: what somebody asked for could not be read, and is said to be so; under forwarding it is the home's still.
+    fn refuse(&mut self, to: HostId, NotRead { told, stays }: NotRead) {
+        let me = self.driver.plan.me;
+        match told {
+            Some(told) if to == me => {
+                self.to_do.push_back((Event::Message { from: me, message: told }, Vec::new()))
+            }
+            Some(told) => self.driver.say(self.state, to, told, Vec::new()),
+            None => {}
+        }
+        let stays = stays.map(|message| (Event::Message { from: me, message }, Vec::new()));
+        self.to_do.extend(stays);
     }
 
     /// At the home: a grant could not be sent. Whoever waits for it is told, and what it would have owned is the home's; it may
