@@ -5,7 +5,6 @@ use commonhold_coherence::HostId;
 use commonhold_host::cluster::registry::Joined;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message};
 use commonhold_peers::{Error, Handler, Hello, Identity, Payload, PeerRights, Peers, Result, Security};
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +104,7 @@ impl Stranger {
 
     /// Says something; bytes behind it.
     pub fn say(&self, to: HostId, message: &[u8], payload: &[u8]) -> Result<()> {
-        self.peers.send(to, message, &[IoSlice::new(payload)])
+        self.peers.send(to, message, &mut payload.to_vec())
     }
 
     /// Says a whole message.
