@@ -15,7 +15,9 @@ pub(super) struct Pools {
     /// What another host has given up is asked for and settled: others wait for that.
     settling: Arc<Workers>,
     /// What waits for pages of other hosts, or for other hosts.
-    waiting: Arc<Workers>,
+    pub waiting: Arc<Workers>,
+    /// What others have this host keep: written to files, and waited for by all who use an object.
+    keeping: Arc<Workers>,
     /// Everything else: waits some seconds at most.
     pub short: Arc<Workers>,
 }
@@ -27,6 +29,7 @@ impl Pools {
             giving: Workers::new(16),
             settling: Workers::new(32),
             waiting: Workers::new(64),
+            keeping: Workers::new(32),
             short: Workers::new(64),
         }
     }
@@ -43,6 +46,7 @@ impl Pools {
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
             Call::GaveUp { .. } => &self.settling,
+            Call::Keep { .. } | Call::Kept { .. } => &self.keeping,
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Open { .. }
             | Call::Use { .. }
