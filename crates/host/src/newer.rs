@@ -14,13 +14,13 @@
 //! Of an object without a common file each host that keeps its pages has a file of its own, and this beside it. What is there
 //! outlives processes, not the machine: nothing is flushed, and another boot takes it for nothing.
 
+use crate::pagers::Replicas;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use crate::pagers::Replicas;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -128,8 +128,7 @@ impl Newer {
                 format!("{} is not of this object: the path leads to another file here", path.display()),
             ));
         }
-        let mut newer =
-            Newer { file: opened, pages: RoaringBitmap::new(), is_durable: true, replicas: None };
+        let mut newer = Newer { file: opened, pages: RoaringBitmap::new(), is_durable: true, replicas: None };
         newer.read().doing(format!("reading {}", path.display()))?;
         Ok(newer)
     }
@@ -166,7 +165,8 @@ impl Newer {
         let noting = || "noting that pages are newer than the file".to_owned();
         let flushed = |newer: &Self| if newer.is_durable { newer.file.sync_data() } else { Ok(()) };
         let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
-        let told = noted.and_then(|()| self.replicas.as_ref().map_or(Ok(()), |others| others.set_newer(&new)));
+        let told =
+            noted.and_then(|()| self.replicas.as_ref().map_or(Ok(()), |others| others.set_newer(&new)));
         told.inspect_err(|_| self.pages -= &new)
     }
 
@@ -237,7 +237,10 @@ mod tests {
         newer.set(&[3].into()).unwrap();
         newer.is_whole("boot", [5, 6]).unwrap();
         let again = Newer::open(&file, 7).unwrap();
-        assert_eq!((again.whole_as("boot"), again.whole_as("boo"), again.whole_as("boot2")), (Some([5, 6]), None, None));
+        assert_eq!(
+            (again.whole_as("boot"), again.whole_as("boo"), again.whole_as("boot2")),
+            (Some([5, 6]), None, None)
+        );
         assert_eq!(*again.pages(), [3].into());
         make_own(&file, 7).unwrap();
         assert!(Newer::open(&file, 7).unwrap().pages().is_empty());

@@ -363,12 +363,7 @@ impl Cluster {
     }
 
     /// What another host, or this one, asks; and the bytes that go with the answer.
-    fn answer(
-        self: &Arc<Self>,
-        from: HostId,
-        call: Call,
-        bytes: &[u8],
-    ) -> Result<(Answer, Vec<u8>)> {
+    fn answer(self: &Arc<Self>, from: HostId, call: Call, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
         if let Call::Keep { .. } | Call::Kept { .. } = call {
             return self.replica_asked(from, call, bytes);
         }

@@ -167,7 +167,7 @@ impl Cluster {
             let lease = self.lease.clone();
             let as_pager = replicas.clone().map(|replicas| replicas as Arc<dyn Replicas>);
             cache.becomes_home(file, newer, Box::new(move || lease.allows_storing()), as_pager)?;
-            replicas.iter().for_each(|replicas| self.look_after(replicas));
+            replicas.iter().for_each(|replicas| self.note_replicas(replicas));
         }
         if same {
             let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
@@ -179,9 +179,16 @@ impl Cluster {
         }
         cache.schedules_as(self.me.host)?;
         let replicas = self.replicas_of(object);
-        replicas.iter().try_for_each(|replicas| replicas.fill())?;
+        if homed.term == 1 && homed.replicas.is_empty() {
+            // It is new: before anybody uses it. Later nobody waits until others have everything.
+            replicas.iter().try_for_each(|replicas| replicas.fill())?;
+        }
         self.registry()?.schedules(object)?;
-        replicas.map_or(Ok(()), |replicas| replicas.has_begun())
+        if let Some(replicas) = replicas {
+            replicas.has_begun()?;
+            self.look_after(&replicas);
+        }
+        Ok(())
     }
 
     /// At the next home: takes what was valid when the last one was lost.

@@ -79,7 +79,9 @@ impl Pager for MovingPager {
 
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_may_store()?;
-        self.home.get().map_or_else(|| ElsewherePager.page_out(offset, data), |home| home.page_out(offset, data))
+        self.home
+            .get()
+            .map_or_else(|| ElsewherePager.page_out(offset, data), |home| home.page_out(offset, data))
     }
 
     fn publish(&self, offset: u64, data: &[u8]) -> Result<()> {

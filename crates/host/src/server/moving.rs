@@ -7,9 +7,7 @@ use crate::cluster::options_here;
 use crate::cluster::wire::{Claim, Moving};
 use crate::newer::{self, Newer};
 use commonhold_object::error::Doing;
-use commonhold_object::{
-    Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Result, pages_of,
-};
+use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Result, pages_of};
 use commonhold_registry::{BackingFile, ObjectRecord};
 use commonhold_sys::file_lock;
 use rustix::fs::{Mode, OFlags};

@@ -296,13 +296,17 @@ impl Host {
         let known = |path: &std::path::Path| {
             let is_its = |object: &Arc<Object>| {
                 let record = object.record();
-                record.file.as_ref().is_some_and(|file| path == file.path || path.with_extension("") == file.path)
+                record
+                    .file
+                    .as_ref()
+                    .is_some_and(|file| path == file.path || path.with_extension("") == file.path)
             };
             self.all_objects().iter().any(is_its)
         };
         for entry in std::fs::read_dir(&path).doing(format!("reading {}", path.display()))?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("own-") && !known(&entry.path()) && std::fs::remove_file(entry.path()).is_ok() {
+            if name.starts_with("own-") && !known(&entry.path()) && std::fs::remove_file(entry.path()).is_ok()
+            {
                 self.repaired(format!("removed replicas/{name}, which belongs to no object"));
             }
         }

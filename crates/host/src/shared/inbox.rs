@@ -90,8 +90,14 @@ impl Driver {
                 loop {
                     // In this order: whoever has the lock finds all that is not done yet.
                     let mut state = driver.state();
-                    let Some(next) = driver.inbox.pop(true) else { return };
+                    let Some(next) = driver.inbox.pop(true) else { break };
                     driver.do_now(&mut state, next);
+                }
+                // What came home is stored: nobody waits for the replicas to know that it is not newer any more.
+                if let Some(saved) = driver.saved()
+                    && let Err(error) = saved.settle_replicas()
+                {
+                    saved.report(&error);
                 }
             });
         }

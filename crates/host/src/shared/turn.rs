@@ -318,7 +318,9 @@ impl<'d> Turn<'d> {
 
     /// At the home of an object that replicas keep: what another host is about to get they have first.
     fn publish(&self, message: &Said) -> Result<()> {
-        if let (Said::Central(central::Message::Grant { span, access, .. }), Some(saved)) = (message, &self.saved) {
+        if let (Said::Central(central::Message::Grant { span, access, .. }), Some(saved)) =
+            (message, &self.saved)
+        {
             saved.publish(self.driver.frames(*span))?;
             if *access == Access::Read {
                 saved.settle_replicas()?; // else a page that the reader drops could count as newer than it is

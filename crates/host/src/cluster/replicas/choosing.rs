@@ -33,10 +33,7 @@ impl Home {
                 .and_then(|()| self.send_newer(&cluster, &mut state, process));
             match made_alike {
                 Ok(()) => state.replicas.push(Replica { host, process: Some(process), counts: true }),
-                Err(error) => {
-                    let (object, who) = (self.object, cluster.called(process));
-                    cluster.report(format_args!("object {object:032x}: {who} keeps its pages no more: {error}"));
-                }
+                Err(error) => self.report_gone(&cluster, process, &error.to_string()),
             }
         }
         self.tell(&cluster, &mut state)
@@ -100,8 +97,14 @@ impl Home {
         let cluster = self.cluster()?;
         {
             let mut state = lock(&self.state);
-            state.replicas.retain(|replica| cluster.lives_as(replica.host).is_some());
+            let (left, lost): (Vec<_>, Vec<_>) = std::mem::take(&mut state.replicas)
+                .into_iter()
+                .partition(|replica| cluster.lives_as(replica.host).is_some());
+            state.replicas = left;
             self.tell(&cluster, &mut state)?;
+            for replica in lost {
+                self.report_gone(&cluster, replica.host, "it is lost");
+            }
         }
         for host in self.candidates(&cluster) {
             if self.lacks() == 0 || self.is_over.load(Ordering::Relaxed) || cluster.lease.is_fenced() {
@@ -123,7 +126,8 @@ impl Home {
             let state = lock(&self.state);
             state.replicas.iter().filter_map(|replica| cluster.lives_as(replica.host)).collect()
         };
-        let may = |host: &HostId| *host != cluster.me.host && !keep.contains(host) && !cluster.is_reader(*host);
+        let may =
+            |host: &HostId| *host != cluster.me.host && !keep.contains(host) && !cluster.is_reader(*host);
         let mut hosts: Vec<HostId> =
             cluster.members().into_iter().map(|member| member.host).filter(may).collect();
         let rank = |host: &HostId| {
@@ -154,7 +158,11 @@ impl Home {
         }
         let mut state = self.still_adding(host)?;
         self.send_only_newer(cluster, &mut state, host)?;
-        state.replicas.iter_mut().filter(|replica| replica.host == host).for_each(|replica| replica.counts = true);
+        state
+            .replicas
+            .iter_mut()
+            .filter(|replica| replica.host == host)
+            .for_each(|replica| replica.counts = true);
         self.tell(cluster, &mut state)?;
         let (object, who) = (self.object, cluster.called(host));
         cluster.report(format_args!("object {object:032x}: {who} keeps its pages"));
@@ -205,13 +213,16 @@ impl Cluster {
         Some(host).filter(here).or_else(|| self.follower(host).filter(here))
     }
 
-    /// Of an object of this home whose replicas these are: looks after them from now on.
-    pub(in crate::cluster) fn look_after(self: &Arc<Self>, home: &Arc<Home>) {
+    /// Of an object of this home these are the replicas.
+    pub(in crate::cluster) fn note_replicas(&self, home: &Arc<Home>) {
         lock(&self.replicated).insert(home.object, home.clone());
+    }
+
+    /// Looks after them from now on.
+    pub(in crate::cluster) fn look_after(self: &Arc<Self>, home: &Arc<Home>) {
         let (this, home) = (Arc::downgrade(self), Arc::downgrade(home));
         let looking = move || {
             loop {
-                std::thread::sleep(LOOK);
                 let (Some(this), Some(home)) = (this.upgrade(), home.upgrade()) else { return };
                 if this.lease.is_fenced() || home.is_over.load(Ordering::Relaxed) {
                     return;
@@ -219,6 +230,8 @@ impl Cluster {
                 if let Err(error) = home.fill() {
                     this.report(format_args!("object {:032x}: its replicas: {error}", home.object));
                 }
+                drop((this, home));
+                std::thread::sleep(LOOK);
             }
         };
         if std::thread::Builder::new().name("replicas".into()).stack_size(256 << 10).spawn(looking).is_err() {

@@ -60,7 +60,7 @@ pub(super) struct Replica {
 }
 
 impl Home {
-    pub fn new(cluster: &Arc<Cluster>, object: u128, wanted: u32, state: State) -> Arc<Home> {
+    pub(super) fn new(cluster: &Arc<Cluster>, object: u128, wanted: u32, state: State) -> Arc<Home> {
         Arc::new(Home {
             cluster: Arc::downgrade(cluster),
             object,
@@ -100,19 +100,24 @@ impl Home {
         let mut left = Vec::new();
         for at in (0..done.len()).filter(|at| !done[*at]) {
             if let Err(error) = self.insist(&cluster, state, at, number, what, bytes) {
-                let who = cluster.called(state.replicas[at].host);
-                let object = self.object;
-                cluster.report(format_args!("object {object:032x}: {who} keeps its pages no more: {error}"));
-                left.push(at);
+                left.push((at, error));
             }
         }
         if cluster.lease.is_fenced() {
             return Err(busy("this host is fenced"));
         }
-        for at in left.into_iter().rev() {
-            state.replicas.remove(at);
+        let gone: Vec<_> =
+            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at).host, error)).collect();
+        self.tell(&cluster, state)?;
+        for (host, error) in gone {
+            self.report_gone(&cluster, host, &error.to_string());
         }
-        self.tell(&cluster, state)
+        Ok(())
+    }
+
+    pub(super) fn report_gone(&self, cluster: &Cluster, host: HostId, why: &str) {
+        let (object, who) = (self.object, cluster.called(host));
+        cluster.report(format_args!("object {object:032x}: {who} keeps its pages no more: {why}"));
     }
 
     /// Asks one that did not do it until it has, or is waited for no longer.
@@ -223,7 +228,9 @@ impl Home {
         let ending = move || {
             let Ok(cluster) = self.cluster() else { return };
             let mut state = lock(&self.state);
-            for process in std::mem::take(&mut state.replicas).into_iter().filter_map(|replica| replica.process) {
+            for process in
+                std::mem::take(&mut state.replicas).into_iter().filter_map(|replica| replica.process)
+            {
                 let _ = self.one(&cluster, &mut state, process, Keep::Forget, &[]);
             }
         };
@@ -262,9 +269,9 @@ impl Replicas for Home {
             return Ok(());
         }
         state.newer |= &new;
-        in_parts(&new).into_iter().try_for_each(|runs| {
-            self.all(&mut state, &Keep::Newer { runs, are: true }, &[])
-        })
+        in_parts(&new)
+            .into_iter()
+            .try_for_each(|runs| self.all(&mut state, &Keep::Newer { runs, are: true }, &[]))
     }
 
     fn clear_newer(&self, pages: &RoaringBitmap) {
@@ -280,9 +287,9 @@ impl Replicas for Home {
             return Ok(());
         }
         state.newer -= &cleared;
-        in_parts(&cleared).into_iter().try_for_each(|runs| {
-            self.all(&mut state, &Keep::Newer { runs, are: false }, &[])
-        })
+        in_parts(&cleared)
+            .into_iter()
+            .try_for_each(|runs| self.all(&mut state, &Keep::Newer { runs, are: false }, &[]))
     }
 
     fn resize(&self, size_bytes: u64) -> Result<()> {

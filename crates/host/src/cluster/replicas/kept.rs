@@ -17,10 +17,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Pages of one answer, and the most of those that may be newer.
 const MOST_GIVEN: usize = 512;
 const MOST_NEWER: usize = 4096;
+
+/// How often it is looked for objects that are no more.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// What this host keeps.
 #[derive(Default)]
@@ -154,7 +158,11 @@ impl Cluster {
         let here = same.ok_or_else(unknown)?;
         if number <= here.last {
             // Asked again because the answer was late; or so late that it counts no more.
-            return if number == here.last { Ok(Answer::Done) } else { Err(busy("something later was asked for")) };
+            return if number == here.last {
+                Ok(Answer::Done)
+            } else {
+                Err(busy("something later was asked for"))
+            };
         }
         if what == Keep::Forget {
             *kept = None;
@@ -214,7 +222,8 @@ impl Cluster {
         let newer = Newer::open(path, object).ok();
         let numbers = newer.and_then(|newer| newer.whole_as(&host.machine.boot_id)).unwrap_or_default();
         // Whoever scheduled last has what it granted; and nothing was relied on that these hosts had not.
-        let counts = |number: u32| homed.served.0 == number || homed.replicas.iter().any(|host| host.0 == number);
+        let counts =
+            |number: u32| homed.served.0 == number || homed.replicas.iter().any(|host| host.0 == number);
         numbers.into_iter().any(|number| number != 0 && counts(number))
     }
 
@@ -238,7 +247,8 @@ impl Cluster {
                 return Err(nothing());
             }
             let size_bytes = homed.about.options.size_bytes;
-            let (file, mut newer) = Kept::find(&path, object, size_bytes, &host.machine.boot_id).ok_or_else(nothing)?;
+            let (file, mut newer) =
+                Kept::find(&path, object, size_bytes, &host.machine.boot_id).ok_or_else(nothing)?;
             newer.outlives_no_machine(None);
             *kept = Some(Kept { home: from, last: 0, size_bytes, file, newer, only: RoaringBitmap::new() });
         }
@@ -282,22 +292,42 @@ impl Kept {
     }
 }
 
-/// What this host keeps of objects that are no more goes.
-pub(super) fn remove_what_is_no_more(cluster: &Cluster) -> Result<()> {
-    let directory = cluster.host()?.machine.directory.join("replicas");
-    for entry in std::fs::read_dir(&directory).doing("looking at what is kept")?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Ok(object) = u128::from_str_radix(&name, 16) else { continue };
-        let in_use = lock(&cluster.kept_here.objects).contains_key(&object);
-        let known = in_use || cluster.host()?.object_of(object, false).is_some();
-        if !known && cluster.registry()?.homed(object)?.is_none() {
-            cluster.remove_kept(object);
-        }
-    }
-    Ok(())
-}
-
 impl Cluster {
+    /// What this host keeps of objects that are no more goes, every now and then.
+    pub(in crate::cluster) fn look_after_what_is_kept(self: &Arc<Self>) {
+        let this = Arc::downgrade(self);
+        let looking = move || {
+            while let Some(this) = this.upgrade() {
+                if this.lease.is_fenced() {
+                    return;
+                }
+                let _ = this.remove_what_is_no_more(); // without the registry nothing is known to be
+                drop(this);
+                std::thread::sleep(LOOK);
+            }
+        };
+        let _ = std::thread::Builder::new().name("kept".into()).stack_size(256 << 10).spawn(looking);
+    }
+
+    fn remove_what_is_no_more(&self) -> Result<()> {
+        let host = self.host()?;
+        let directory = host.machine.directory.join("replicas");
+        for entry in std::fs::read_dir(&directory).doing("looking at what is kept")?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Ok(object) = u128::from_str_radix(&name, 16) else { continue };
+            let kept = self.kept_here.of(object);
+            let mut kept = lock(&kept);
+            let in_use = kept.as_ref().is_some_and(|kept| self.member(kept.home).is_some());
+            if in_use || host.object_of(object, false).is_some() || self.registry()?.homed(object)?.is_some()
+            {
+                continue;
+            }
+            *kept = None;
+            self.remove_kept(object);
+        }
+        Ok(())
+    }
+
     /// What another host keeps here or asks for, and the bytes of the answer.
     pub(in crate::cluster) fn replica_asked(
         &self,

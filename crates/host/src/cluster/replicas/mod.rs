@@ -36,10 +36,8 @@ fn unexpected() -> Error {
 
 /// A set of pages as runs, in parts that fit into messages; at least one.
 fn in_parts(pages: &RoaringBitmap) -> Vec<Vec<(u32, u32)>> {
-    let runs: Vec<(u32, u32)> = crate::cache::book::runs(pages)
-        .into_iter()
-        .map(|run| (run.first as u32, run.count as u32))
-        .collect();
+    let runs: Vec<(u32, u32)> =
+        crate::cache::book::runs(pages).into_iter().map(|run| (run.first as u32, run.count as u32)).collect();
     let parts: Vec<_> = runs.chunks(MOST_RUNS).map(<[_]>::to_vec).collect();
     if parts.is_empty() { vec![Vec::new()] } else { parts }
 }

@@ -24,7 +24,8 @@ impl Cluster {
         if here || homed.replicas.iter().any(|host| self.lives_as(*host).is_some()) {
             return Ok(());
         }
-        let text = "the object's home is lost, and so are the hosts that keep its pages: it waits for one of them";
+        let text =
+            "the object's home is lost, and so are the hosts that keep its pages: it waits for one of them";
         Err(Error::new(ErrorKind::Disconnected, text))
     }
 
@@ -76,7 +77,10 @@ impl Cluster {
             }
             match self.fetch_from(member, path, object, homed) {
                 Ok(()) => {
-                    self.report(format_args!("object {object:032x}: its pages are those that {} keeps", self.called(member)));
+                    self.report(format_args!(
+                        "object {object:032x}: its pages are those that {} keeps",
+                        self.called(member)
+                    ));
                     return Ok(());
                 }
                 Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Permission) => {}
@@ -97,7 +101,9 @@ impl Cluster {
                 return Err(busy("this host is fenced"));
             }
             let call = Call::Kept { object, from_page };
-            let (Answer::Kept { pages, newer, next: more }, bytes) = self.ask_for_bytes(member, call, PATIENCE)? else {
+            let (Answer::Kept { pages, newer, next: more }, bytes) =
+                self.ask_for_bytes(member, call, PATIENCE)?
+            else {
                 return Err(unexpected());
             };
             let in_order = pages.is_sorted() && pages.first().is_none_or(|first| *first >= from_page);
@@ -123,7 +129,9 @@ impl Cluster {
 fn begin(path: &Path, object: u128, size_bytes: u64) -> Result<(File, Newer)> {
     let file = kept::open(path)?;
     newer::make_own(path, object)?;
-    file.set_len(0).and_then(|()| file.set_len(size_bytes)).doing("making room for what another host kept")?;
+    file.set_len(0)
+        .and_then(|()| file.set_len(size_bytes))
+        .doing("making room for what another host kept")?;
     let mut newer = Newer::open(path, object)?;
     newer.outlives_no_machine(None);
     Ok((file, newer))

@@ -52,9 +52,7 @@ impl Etcd {
                     return Err(Error::new(ErrorKind::Busy, text));
                 }
                 Some(before) => Homed { about: about.clone(), ..before.clone() },
-                None => {
-                    Homed { home: me, served: me, term: 1, replicas: Vec::new(), about: about.clone() }
-                }
+                None => Homed { home: me, served: me, term: 1, replicas: Vec::new(), about: about.clone() },
             };
             let mut when = vec![is_there(&member_key)];
             let mut then = vec![TxnOp::put(object_key.as_str(), text(&homed), None)];
