@@ -123,10 +123,10 @@ pub struct CreateOptions {
     /// In pages of which size a strict object is scheduled.
     pub page_size: PageSize,
     /// On how many further hosts a version is kept before another host gets it: losing as many hosts loses nothing that
-    /// another host has read. For strict objects that are scheduled by forwarding.
+    /// another host has read. For strict objects that are scheduled by forwarding, or whose home moves.
     pub replicas: u32,
-    /// Another host becomes the object's home when its home is lost. For objects on a file that those hosts can open by
-    /// the same path, in a cluster whose registry is etcd.
+    /// Another host becomes the object's home when its home is lost. For objects with replicas, or on a file that those
+    /// hosts can open by the same path, in a cluster whose registry is etcd.
     pub home_moves: bool,
 }
 

@@ -32,8 +32,11 @@ impl Home {
                 .and_then(|has| if has { Ok(()) } else { Err(busy("it has nothing of it any more")) })
                 .and_then(|()| self.send_newer(&cluster, &mut state, process));
             match made_alike {
-                Ok(()) => state.replicas.push(Replica { host, process: Some(process), counts: true }),
-                Err(error) => self.report_gone(&cluster, process, &error.to_string()),
+                Ok(()) => {
+                    let name = cluster.called(process);
+                    state.replicas.push(Replica { host, name, process: Some(process), counts: true });
+                }
+                Err(error) => self.report_gone(&cluster, &cluster.called(process), &error.to_string()),
             }
         }
         self.tell(&cluster, &mut state)
@@ -103,7 +106,7 @@ impl Home {
             state.replicas = left;
             self.tell(&cluster, &mut state)?;
             for replica in lost {
-                self.report_gone(&cluster, replica.host, "it is lost");
+                self.report_gone(&cluster, &replica.name, "it is lost");
             }
         }
         for host in self.candidates(&cluster) {
@@ -147,7 +150,8 @@ impl Home {
             if !self.asked_to_begin(cluster, &mut state, host, true)? {
                 return Err(busy("it keeps nothing"));
             }
-            state.replicas.push(Replica { host, process: Some(host), counts: false });
+            let name = cluster.called(host);
+            state.replicas.push(Replica { host, name, process: Some(host), counts: false });
         }
         let mut at = 0;
         loop {

@@ -53,6 +53,8 @@ pub(super) struct State {
 pub(super) struct Replica {
     /// As the registry has it.
     pub host: HostId,
+    /// What people call it.
+    pub name: String,
     /// Its process that is spoken with; none: it must be asked to go on first.
     pub process: Option<HostId>,
     /// It has everything.
@@ -107,17 +109,17 @@ impl Home {
             return Err(busy("this host is fenced"));
         }
         let gone: Vec<_> =
-            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at).host, error)).collect();
+            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at).name, error)).collect();
         self.tell(&cluster, state)?;
-        for (host, error) in gone {
-            self.report_gone(&cluster, host, &error.to_string());
+        for (name, error) in gone {
+            self.report_gone(&cluster, &name, &error.to_string());
         }
         Ok(())
     }
 
-    pub(super) fn report_gone(&self, cluster: &Cluster, host: HostId, why: &str) {
-        let (object, who) = (self.object, cluster.called(host));
-        cluster.report(format_args!("object {object:032x}: {who} keeps its pages no more: {why}"));
+    pub(super) fn report_gone(&self, cluster: &Cluster, name: &str, why: &str) {
+        let object = self.object;
+        cluster.report(format_args!("object {object:032x}: {name} keeps its pages no more: {why}"));
     }
 
     /// Asks one that did not do it until it has, or is waited for no longer.
