@@ -120,8 +120,8 @@ typedef struct ch_options {
     uint32_t mode;              /* mode bits, 0600 at first */
     int coherence;              /* CH_LOCAL, CH_STRICT, ... */
     uint64_t page_size_bytes;   /* strict: what goes from host to host at once, 4 KiB (0) to 2 MiB */
-    uint32_t replicas;          /* with CH_FORWARDING: hosts that may be lost without losing what another has read */
-    int home_moves;             /* 1: with a file that others open by the same path; another host takes a lost home's place */
+    uint32_t replicas;          /* hosts that may be lost without losing what another has read: CH_FORWARDING, or home_moves */
+    int home_moves;             /* 1: another host takes a lost home's place; with replicas, or a file others open by the same path */
 } ch_options;
 
 #define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0}

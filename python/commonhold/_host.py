@@ -226,10 +226,10 @@ def create(
       unless given, to 2 MiB.
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
-    * `replicas`: with `scheduler="forwarding"`, so many hosts can be lost without losing what another host has read:
-      as many keep each version, beside the one that has it newest.
-    * `home_moves`: another host becomes the object's home when its home is lost; with a `file` that those hosts have under
-      the same path, and a cluster whose registry is etcd.
+    * `replicas`: with `scheduler="forwarding"` or `home_moves`, so many hosts can be lost without losing what another host
+      has read: as many keep each version, beside the one that has it newest.
+    * `home_moves`: another host becomes the object's home when its home is lost; with `replicas`, or with a `file` that those
+      hosts have under the same path, and a cluster whose registry is etcd.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,

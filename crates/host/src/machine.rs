@@ -37,6 +37,8 @@ pub struct Machine {
     pub bringing: Arc<Workers>,
     /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
     pub urgent: Arc<Workers>,
+    /// Threads for what happens to objects that replicas keep: they wait for other hosts, and nobody else does for them.
+    pub scheduling: Arc<Workers>,
     /// What happened so far.
     pub counters: Counters,
     /// The state directory.
@@ -94,6 +96,7 @@ impl Machine {
             locking: Workers::new(64),
             bringing: Workers::new(64),
             urgent: Workers::new(32),
+            scheduling: Workers::new(64),
             counters: Counters::default(),
             directory: directory.to_owned(),
             boot_id,

@@ -3,13 +3,18 @@
 //!
 //! ```text
 //! 0     magic, identity of the object: whoever opens the file by its path finds out that it is the same file
+//! 24    of what a replica keeps: in which boot it was whole, and under which of their numbers hosts had it last
 //! 4096  one bit a page, sparse
 //! ```
 //!
 //! A bit is on disk before the page is granted for writing, or written at the home; it is cleared when the page is stored
 //! (nothing depends on when that is on disk: a page with its bit set counts as newer than the file, which costs it if
 //! nobody has it, and is never an older version taken for the newest).
+//!
+//! Of an object without a common file each host that keeps its pages has a file of its own, and this beside it. What is there
+//! outlives processes, not the machine: nothing is flushed, and another boot takes it for nothing.
 
+use crate::pagers::Replicas;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
@@ -17,15 +22,22 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"ChNewer\x01";
 const BITS_OFFSET: u64 = 4096;
+const BOOT_OFFSET: u64 = 24;
+const BOOT_BYTES: usize = 64;
 
 /// The open file.
 pub struct Newer {
     file: File,
     /// What it says.
     pages: RoaringBitmap,
+    /// Whether it outlives the machine.
+    is_durable: bool,
+    /// Who is told the same.
+    replicas: Option<Arc<dyn Replicas>>,
 }
 
 fn beside(file: &Path) -> PathBuf {
@@ -82,6 +94,18 @@ pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Res
         .doing(making())
 }
 
+/// Makes it, or takes what is there, for a host's own file of an object: not whole. In a directory that is the host's alone.
+pub fn make_own(file: &Path, object: u128) -> Result<()> {
+    let path = beside(file);
+    let making = || format!("making {}, which says what is newer than a replica", path.display());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
+    let mut header = vec![0; BITS_OFFSET as usize];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..24].copy_from_slice(&object.to_le_bytes());
+    File::from(made.doing(making())?).write_all_at(&header, 0).doing(making())
+}
+
 /// The object is no more.
 pub fn remove(file: &Path, object: u128) {
     if Newer::open(file, object).is_ok() {
@@ -104,7 +128,7 @@ impl Newer {
                 format!("{} is not of this object: the path leads to another file here", path.display()),
             ));
         }
-        let mut newer = Newer { file: opened, pages: RoaringBitmap::new() };
+        let mut newer = Newer { file: opened, pages: RoaringBitmap::new(), is_durable: true, replicas: None };
         newer.read().doing(format!("reading {}", path.display()))?;
         Ok(newer)
     }
@@ -139,15 +163,48 @@ impl Newer {
         let new = pages - &self.pages;
         self.pages |= &new;
         let noting = || "noting that pages are newer than the file".to_owned();
-        let noted = self.write(&new).and_then(|()| self.file.sync_data());
-        noted.inspect_err(|_| self.pages -= &new).doing(noting())
+        let flushed = |newer: &Self| if newer.is_durable { newer.file.sync_data() } else { Ok(()) };
+        let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
+        let told =
+            noted.and_then(|()| self.replicas.as_ref().map_or(Ok(()), |others| others.set_newer(&new)));
+        told.inspect_err(|_| self.pages -= &new)
     }
 
     /// These are in the file.
     pub fn clear(&mut self, pages: &RoaringBitmap) -> Result<()> {
         let gone = pages & &self.pages;
         self.pages -= &gone;
+        self.replicas.iter().for_each(|others| others.clear_newer(&gone));
         self.write(&gone).doing("noting that pages are stored")
+    }
+
+    /// What lies beside a host's own file, which others keep too, or nobody yet.
+    pub fn outlives_no_machine(&mut self, replicas: Option<Arc<dyn Replicas>>) {
+        (self.is_durable, self.replicas) = (false, replicas);
+    }
+
+    /// The host's own file has everything from now on that this host was told to keep, under these numbers of its.
+    pub fn is_whole(&self, boot: &str, numbers: [u32; 2]) -> Result<()> {
+        let mut header = [0; BOOT_BYTES + 8];
+        let length = boot.len().min(BOOT_BYTES);
+        header[..length].copy_from_slice(&boot.as_bytes()[..length]);
+        header[BOOT_BYTES..BOOT_BYTES + 4].copy_from_slice(&numbers[0].to_le_bytes());
+        header[BOOT_BYTES + 4..].copy_from_slice(&numbers[1].to_le_bytes());
+        self.file.write_all_at(&header, BOOT_OFFSET).doing("noting what a replica has")
+    }
+
+    /// If the host's own file has everything in this boot: under which numbers.
+    pub fn whole_as(&self, boot: &str) -> Option<[u32; 2]> {
+        let mut header = [0; BOOT_BYTES + 8];
+        self.file.read_exact_at(&mut header, BOOT_OFFSET).ok()?;
+        let mut own = [0; BOOT_BYTES];
+        let length = boot.len().min(BOOT_BYTES);
+        own[..length].copy_from_slice(&boot.as_bytes()[..length]);
+        let number = |at: usize| {
+            let bytes = header[BOOT_BYTES + at..].first_chunk().copied().unwrap_or_default();
+            u32::from_le_bytes(bytes)
+        };
+        (length > 0 && header[..BOOT_BYTES] == own).then(|| [number(0), number(4)])
     }
 
     /// Writes the bytes in which the bits of these pages are.
@@ -168,6 +225,26 @@ impl Newer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_replica_has_counts_in_the_boot_in_which_it_was_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        make_own(&file, 7).unwrap();
+        let mut newer = Newer::open(&file, 7).unwrap();
+        assert_eq!(newer.whole_as("boot"), None);
+        newer.outlives_no_machine(None);
+        newer.set(&[3].into()).unwrap();
+        newer.is_whole("boot", [5, 6]).unwrap();
+        let again = Newer::open(&file, 7).unwrap();
+        assert_eq!(
+            (again.whole_as("boot"), again.whole_as("boo"), again.whole_as("boot2")),
+            (Some([5, 6]), None, None)
+        );
+        assert_eq!(*again.pages(), [3].into());
+        make_own(&file, 7).unwrap();
+        assert!(Newer::open(&file, 7).unwrap().pages().is_empty());
+    }
 
     #[test]
     fn what_was_noted_is_found_by_the_next_home_of_the_same_object_alone() {

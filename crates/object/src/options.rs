@@ -123,10 +123,10 @@ pub struct CreateOptions {
     /// In pages of which size a strict object is scheduled.
     pub page_size: PageSize,
     /// On how many further hosts a version is kept before another host gets it: losing as many hosts loses nothing that
-    /// another host has read. For strict objects that are scheduled by forwarding.
+    /// another host has read. For strict objects that are scheduled by forwarding, or whose home moves.
     pub replicas: u32,
-    /// Another host becomes the object's home when its home is lost. For objects on a file that those hosts can open by
-    /// the same path, in a cluster whose registry is etcd.
+    /// Another host becomes the object's home when its home is lost. For objects with replicas, or on a file that those
+    /// hosts can open by the same path, in a cluster whose registry is etcd.
     pub home_moves: bool,
 }
 
@@ -257,13 +257,21 @@ impl CreateOptions {
         Ok(())
     }
 
-    /// The central scheduler's home has whatever anybody else has read; explicit and local objects have no newest version.
+    /// Whether other hosts keep what the home has stored, so that its role can move to one of them without a common file.
+    pub fn is_replicated(&self) -> bool {
+        self.home_moves && self.replicas > 0
+    }
+
+    /// The central scheduler's home has whatever anybody else has read: others keep it only so that one of them can become
+    /// the home. Explicit and local objects have no newest version.
     fn check_replicas(&self) -> Result<()> {
+        let is_strict = matches!(self.coherence, Coherence::Strict { .. });
         let is_forwarded =
             matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
-        if self.replicas > 0 && !is_forwarded {
+        if self.replicas > 0 && !is_forwarded && !(is_strict && self.home_moves) {
             return Err(Error::invalid(format!(
-                "{} replicas are for strict objects that are scheduled by forwarding: create it so, or leave them out",
+                "{} replicas are for strict objects that are scheduled by forwarding, or whose home moves: create it so \
+                 (scheduler = forwarding, or home_moves), or leave them out",
                 self.replicas
             )));
         }
@@ -286,13 +294,17 @@ impl CreateOptions {
         if !self.is_shared() {
             return refused("only objects that hosts share have homes that move: make it strict or explicit");
         }
-        if self.pager != PagerKind::File {
-            return refused(
-                "the next home reads what was stored from a file that both can open: give --file",
-            );
+        if matches!(self.pager, PagerKind::External { .. }) {
+            return refused("nobody fences an external pager that two hosts could start: leave it out");
         }
         if matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. }) {
             return refused("of forwarded objects nobody knows who has what: use the central scheduler");
+        }
+        if self.pager != PagerKind::File && !self.is_replicated() {
+            return refused(
+                "the next home reads what was stored from a file that both can open, or from a replica: give --file, or of a \
+                 strict object --replicas",
+            );
         }
         if self.sync == SyncMode::Atomic {
             return refused("the journal of sync = atomic stays with its host: use ordered");
@@ -385,6 +397,15 @@ mod tests {
         for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Revert)] {
             CreateOptions { coherence, ..forwarded(1) }.check().unwrap_err();
         }
+        let replicated =
+            |coherence| CreateOptions { coherence, home_moves: true, replicas: 2, ..good.clone() };
+        replicated(Coherence::strict(OnLoss::Error)).check().unwrap();
+        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::forwarding(OnLoss::Error)] {
+            replicated(coherence).check().unwrap_err();
+        }
+        let strict = replicated(Coherence::strict(OnLoss::Error));
+        CreateOptions { sync: SyncMode::Atomic, ..strict.clone() }.check().unwrap_err();
+        CreateOptions { replicas: 0, ..strict }.check().unwrap_err();
         let moving =
             |coherence| CreateOptions { coherence, home_moves: true, pager: PagerKind::File, ..good.clone() };
         moving(Coherence::strict(OnLoss::Error)).check().unwrap();

@@ -53,13 +53,13 @@ pub struct Create {
     /// Of a strict object, who schedules its pages
     #[arg(long, value_enum, default_value_t = Scheduler::Central)]
     pub scheduler: Scheduler,
-    /// Of an object that is scheduled by forwarding, how many hosts may be lost without losing what another has read: as
-    /// many keep each version, beside the one that has it newest
+    /// How many hosts may be lost without losing what another has read: as many keep each version, beside the one that has it
+    /// newest. Of an object that is scheduled by forwarding, or with --home-moves
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub replicas: u32,
-    /// Another host becomes its home when its home is lost: with --file, by a path under which those hosts have the same file,
-    /// and a registry in etcd
-    #[arg(long, requires = "file")]
+    /// Another host becomes its home when its home is lost: with --replicas, or with --file, by a path under which those hosts
+    /// have the same file; and a registry in etcd
+    #[arg(long)]
     pub home_moves: bool,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
     #[arg(long, value_name = "N", default_value_t = 16)]

@@ -4,12 +4,13 @@
 use super::{Cache, book, read_frames, write_frames};
 use crate::live::Grant;
 use crate::newer::Newer;
-use crate::pagers::MayStore;
+use crate::pagers::{MayStore, Replicas};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::fs::File;
+use std::sync::Arc;
 
 impl Cache {
     /// The frames that are kept here were valid when this host heard that the home is lost.
@@ -49,10 +50,42 @@ impl Cache {
     }
 
     /// This host is the home, and alone has the file.
-    pub fn becomes_home(&self, file: File, newer: Newer, may_store: MayStore) -> Result<()> {
+    pub fn becomes_home(
+        &self,
+        file: File,
+        newer: Newer,
+        may_store: MayStore,
+        replicas: Option<Arc<dyn Replicas>>,
+    ) -> Result<()> {
         let mut inner = self.lock();
         inner.book.is_home(newer)?;
-        self.pager.is_home(file, inner.size_bytes, may_store)
+        self.pager.is_home(file, inner.size_bytes, may_store, replicas)
+    }
+
+    /// At the home of an object that replicas keep: they have these pages as they are here. Nobody here may write them
+    /// meanwhile.
+    pub fn publish(&self, pages: PageRange) -> Result<()> {
+        if self.pager.replicas().is_none() {
+            return Ok(());
+        }
+        let unsaved = {
+            let inner = self.lock();
+            let pages = pages.intersect(inner.whole());
+            book::within(inner.book.dirty(), pages) | book::within(inner.book.writing(), pages)
+        };
+        for run in book::runs(&unsaved) {
+            let bytes = self.content(run.first..run.end())?;
+            self.pager.publish(run.offset_bytes(), &bytes)?;
+        }
+        if !unsaved.is_empty() {
+            self.lock().book.forget(&unsaved);
+        }
+        Ok(())
+    }
+
+    /// At the same: what was stored and is with nobody else the replicas do not take for older than it is.
+    pub fn settle_replicas(&self) -> Result<()> {
+        self.pager.replicas().map_or(Ok(()), |replicas| replicas.settle())
     }
 
     /// Whether this host has the file.

@@ -90,6 +90,7 @@ impl Cache {
             self.settled.ring();
             let pages = choose(&mut inner);
             inner.book.start_writing(&pages)?;
+            self.pager.begins_writing(&pages);
             inner.frozen = freeze;
             self.protect_synchronous(&inner, &pages);
             pages
@@ -102,6 +103,7 @@ impl Cache {
         };
         self.thaw();
         self.end_writing(&pages, result)?;
+        self.settle_replicas()?;
         drop(turn);
         self.checkpoint_if_due();
         Ok(pages.len())

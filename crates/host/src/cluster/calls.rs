@@ -7,14 +7,24 @@ use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// How long another host may take for what needs no pages.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// An answer, and the bytes behind it.
+type Answered = Result<(Answer, Vec<u8>)>;
+
 /// Who was asked, and who waits for the answer.
-type Pending = (HostId, Sender<Result<(Answer, Vec<u8>)>>);
+type Pending = (HostId, Sender<Answered>);
+
+/// A question that was asked.
+pub(super) struct Asked {
+    host: HostId,
+    number: u64,
+    answer: Result<Receiver<Answered>>,
+}
 
 /// Calls that are not answered yet.
 #[derive(Default)]
@@ -34,7 +44,7 @@ impl Cluster {
     /// Asks another host, or this one, and waits for the answer.
     pub fn ask(self: &std::sync::Arc<Self>, host: HostId, call: Call, within: Duration) -> Result<Answer> {
         if host == self.me.host {
-            return self.answer(host, call).map(|(answer, _)| answer);
+            return self.answer(host, call, &[]).map(|(answer, _)| answer);
         }
         self.ask_for_bytes(host, call, within).map(|(answer, _)| answer)
     }
@@ -46,15 +56,27 @@ impl Cluster {
         call: Call,
         within: Duration,
     ) -> Result<(Answer, Vec<u8>)> {
+        let asked = self.begin_to_ask(host, call, &[]);
+        self.answer_to(asked, within)
+    }
+
+    /// Asks another host, with these bytes. Whoever asked waits by [`answer_to`](Self::answer_to).
+    pub(super) fn begin_to_ask(&self, host: HostId, call: Call, bytes: &[u8]) -> Asked {
         let number = self.calls.number();
         let (sender, answer) = channel();
         lock(&self.calls.pending).insert(number, (host, sender));
-        let sent = self.send(host, &Message::Call { number, call }, &mut Vec::new());
-        let result = sent.and_then(|()| {
+        let sent = self.send(host, &Message::Call { number, call }, &mut bytes.to_vec());
+        Asked { host, number, answer: sent.map(|()| answer) }
+    }
+
+    /// Waits for the answer to what was asked.
+    pub(super) fn answer_to(&self, asked: Asked, within: Duration) -> Result<(Answer, Vec<u8>)> {
+        let Asked { host, number, answer } = asked;
+        let result = answer.and_then(|answer| {
             answer.recv_timeout(within).unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorKind::TimedOut,
-                    format!("{} does not answer within {} s", self.called(host), within.as_secs()),
+                    format!("{} does not answer within {} s", self.called(host), within.as_secs_f32()),
                 ))
             })
         });

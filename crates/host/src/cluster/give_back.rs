@@ -151,6 +151,8 @@ impl Cluster {
         if driver.as_ref().is_some_and(|driver| driver.home().is_none()) {
             return Err(self.asks(former));
         }
+        // What it said before.
+        driver.iter().for_each(|driver| driver.catch_up());
         let _asking = match self.beginnings.ends(object, former, number) {
             Turn::Now(asking) => asking,
             Turn::Later => return Err(self.asks(former)),

@@ -336,6 +336,7 @@ impl Cluster {
     pub(super) fn begin_homes(self: &Arc<Self>) {
         let mut begun = lock(&self.begun);
         if !std::mem::replace(&mut *begun, true) {
+            self.look_after_what_is_kept();
             self.drivers()
                 .iter()
                 .filter(|driver| driver.is_home())

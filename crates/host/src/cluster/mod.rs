@@ -13,6 +13,7 @@
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
 //! | `moving` | homes that move to another host when they are lost |
+//! | `replicas` | hosts that keep what the home of such an object has stored |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
 //! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
@@ -40,6 +41,7 @@ mod objects;
 mod pools;
 mod refusals;
 pub mod registry;
+mod replicas;
 mod rights;
 mod sizes;
 #[cfg(test)]
@@ -141,6 +143,10 @@ pub struct Cluster {
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
     locks: locks::AllLocks,
+    /// What other hosts have this one keep.
+    kept_here: replicas::KeptHere,
+    /// Objects of this home that others keep.
+    replicated: Mutex<HashMap<u128, Arc<replicas::Home>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -197,6 +203,8 @@ impl Cluster {
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
             locks: locks::AllLocks::default(),
+            kept_here: replicas::KeptHere::default(),
+            replicated: Mutex::default(),
         };
         Ok(Arc::new(cluster))
     }
@@ -335,7 +343,7 @@ impl Cluster {
                 // What others wait for may take long here.
                 let pool = self.pools.of(&call).clone();
                 let answering = move || {
-                    let (answer, mut bytes) = match this.answer(from, call) {
+                    let (answer, mut bytes) = match this.answer(from, call, &payload) {
                         Ok((answer, bytes)) => (Ok(answer), bytes),
                         Err(error) => (Err(error), Vec::new()),
                     };
@@ -357,7 +365,10 @@ impl Cluster {
     }
 
     /// What another host, or this one, asks; and the bytes that go with the answer.
-    fn answer(self: &Arc<Self>, from: HostId, call: Call) -> Result<(Answer, Vec<u8>)> {
+    fn answer(self: &Arc<Self>, from: HostId, call: Call, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
+        if let Call::Keep { .. } | Call::Kept { .. } = call {
+            return self.replica_asked(from, call, bytes);
+        }
         if let Call::GiveBack { object, former, pages } = call {
             self.check_not_lost(from)?;
             return self.give_back(from, object, former, &pages);
@@ -405,7 +416,7 @@ impl Cluster {
             }
             Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
             Call::Size { object, told } => self.heard_size(from, object, told, false),
-            Call::GiveBack { .. } | Call::Valid { .. } => {
+            Call::GiveBack { .. } | Call::Valid { .. } | Call::Keep { .. } | Call::Kept { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))
             }
         }

@@ -4,7 +4,8 @@
 //! Steps, and what the next claimant finds if this host dies after each:
 //! 1. `Registry::take_home`: one transaction. The others wait for this host; if it is lost, one of them takes its place.
 //! 2. The object's record here says that this is the home: the next process of this host goes on from here.
-//! 3. The lock of the file, once nobody else can write to it.
+//! 3. The lock of the file, once nobody else can write to it. If there is no file that hosts share: all that was stored, from a
+//!    replica (`super::replicas`).
 //! 4. What was valid elsewhere is asked for. Everybody keeps it until the home has begun.
 //! 5. `Registry::schedules`: from here on whoever follows asks for what this home granted.
 //! 6. The home begins.
@@ -13,6 +14,7 @@ use super::registry::Homed;
 use super::wire::{Answer, Call, Shared};
 use super::{Cluster, PATIENCE};
 use crate::cache::kept::Lent;
+use crate::pagers::Replicas;
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{
@@ -55,8 +57,12 @@ impl Cluster {
         if self.host()?.object_of(object, true).is_none() {
             return Err(busy("the object is not in use here any more"));
         }
-        self.host()?.check_can_be_home(object, &homed.about)?;
+        self.check_can_be_home(object, &homed)?;
         std::thread::sleep(Duration::from_millis(u64::from(random() % MOST_WAIT_MS)));
+        if homed.about.options.is_replicated() && !self.keeps_all_of(object, &homed) {
+            // Who has everything already goes first.
+            std::thread::sleep(Duration::from_millis(MOST_WAIT_MS.into()));
+        }
         if self.lease.is_fenced() || !self.registry()?.take_home(object, &homed)? {
             return Err(busy("another host becomes the object's home"));
         }
@@ -69,6 +75,13 @@ impl Cluster {
                 let _ = self.registry().and_then(|registry| registry.return_home(object, &homed));
             }
         })
+    }
+
+    fn check_can_be_home(&self, object: u128, homed: &Homed) -> Result<()> {
+        if homed.about.options.is_replicated() {
+            self.check_could_find_all(object, homed)?;
+        }
+        self.host()?.check_can_be_home(object, &homed.about)
     }
 
     /// The registry says that this host is the home: what was used here as another's is its own.
@@ -144,9 +157,17 @@ impl Cluster {
             if is_old && cache.lost_home() != Some(homed.served) {
                 cache.forget_all()?;
             }
-            let (file, newer) = host.open_home_file(&home)?;
+            let (file, newer, replicas) = if driver.plan().is_replicated {
+                let (file, newer, replicas) = self.open_replicated(&home, &homed)?;
+                (file, newer, Some(replicas))
+            } else {
+                let (file, newer) = host.open_home_file(&home)?;
+                (file, newer, None)
+            };
             let lease = self.lease.clone();
-            cache.becomes_home(file, newer, Box::new(move || lease.allows_storing()))?;
+            let as_pager = replicas.clone().map(|replicas| replicas as Arc<dyn Replicas>);
+            cache.becomes_home(file, newer, Box::new(move || lease.allows_storing()), as_pager)?;
+            replicas.iter().for_each(|replicas| self.note_replicas(replicas));
         }
         if same {
             let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
@@ -157,7 +178,17 @@ impl Cluster {
             self.collect(driver, homed.served)?;
         }
         cache.schedules_as(self.me.host)?;
-        self.registry()?.schedules(object)
+        let replicas = self.replicas_of(object);
+        if homed.term == 1 && homed.replicas.is_empty() {
+            // It is new: before anybody uses it. Later nobody waits until others have everything.
+            replicas.iter().try_for_each(|replicas| replicas.fill())?;
+        }
+        self.registry()?.schedules(object)?;
+        if let Some(replicas) = replicas {
+            replicas.has_begun()?;
+            self.look_after(&replicas);
+        }
+        Ok(())
     }
 
     /// At the next home: takes what was valid when the last one was lost.
@@ -273,7 +304,7 @@ impl Cluster {
         if !self.is_without_successor(homed.home) {
             return Ok(None);
         }
-        self.host()?.check_can_be_home(object, &homed.about)?;
+        self.check_can_be_home(object, &homed)?;
         let ownership = homed.about.ownership;
         if !ownership.allows(who, Ownership::wanted(access)) {
             return Err(Error::new(

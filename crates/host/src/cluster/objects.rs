@@ -46,6 +46,7 @@ impl Cluster {
             how,
             hold: Duration::from_micros(hold_us.into()),
             home_moves: record.options.home_moves,
+            is_replicated: record.options.is_replicated(),
         };
         if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
             driver.attach(cache); // it was used here before

@@ -15,9 +15,11 @@ pub(super) struct Pools {
     /// What another host has given up is asked for and settled: others wait for that.
     settling: Arc<Workers>,
     /// What waits for pages of other hosts, or for other hosts.
-    waiting: Arc<Workers>,
+    pub waiting: Arc<Workers>,
     /// A size that a home tells: what lies past it goes home first.
     sizes: Arc<Workers>,
+    /// What others have this host keep: written to files, and waited for by all who use an object.
+    keeping: Arc<Workers>,
     /// Everything else: waits some seconds at most.
     pub short: Arc<Workers>,
 }
@@ -30,6 +32,7 @@ impl Pools {
             settling: Workers::new(32),
             waiting: Workers::new(64),
             sizes: Workers::new(32),
+            keeping: Workers::new(32),
             short: Workers::new(64),
         }
     }
@@ -46,6 +49,7 @@ impl Pools {
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
             Call::GaveUp { .. } => &self.settling,
+            Call::Keep { .. } | Call::Kept { .. } => &self.keeping,
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,
             Call::Open { .. }

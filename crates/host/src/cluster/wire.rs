@@ -166,6 +166,22 @@ pub enum Call {
         /// From this page on.
         from_page: u32,
     },
+    /// By the home of an object that replicas keep: the host that is asked is one of them.
+    Keep {
+        /// Which object.
+        object: u128,
+        /// Of what that home asks of this host: what is older than what was done last is not done.
+        number: u64,
+        /// What.
+        what: Keep,
+    },
+    /// By the next home of such an object: what is kept here.
+    Kept {
+        /// Which object.
+        object: u128,
+        /// From this page on.
+        from_page: u32,
+    },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave {
         /// Which object.
@@ -226,6 +242,38 @@ pub enum Call {
     },
 }
 
+/// What a replica is to do with what it keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keep {
+    /// Goes on, or begins: answered by `Keeps`.
+    Begin {
+        /// The object's size.
+        size_bytes: u64,
+        /// Begins with nothing.
+        anew: bool,
+    },
+    /// Keeps the pages whose bytes lie behind the message, from this one on.
+    Pages(u32),
+    /// These runs of pages (first, count) may be newer than what is kept, or are not any more.
+    Newer {
+        /// Which.
+        runs: Vec<(u32, u32)>,
+        /// Whether they are.
+        are: bool,
+    },
+    /// These runs of pages and those said so before since the last `Begin` may be newer, and if `is_last`, no others.
+    OnlyNewer {
+        /// Which.
+        runs: Vec<(u32, u32)>,
+        /// Those were all.
+        is_last: bool,
+    },
+    /// The object has that size.
+    Resize(u64),
+    /// The object is no more, or this host none of its replicas.
+    Forget,
+}
+
 /// What is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -249,6 +297,17 @@ pub enum Answer {
         pages: Vec<u32>,
         /// Whether there are more behind them.
         more: bool,
+    },
+    /// Whether it has all that it was ever told to keep: else it has nothing.
+    Keeps(bool),
+    /// What is kept; the pages' bytes lie behind the message.
+    Kept {
+        /// Which.
+        pages: Vec<u32>,
+        /// Of all pages up to the last of these, or to the end: those that may be newer.
+        newer: Vec<u32>,
+        /// From where on there is more.
+        next: Option<u32>,
     },
     /// Of the pages that were asked for.
     GivenBack {

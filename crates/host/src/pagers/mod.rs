@@ -5,16 +5,20 @@ mod elsewhere;
 mod external;
 mod file;
 mod moving;
+mod replicas;
 
 pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
 pub use file::FilePager;
 pub use moving::{MayStore, MovingPager};
+pub use replicas::Replicas;
 
 use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
@@ -74,10 +78,31 @@ pub trait Pager: Send + Sync {
         None
     }
 
-    /// From now on this host is the object's home, and alone has the file.
-    fn is_home(&self, file: File, size_bytes: u64, may_store: MayStore) -> Result<()> {
-        drop((file, size_bytes, may_store));
+    /// From now on this host is the object's home, and alone has the file. `replicas`: who keeps the same beside it.
+    fn is_home(
+        &self,
+        file: File,
+        size_bytes: u64,
+        may_store: MayStore,
+        replicas: Option<Arc<dyn Replicas>>,
+    ) -> Result<()> {
+        drop((file, size_bytes, may_store, replicas));
         Err(Error::new(ErrorKind::Unsupported, "the object's home does not move"))
+    }
+
+    /// Other hosts that keep what is stored, if there are such.
+    fn replicas(&self) -> Option<&Arc<dyn Replicas>> {
+        None
+    }
+
+    /// A sync is about to copy these pages, and to store them.
+    fn begins_writing(&self, pages: &RoaringBitmap) {
+        let _ = pages;
+    }
+
+    /// As `page_out`, of versions that are newer than what a sync that is under way may store of the same pages yet.
+    fn publish(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.page_out(offset, data)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The pager of an object whose home moves. Only the home has the file, from the instant on at which it holds the file's lock;
 //! anywhere else, and before, there are no pages here.
 
-use super::{ElsewherePager, FilePager, Pager, Stamp};
-use commonhold_object::{Error, ErrorKind, Result};
+use super::{ElsewherePager, FilePager, Pager, Replicas, Stamp};
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
+use roaring::RoaringBitmap;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Whether this host's lease lets it store anything.
 pub type MayStore = Box<dyn Fn() -> bool + Send + Sync>;
@@ -13,17 +14,56 @@ pub type MayStore = Box<dyn Fn() -> bool + Send + Sync>;
 /// A file, once this host is the home.
 #[derive(Default)]
 pub struct MovingPager {
-    home: OnceLock<(FilePager, MayStore)>,
+    home: OnceLock<Home>,
+}
+
+struct Home {
+    file: FilePager,
+    may_store: MayStore,
+    replicas: Option<Arc<dyn Replicas>>,
+    /// Pages that were published since a sync began to store them: what that sync copied is older. Held while something is
+    /// stored.
+    overtaken: Mutex<RoaringBitmap>,
+}
+
+impl Home {
+    fn storing(&self) -> MutexGuard<'_, RoaringBitmap> {
+        self.overtaken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.file.page_out(offset, data)?;
+        self.replicas.as_ref().map_or(Ok(()), |replicas| replicas.store(offset, data))
+    }
+
+    /// Stores what was copied by a sync, but for what was published since.
+    fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
+        if self.replicas.is_none() {
+            return self.file.page_out(offset, data);
+        }
+        let overtaken = self.storing();
+        let first = (offset / PAGE_SIZE_BYTES) as u32;
+        let count = data.len().div_ceil(PAGE_SIZE_BYTES as usize) as u32;
+        if overtaken.range_cardinality(first..first + count) == 0 {
+            return self.store(offset, data);
+        }
+        (first..).zip(data.chunks(PAGE_SIZE_BYTES as usize)).try_for_each(|(page, data)| {
+            if overtaken.contains(page) {
+                return Ok(());
+            }
+            self.store(u64::from(page) * PAGE_SIZE_BYTES, data)
+        })
+    }
 }
 
 impl MovingPager {
     fn pager(&self) -> &dyn Pager {
-        self.home.get().map_or(&ElsewherePager, |(file, _)| file)
+        self.home.get().map_or(&ElsewherePager, |home| &home.file)
     }
 
     /// Whoever takes this host's place waits for the lock of the file. But what is stored so late would be in vain.
     fn check_may_store(&self) -> Result<()> {
-        if self.home.get().is_none_or(|(_, may_store)| may_store()) {
+        if self.home.get().is_none_or(|home| (home.may_store)()) {
             return Ok(());
         }
         let text =
@@ -39,11 +79,35 @@ impl Pager for MovingPager {
 
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_may_store()?;
-        self.pager().page_out(offset, data)
+        self.home
+            .get()
+            .map_or_else(|| ElsewherePager.page_out(offset, data), |home| home.page_out(offset, data))
+    }
+
+    fn publish(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_may_store()?;
+        let Some(home) = self.home.get() else { return ElsewherePager.page_out(offset, data) };
+        let mut overtaken = home.storing();
+        let first = (offset / PAGE_SIZE_BYTES) as u32;
+        overtaken.insert_range(first..first + data.len().div_ceil(PAGE_SIZE_BYTES as usize) as u32);
+        home.store(offset, data)
+    }
+
+    fn begins_writing(&self, pages: &RoaringBitmap) {
+        if let Some(home) = self.home.get().filter(|home| home.replicas.is_some()) {
+            *home.storing() -= pages;
+        }
+    }
+
+    fn replicas(&self) -> Option<&Arc<dyn Replicas>> {
+        self.home.get()?.replicas.as_ref()
     }
 
     fn flush(&self) -> Result<()> {
         self.check_may_store()?;
+        if self.replicas().is_some() {
+            return Ok(()); // the memory of other hosts is what it is stored in
+        }
         self.pager().flush()
     }
 
@@ -57,7 +121,8 @@ impl Pager for MovingPager {
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
         self.check_may_store()?;
-        self.pager().resize(size_bytes)
+        self.pager().resize(size_bytes)?;
+        self.replicas().map_or(Ok(()), |replicas| replicas.resize(size_bytes))
     }
 
     fn would_wait(&self, offset: u64) -> bool {
@@ -72,8 +137,15 @@ impl Pager for MovingPager {
         self.pager().stamp()
     }
 
-    fn is_home(&self, file: File, size_bytes: u64, may_store: MayStore) -> Result<()> {
-        let taken = self.home.set((FilePager::new(file, size_bytes), may_store));
+    fn is_home(
+        &self,
+        file: File,
+        size_bytes: u64,
+        may_store: MayStore,
+        replicas: Option<Arc<dyn Replicas>>,
+    ) -> Result<()> {
+        let file = FilePager::new(file, size_bytes);
+        let taken = self.home.set(Home { file, may_store, replicas, overtaken: Mutex::default() });
         taken.map_err(|_| Error::new(ErrorKind::Busy, "this host has the object's file already"))
     }
 }

@@ -25,12 +25,16 @@ impl Host {
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        let given = fds.into_iter().next();
+        let given = match options.is_replicated() {
+            true => Some(self.own_file(&mut options)?),
+            false => fds.into_iter().next(),
+        };
         let backing = self.take_backing(&mut options, given.as_ref())?;
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
         let charged = self.limits.counted(session.credentials.uid, &options);
+        let own = backing.as_ref().filter(|_| options.is_replicated()).map(|file| file.path.clone());
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -38,7 +42,11 @@ impl Host {
             backing,
             nonce,
             charged,
-        )?;
+        );
+        if !matches!(prepared, Ok(commonhold_registry::Prepared::New(_))) {
+            own.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        }
+        let prepared = prepared?;
         let prepared = match prepared {
             commonhold_registry::Prepared::Exists(record) => {
                 let access = if record.file.as_ref().is_some_and(|f| f.read_only) {

@@ -78,7 +78,8 @@ impl Limits {
     /// What an object counts against the quota of who creates it: what is reserved for it. Of other users' anonymous
     /// objects the whole size: nothing but the size bounds what their pages will take of memory, or of the spill file.
     fn counted(&self, uid: u32, options: &CreateOptions) -> u64 {
-        let bounded = options.pager == PagerKind::Anonymous && self.quotas.is_ordinary(uid);
+        let is_ours = options.pager == PagerKind::Anonymous || options.is_replicated();
+        let bounded = is_ours && self.quotas.is_ordinary(uid);
         if options.reserves() || bounded { options.size_bytes } else { 0 }
     }
 }

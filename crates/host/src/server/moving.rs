@@ -7,14 +7,14 @@ use crate::cluster::options_here;
 use crate::cluster::wire::{Claim, Moving};
 use crate::newer::{self, Newer};
 use commonhold_object::error::Doing;
-use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, Result, pages_of};
+use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Result, pages_of};
 use commonhold_registry::{BackingFile, ObjectRecord};
 use commonhold_sys::file_lock;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 /// A file of this process alone: its lock ends with the process.
@@ -24,6 +24,13 @@ fn open(path: &Path) -> Result<File> {
     opened
         .map(File::from)
         .doing(format!("opening {}, the file of an object whose home moves", path.display()))
+}
+
+/// The file of an object without a common file, of this host alone.
+fn make_file(path: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
+    opened.map(File::from).doing(format!("making {}", path.display()))
 }
 
 fn try_lock(file: &File, path: &Path) -> Result<bool> {
@@ -52,6 +59,12 @@ impl Host {
             return refused("the file is open for reading alone: open it for writing, too");
         }
         let path = &file.path;
+        if record.options.is_replicated() {
+            // This host has it all, for there is nothing yet.
+            newer::make_own(path, record.uuid)?;
+            let me = self.with_cluster().map_or(0, |cluster| cluster.me.host.0);
+            return Newer::open(path, record.uuid)?.is_whole(&self.machine.boot_id, [me, 0]);
+        }
         let (own, theirs) = (open(path)?, rustix::fs::fstat(given));
         let theirs = theirs.map_err(std::io::Error::from).doing("looking at the backing file")?;
         let own_is = own.metadata().doing("looking at the backing file")?;
@@ -71,7 +84,37 @@ impl Host {
     pub(super) fn forget_moving(&self, record: &ObjectRecord) {
         if let Some(file) = record.file.as_ref().filter(|_| record.options.home_moves) {
             newer::remove(&file.path, record.uuid);
+            if record.options.is_replicated() {
+                let _ = std::fs::remove_file(&file.path);
+                self.with_cluster().into_iter().for_each(|cluster| cluster.end_replicas(record.uuid));
+            }
         }
+    }
+
+    /// Where this host has what it keeps of an object whose home moves without a common file.
+    pub fn replica_path(&self, object: u128) -> PathBuf {
+        self.machine.directory.join("replicas").join(format!("{object:032x}"))
+    }
+
+    /// At the creation of such an object: the file in which this home stores it. The object has no number yet.
+    pub(super) fn own_file(&self, options: &mut CreateOptions) -> Result<OwnedFd> {
+        options.check()?;
+        if options.pager != PagerKind::Anonymous {
+            return Err(Error::invalid(
+                "home_moves: give a file that hosts share, or replicas without one, not both",
+            ));
+        }
+        options.pager = PagerKind::File;
+        options.reserve = options.reserve.or(Some(false));
+        let mut number = [0; 16];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)
+            .doing("choosing a name for a file")?;
+        let name = format!("own-{:032x}", u128::from_le_bytes(number));
+        let path = self.machine.directory.join("replicas").join(name);
+        let file = make_file(&path)?;
+        file.set_len(options.size_bytes).doing(format!("making {}", path.display()))?;
+        Ok(file.into())
     }
 
     /// The file of an object whose home this host is, when nobody else can write to it.
@@ -91,6 +134,9 @@ impl Host {
 
     /// Refuses to be the home of what this host could not look after.
     pub fn check_can_be_home(&self, object: u128, about: &Moving) -> Result<()> {
+        if about.options.is_replicated() {
+            return lock(&self.registry).check_home_here(object, &about.name, (0, 0));
+        }
         let file = open(&about.path)?.metadata().doing("looking at the backing file")?;
         Newer::open(&about.path, object)?;
         lock(&self.registry).check_home_here(object, &about.name, (file.dev(), file.ino()))
@@ -106,8 +152,9 @@ impl Host {
         let gone = || Error::new(ErrorKind::NotFound, "the object is not in use here any more");
         let used = used.ok_or_else(gone)?;
         let _held = used.hold()?;
-        let path = about.path.clone();
-        let file = open(&path)?;
+        let replicated = about.options.is_replicated();
+        let path = if replicated { self.replica_path(uuid) } else { about.path.clone() };
+        let file = if replicated { make_file(&path)? } else { open(&path)? };
         let stat = file.metadata().doing("looking at the backing file")?;
         let (device, inode, owner_uid) = (stat.dev(), stat.ino(), stat.uid());
         let record = {

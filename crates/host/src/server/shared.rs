@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 impl Host {
-    fn with_cluster(&self) -> Option<&Arc<Cluster>> {
+    pub(super) fn with_cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.get()
     }
 
@@ -61,7 +61,8 @@ impl Host {
 
     /// What is to be said of an object that has fewer hosts than its replicas need.
     pub(super) fn lacks_hosts(&self, uuid: u128) -> Option<String> {
-        self.with_cluster()?.driver(uuid)?.lacks_hosts()
+        let cluster = self.with_cluster()?;
+        cluster.lacks_replicas(uuid).or_else(|| cluster.driver(uuid)?.lacks_hosts())
     }
 
     /// A cache of a shared object begins to speak with the object's scheduler.

@@ -83,7 +83,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
     let kept = inheritance.kept;
     let directory = &options.directory;
-    for folder in ["journal", "spill", "live"] {
+    for folder in ["journal", "spill", "live", "replicas"] {
         std::fs::create_dir_all(directory.join(folder))
             .doing(format!("creating {}/{folder}", directory.display()))?;
     }

@@ -287,6 +287,29 @@ impl Host {
                 }
             }
         }
+        self.remove_stray_files()
+    }
+
+    /// The same of objects that replicas keep: the file of a home belongs to no object under its number.
+    fn remove_stray_files(&self) -> Result<()> {
+        let path = self.machine.directory.join("replicas");
+        let known = |path: &std::path::Path| {
+            let is_its = |object: &Arc<Object>| {
+                let record = object.record();
+                record
+                    .file
+                    .as_ref()
+                    .is_some_and(|file| path == file.path || path.with_extension("") == file.path)
+            };
+            self.all_objects().iter().any(is_its)
+        };
+        for entry in std::fs::read_dir(&path).doing(format!("reading {}", path.display()))?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("own-") && !known(&entry.path()) && std::fs::remove_file(entry.path()).is_ok()
+            {
+                self.repaired(format!("removed replicas/{name}, which belongs to no object"));
+            }
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 use super::freezing::PutOff;
 use super::held_here::Kept;
 use super::holds::Held;
+use super::inbox::{Inbox, Later};
 use super::late::Late;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
@@ -48,6 +49,8 @@ pub struct Plan {
     pub hold: Duration,
     /// Another host becomes the home when the home is lost.
     pub home_moves: bool,
+    /// Other hosts keep what the home has stored: it waits for them.
+    pub is_replicated: bool,
 }
 
 /// One object.
@@ -60,6 +63,7 @@ pub struct Driver {
     pub(super) seen: Arc<Seen>,
     state: Mutex<State>,
     pub(super) outbox: Outbox,
+    pub(super) inbox: Inbox,
     /// What processes of this host map. Of explicit coherence none, while nobody uses the object at its home.
     cache: RwLock<Weak<Cache>>,
     /// At the home: the saved copies. The same cache, but under explicit coherence.
@@ -170,6 +174,7 @@ impl Driver {
             seen: cache.seen.clone(),
             state: state.into(),
             outbox: Outbox::default(),
+            inbox: Inbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
             size,
@@ -256,6 +261,9 @@ impl Driver {
 
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
+        if self.waits_for_replicas() {
+            return self.later(Later::Fault(pages, access));
+        }
         for span in self.plan.sizes.requests(pages, self.end()) {
             self.happened(Event::Fault { span, access }, Vec::new());
         }
@@ -263,11 +271,10 @@ impl Driver {
 
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
-        let mut state = self.state();
-        if state.home.is_some() && !state.stuck {
-            Turn::holds_over(self, &mut state);
-            self.let_kept_go(&mut state);
+        if self.waits_for_replicas() {
+            return self.later(Later::HoldOver);
         }
+        self.do_now(&mut self.state(), Later::HoldOver);
     }
 
     /// A message came from another host, with these bytes.
@@ -280,11 +287,11 @@ impl Driver {
                 format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
             ));
         }
-        let mut state = self.state();
-        if state.home.is_none() {
-            self.answer_if_left(&state, from, &message);
-        } else if !state.stuck {
-            Turn::take(self, &mut state, Event::Message { from, message }, bytes);
+        let came = Later::Message(from, message, bytes);
+        if self.waits_for_replicas() {
+            self.later(came);
+        } else {
+            self.do_now(&mut self.state(), came);
         }
         Ok(())
     }

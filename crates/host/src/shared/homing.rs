@@ -114,6 +114,7 @@ impl Driver {
     /// A host is lost: nothing comes from it any more. Whether it was the home.
     pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
         let mut state = self.state();
+        self.catch_up_with(&mut state);
         let event = Event::Lost { host };
         state.put_off.forget(host);
         if state.home != Some(host) {

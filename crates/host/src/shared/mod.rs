@@ -21,6 +21,7 @@
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `leaving` | pages that go unasked, no faster than their home takes them |
+//! | `inbox` | what waits to happen, where a turn waits for other hosts |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -31,6 +32,7 @@ mod give_back;
 mod held_here;
 mod holds;
 mod homing;
+mod inbox;
 mod keeping;
 mod late;
 mod leaving;

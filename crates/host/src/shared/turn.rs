@@ -185,7 +185,10 @@ impl<'d> Turn<'d> {
                 self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
                     saved.save_copy(frames, bytes)?;
+                    // What another host wrote its loss does not take any more, nor this home's.
+                    let published = saved.publish(frames);
                     saved.returned(frames);
+                    published?;
                 }
             }
             // At the origin the frame stays as it was sent, until something else comes into it.
@@ -332,7 +335,21 @@ impl<'d> Turn<'d> {
                 bytes.extend_from_slice(&stamp.to_le_bytes());
             }
         }
+        self.publish(&message)?;
         self.driver.say(self.state, to, message, bytes);
+        Ok(())
+    }
+
+    /// At the home of an object that replicas keep: what another host is about to get they have first.
+    fn publish(&self, message: &Said) -> Result<()> {
+        if let (Said::Central(central::Message::Grant { span, access, .. }), Some(saved)) =
+            (message, &self.saved)
+        {
+            saved.publish(self.driver.frames(*span))?;
+            if *access == Access::Read {
+                saved.settle_replicas()?; // else a page that the reader drops could count as newer than it is
+            }
+        }
         Ok(())
     }
 

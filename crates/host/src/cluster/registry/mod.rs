@@ -83,6 +83,10 @@ pub struct Homed {
     pub served: HostId,
     /// How often it moved.
     pub term: u64,
+    /// Hosts that have all that is stored, beside the home: one of them has what the next home needs, if the object has no
+    /// file that hosts share.
+    #[serde(default)]
+    pub replicas: Vec<HostId>,
     /// What the next home must know.
     pub about: Moving,
 }
@@ -134,6 +138,11 @@ pub trait Registry: Send + Sync {
     }
     /// This host, which is the home, is about to schedule.
     fn schedules(&self, _object: u128) -> Result<()> {
+        Err(does_not_move())
+    }
+    /// This host, which is the home, counts on these replicas from now on, and no longer on those. `Busy`: it is not, or it
+    /// counts on others.
+    fn count_on(&self, _object: u128, _before: &[HostId], _now: &[HostId]) -> Result<()> {
         Err(does_not_move())
     }
     /// Another host's question to the list that is kept here.

@@ -52,7 +52,7 @@ impl Etcd {
                     return Err(Error::new(ErrorKind::Busy, text));
                 }
                 Some(before) => Homed { about: about.clone(), ..before.clone() },
-                None => Homed { home: me, served: me, term: 1, about: about.clone() },
+                None => Homed { home: me, served: me, term: 1, replicas: Vec::new(), about: about.clone() },
             };
             let mut when = vec![is_there(&member_key)];
             let mut then = vec![TxnOp::put(object_key.as_str(), text(&homed), None)];
@@ -177,6 +177,37 @@ impl Etcd {
         } else {
             Err(changed())
         }
+    }
+
+    /// The home counts on other replicas from now on.
+    pub(super) fn note_replicas(
+        &self,
+        me: HostId,
+        object: u128,
+        before: &[HostId],
+        now: &[HostId],
+    ) -> Result<()> {
+        let key = self.keys.object(object);
+        // A few times: its name, or what else the next home must know, may change at the same time.
+        for _ in 0..4 {
+            let changed = || Error::new(ErrorKind::Busy, "another host is the object's home by now");
+            let homed = self.home_of(object)?.filter(|homed| homed.home == me).ok_or_else(changed)?;
+            if homed.replicas == now {
+                return Ok(());
+            }
+            if homed.replicas != before {
+                return Err(Error::new(ErrorKind::Busy, "the object has other replicas by now"));
+            }
+            let after = Homed { replicas: now.to_vec(), ..homed.clone() };
+            let when = vec![
+                is_there(&self.keys.member(me)),
+                Compare::value(key.as_str(), CompareOp::Equal, text(&homed)),
+            ];
+            if self.transact(when, vec![TxnOp::put(key.as_str(), text(&after), None)])? {
+                return Ok(());
+            }
+        }
+        Err(Error::new(ErrorKind::Disconnected, "the object's record changes all the time: try again"))
     }
 
     /// This process joins as the next of a host that was the home of these objects. Of those that others took meanwhile it is

@@ -7,7 +7,7 @@
 //! | `members/NUMBER` | name, address, lease and former numbers. Its deletion is the loss of the host |
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
-//! | `objects/UUID` | the number of the object's home. If the home moves, also what the next must know |
+//! | `objects/UUID` | the number of the object's home. If the home moves, also what the next must know, and its replicas |
 //! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; under which number. The home removes it |
 
 use commonhold_coherence::HostId;

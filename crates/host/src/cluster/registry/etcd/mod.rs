@@ -370,6 +370,10 @@ impl Registry for Etcd {
         self.note_scheduling(self.cluster()?.me.host, object)
     }
 
+    fn count_on(&self, object: u128, before: &[HostId], now: &[HostId]) -> Result<()> {
+        self.note_replicas(self.cluster()?.me.host, object, before, now)
+    }
+
     fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {
         self.say_given_up(&GivenUp { home, object, former: self.cluster()?.me.host, number })
     }

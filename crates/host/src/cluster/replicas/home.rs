@@ -1,0 +1,302 @@
+//! At the home: whatever is stored goes to every replica that counts before anybody relies on it. One that cannot be reached in
+//! time counts no more, which the registry knows before anything goes on without it.
+
+use super::{Answer, Call, Keep, busy, in_parts, unexpected};
+use crate::cluster::{Cluster, lock};
+use crate::pagers::Replicas;
+use commonhold_coherence::HostId;
+use commonhold_object::{Error, ErrorKind, Result};
+use roaring::RoaringBitmap;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A lease has so many times as long as a replica that does not answer is waited for, and so many attempts.
+const PATIENCE_OF_LEASE: u32 = 4;
+const ATTEMPT_OF_LEASE: u32 = 16;
+
+/// What one home asks of its replicas.
+pub(in crate::cluster) struct Home {
+    pub(super) cluster: Weak<Cluster>,
+    pub(super) object: u128,
+    /// How many there are to be.
+    pub(super) wanted: usize,
+    /// How many count.
+    counting: AtomicUsize,
+    /// The object is no more.
+    pub(super) is_over: AtomicBool,
+    pub(super) state: Mutex<State>,
+}
+
+/// Held while they are asked: what they do they do in one order.
+pub(super) struct State {
+    /// What is stored here, which is what they keep.
+    pub file: File,
+    pub size_bytes: u64,
+    /// Pages that they take for newer than what they keep.
+    pub newer: RoaringBitmap,
+    /// Those of them that are not.
+    pub cleared: RoaringBitmap,
+    /// Of what was asked last.
+    number: u64,
+    pub replicas: Vec<Replica>,
+    /// Which the registry has.
+    pub known: Vec<HostId>,
+    /// This very host, as long as the registry does not know that it schedules.
+    pub own: Vec<HostId>,
+}
+
+/// One host.
+pub(super) struct Replica {
+    /// As the registry has it.
+    pub host: HostId,
+    /// What people call it.
+    pub name: String,
+    /// Its process that is spoken with; none: it must be asked to go on first.
+    pub process: Option<HostId>,
+    /// It has everything.
+    pub counts: bool,
+}
+
+impl Home {
+    pub(super) fn new(cluster: &Arc<Cluster>, object: u128, wanted: u32, state: State) -> Arc<Home> {
+        Arc::new(Home {
+            cluster: Arc::downgrade(cluster),
+            object,
+            wanted: wanted as usize,
+            counting: AtomicUsize::default(),
+            is_over: AtomicBool::new(false),
+            state: state.into(),
+        })
+    }
+
+    pub(super) fn cluster(&self) -> Result<Arc<Cluster>> {
+        self.cluster.upgrade().ok_or_else(|| busy("this host is ending"))
+    }
+
+    /// How many hosts are missing.
+    pub fn lacks(&self) -> usize {
+        self.wanted.saturating_sub(self.counting.load(Ordering::Relaxed))
+    }
+
+    /// All replicas do that, or count no more. Those that do not count yet do it too, or are not begun with.
+    pub(super) fn all(&self, state: &mut State, what: &Keep, bytes: &[u8]) -> Result<()> {
+        let cluster = self.cluster()?;
+        if cluster.lease.is_fenced() {
+            return Err(busy("this host is fenced"));
+        }
+        let number = state.next();
+        let attempt = cluster.lease_length() / ATTEMPT_OF_LEASE;
+        let ask = |process| {
+            let call = Call::Keep { object: self.object, number, what: what.clone() };
+            cluster.begin_to_ask(process, call, bytes)
+        };
+        let asked: Vec<_> = state.replicas.iter().map(|replica| replica.process.map(ask)).collect();
+        let done: Vec<bool> = asked
+            .into_iter()
+            .map(|asked| asked.is_some_and(|asked| cluster.answer_to(asked, attempt).is_ok()))
+            .collect();
+        let mut left = Vec::new();
+        for at in (0..done.len()).filter(|at| !done[*at]) {
+            if let Err(error) = self.insist(&cluster, state, at, number, what, bytes) {
+                left.push((at, error));
+            }
+        }
+        if cluster.lease.is_fenced() {
+            return Err(busy("this host is fenced"));
+        }
+        let gone: Vec<_> =
+            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at).name, error)).collect();
+        self.tell(&cluster, state)?;
+        for (name, error) in gone {
+            self.report_gone(&cluster, &name, &error.to_string());
+        }
+        Ok(())
+    }
+
+    pub(super) fn report_gone(&self, cluster: &Cluster, name: &str, why: &str) {
+        let object = self.object;
+        cluster.report(format_args!("object {object:032x}: {name} keeps its pages no more: {why}"));
+    }
+
+    /// Asks one that did not do it until it has, or is waited for no longer.
+    fn insist(
+        &self,
+        cluster: &Arc<Cluster>,
+        state: &mut State,
+        at: usize,
+        mut number: u64,
+        what: &Keep,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let length = cluster.lease_length();
+        let deadline = Instant::now() + length / PATIENCE_OF_LEASE;
+        loop {
+            let host = state.replicas[at].host;
+            let lost = || Error::new(ErrorKind::Lost, "it is lost");
+            let process = cluster.lives_as(host).ok_or_else(lost)?;
+            let outcome = (|| {
+                cluster.reach(process)?;
+                if state.replicas[at].process != Some(process) {
+                    self.begin(cluster, state, at, process)?;
+                    number = state.next();
+                }
+                let call = Call::Keep { object: self.object, number, what: what.clone() };
+                let asked = cluster.begin_to_ask(process, call, bytes);
+                cluster.answer_to(asked, length / ATTEMPT_OF_LEASE)
+            })();
+            match outcome {
+                Ok((Answer::Done, _)) => return Ok(()),
+                Ok(_) => return Err(unexpected()),
+                // It has begun anew, or does not take it from this home.
+                Err(error) if error.kind == ErrorKind::NotFound => state.replicas[at].process = None,
+                Err(error) if error.kind == ErrorKind::Lost => return Err(error),
+                Err(_) if cluster.lease.is_fenced() => return Err(busy("this host is fenced")),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => {}
+            }
+            if Instant::now() > deadline {
+                return Err(Error::new(ErrorKind::TimedOut, "it does not do what it is asked to"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// A process that has what the one before it kept goes on with that.
+    fn begin(&self, cluster: &Cluster, state: &mut State, at: usize, process: HostId) -> Result<()> {
+        if self.asked_to_begin(cluster, state, process, false)? {
+            state.replicas[at].process = Some(process);
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Lost, "it has nothing of it any more"))
+    }
+
+    /// Whether that process has everything that it was told to keep.
+    pub(super) fn asked_to_begin(
+        &self,
+        cluster: &Cluster,
+        state: &mut State,
+        process: HostId,
+        anew: bool,
+    ) -> Result<bool> {
+        let what = Keep::Begin { size_bytes: state.size_bytes, anew };
+        match self.one(cluster, state, process, what, &[])? {
+            Answer::Keeps(keeps) => Ok(keeps),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks one process, once.
+    pub(super) fn one(
+        &self,
+        cluster: &Cluster,
+        state: &mut State,
+        process: HostId,
+        what: Keep,
+        bytes: &[u8],
+    ) -> Result<Answer> {
+        let call = Call::Keep { object: self.object, number: state.next(), what };
+        let asked = cluster.begin_to_ask(process, call, bytes);
+        let (answer, _) = cluster.answer_to(asked, cluster.lease_length() / PATIENCE_OF_LEASE)?;
+        Ok(answer)
+    }
+
+    /// The registry knows who counts, when this returns.
+    pub(super) fn tell(&self, cluster: &Cluster, state: &mut State) -> Result<()> {
+        let counting = state.replicas.iter().filter(|replica| replica.counts).map(|replica| replica.host);
+        let now: Vec<HostId> = counting.chain(state.own.iter().copied()).collect();
+        while now != state.known {
+            if cluster.lease.is_fenced() {
+                return Err(busy("this host is fenced"));
+            }
+            match cluster.registry()?.count_on(self.object, &state.known, &now) {
+                Ok(()) => state.known.clone_from(&now),
+                Err(error) if error.kind == ErrorKind::Busy => return Err(error),
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+        let counting = state.replicas.iter().filter(|replica| replica.counts).count();
+        self.counting.store(counting, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The object is no more.
+    pub fn end(self: Arc<Self>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let Ok(cluster) = self.cluster() else { return };
+        let ending = move || {
+            let Ok(cluster) = self.cluster() else { return };
+            let mut state = lock(&self.state);
+            for process in
+                std::mem::take(&mut state.replicas).into_iter().filter_map(|replica| replica.process)
+            {
+                let _ = self.one(&cluster, &mut state, process, Keep::Forget, &[]);
+            }
+        };
+        cluster.pools.waiting.run(ending);
+    }
+}
+
+impl State {
+    pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
+        let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
+        State { file, size_bytes, newer, cleared, number: 0, replicas, known, own }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+impl Replicas for Home {
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut state = lock(&self.state);
+        let (mut offset, most) = (offset, super::MOST_PAGES * super::PAGE);
+        for part in data.chunks(most) {
+            self.all(&mut state, &Keep::Pages((offset / super::PAGE as u64) as u32), part)?;
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn set_newer(&self, pages: &RoaringBitmap) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.cleared -= pages; // they take it for newer still
+        let new = pages - &state.newer;
+        if new.is_empty() {
+            return Ok(());
+        }
+        state.newer |= &new;
+        in_parts(&new)
+            .into_iter()
+            .try_for_each(|runs| self.all(&mut state, &Keep::Newer { runs, are: true }, &[]))
+    }
+
+    fn clear_newer(&self, pages: &RoaringBitmap) {
+        let mut state = lock(&self.state);
+        let cleared = pages & &state.newer;
+        state.cleared |= cleared;
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        let cleared = std::mem::take(&mut state.cleared);
+        if cleared.is_empty() {
+            return Ok(());
+        }
+        state.newer -= &cleared;
+        in_parts(&cleared)
+            .into_iter()
+            .try_for_each(|runs| self.all(&mut state, &Keep::Newer { runs, are: false }, &[]))
+    }
+
+    fn resize(&self, size_bytes: u64) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.size_bytes = size_bytes;
+        self.all(&mut state, &Keep::Resize(size_bytes), &[])
+    }
+}
