@@ -40,7 +40,6 @@ pub mod locks;
 mod moving;
 mod outbox;
 mod part;
-mod recalls;
 mod size;
 mod sizes;
 mod syncs;

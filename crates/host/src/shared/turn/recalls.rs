@@ -1,9 +1,9 @@
 //! At the home: a request for many pages that its own processes have written. Its own part is asked for each of them, by a
 //! message; page tables are changed once for all of them.
 
-use super::part::Said;
-use super::turn::Turn;
+use super::Turn;
 use crate::cache::book;
+use crate::shared::part::Said;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, central};
 use roaring::RoaringBitmap;
 
