@@ -15,8 +15,8 @@ use tempfile::NamedTempFile;
 /// The names of drafts begin so.
 pub(super) const MAKING: &str = ".making-";
 
-/// The sum of what follows the first page of an image, which the page has in it: what was damaged on its way from machine
-/// to machine is not published.
+/// The sum of what follows the first page of an image, which the page has in it: what was damaged on its way from
+/// machine to machine is not published.
 #[derive(Default)]
 pub struct Rest(blake3::Hasher);
 
