@@ -192,7 +192,7 @@ impl Store {
     }
 
     /// What was written, which is to be as its first page says.
-    pub(super) fn open_draft(&self, draft: &Draft) -> Result<Opened> {
+    pub fn open_draft(&self, draft: &Draft) -> Result<Opened> {
         let path = draft.path().to_owned();
         let file = File::open(&path).map_err(Error::file(&path))?;
         let bytes = file.metadata().map_err(Error::file(&path))?.len();
