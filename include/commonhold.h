@@ -379,7 +379,8 @@ static const ch_type ch_text = CH_TYPE_OF(CH_TYPE_RUN, ch_utf8);
 
 /* Begins an image, by name and whole version. store: the directory where it will be published; NULL: the first of
  * COMMONHOLD_IMAGES, else /var/lib/commonhold/images for root and the user's own data directory for others.
- * group: NULL, or a name of 1 to 16 letters: images of one group are declared never to be in one process, and share addresses.
+ * group: NULL, or a name of 1 to 16 letters: images of one group are declared never to be in one process, and share
+ * addresses.
  * capacity_bytes: how large it can become (0: 16 GiB; no memory is taken for it). imports: images that it may lead into. */
 ch_arena *ch_arena_new(const char *name, const char *store, const char *group, uint64_t capacity_bytes,
                        const ch_image *const *imports, size_t import_count);

@@ -1,5 +1,5 @@
-// What has no C library is compiled by the build scripts of who has it in them, which include this file: it has no standard
-// library and ends rather than unwinds, which cargo knows as settings of a whole workspace only.
+// What has no C library is compiled by the build scripts of who has it in them, which include this file: it has no
+// standard library and ends rather than unwinds, which cargo knows as settings of a whole workspace only.
 
 /// Calls the compiler itself.
 fn compile(source: &Path, name: &str, target: &str, more: &[&str], out: &Path) {

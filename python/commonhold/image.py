@@ -19,7 +19,8 @@
     squares = words.array("squares", "i8")      # a NumPy array on the image's own memory
 
 Types are those of `ctypes`, with `Text`, `Char`, `run_of(T)`, `reference(T)` (a pointer that is never null) and
-`choice(E, T)` (an enumeration) beside them; arrays have dtypes of NumPy. C and Rust read such images, and Python theirs, if sizes, offsets and names of fields are the same.
+`choice(E, T)` (an enumeration) beside them; arrays have dtypes of NumPy. C and Rust read such images, and Python theirs, if
+sizes, offsets and names of fields are the same.
 
 No host is needed. An image is read-only: an array says so, and a `ctypes` structure of it ends the process when it is
 written, as in C.

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Name, kind, bytes, alignment, place of what it leads to, and fields: name, offset (of a choice the value), place of the
-/// type, count.
+/// Name, kind, bytes, alignment, place of what it leads to, and fields: name, offset (of a choice the value), place
+/// of the type, count.
 type Row = (String, String, usize, usize, usize, Vec<(String, usize, usize, usize)>);
 
 fn entry(row: &Row) -> commonhold::Result<Entry> {
@@ -119,8 +119,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Addresses of it may be anywhere in Python. What it had reserved is freed once this process has ended, by the next
-        // change of the store.
+        // Addresses of it may be anywhere in Python. What it had reserved is freed once this process has ended, by
+        // the next change of the store.
         let arena = self.arena.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         std::mem::forget(arena);
     }

@@ -239,6 +239,14 @@ def test_images_of_one_group_share_addresses_and_only_one_is_included(store: Pat
         image.Arena("dutch@1.0.0", store=store, group="no group")
 
 
+def test_an_arena_that_was_not_closed_is_told_to_who_begins_it_again(store: Path) -> None:
+    first = image.Arena("again@1.0.0", store=store, capacity_bytes=1 << 24)
+    with pytest.raises(ch.Error, match="another arena of this process has its addresses: seal that one and close it"):
+        image.Arena("again@1.0.0", store=store, capacity_bytes=1 << 24)
+    first.close()
+    image.Arena("again@1.0.0", store=store, capacity_bytes=1 << 24).close()
+
+
 FORGETS = """
 import sys
 from commonhold import image

@@ -5,8 +5,8 @@ use crate::format::{
 };
 use crate::{Error, Result};
 use commonhold_images::format::{Id, Kind, RootKind, Roots, Version};
-use commonhold_images::store::{Found, Opened, Store};
-use std::path::PathBuf;
+use commonhold_images::store::{Draft, Found, Opened, Store};
+use std::path::{Path, PathBuf};
 
 /// An image, as far as others need it.
 #[derive(Clone, Debug)]
@@ -76,6 +76,26 @@ impl Existing {
         let newest = store.newest_link(&name, version.major);
         let table = names.lines().map(str::to_owned).collect();
         Ok(Existing { name, version, id, header, exports, imports, table, newest })
+    }
+
+    /// Refuses a draft of code whose first page, which the store reads, and whose header, which programs read, do not say
+    /// the same.
+    pub(crate) fn check_draft(store: &Store, draft: &Draft, path: &Path) -> Result<()> {
+        let image = store.open_draft(draft)?;
+        let page = image.header();
+        if page.kind() != Kind::Code {
+            return Ok(());
+        }
+        let (name, Version { major, minor, patch }) = (page.name().to_owned(), page.version());
+        let place = (page.base(), page.bytes(), page.reserved());
+        let unfit =
+            || Error::unfit(path, "its first page and its header do not say the same: build it again");
+        let code = Existing::read(image, store, draft.id()).map_err(|_| unfit())?;
+        let same = code.major_name() == format!("{name}@{major}")
+            && code.header.version == [major, minor, patch, 0]
+            && (code.header.base, code.header.extent, code.header.reserved) == place
+            && code.exports.iter().all(|(_, slot)| *slot < code.header.slots);
+        if same { Ok(()) } else { Err(unfit()) }
     }
 
     /// Names and slots of its exports.

@@ -27,6 +27,7 @@ use commonhold_images::format::Wanted as WantedName;
 use commonhold_images::store::{Published, Store};
 use existing::Existing;
 use std::io::Write;
+use std::path::Path;
 use stub::When;
 
 /// Makes an image of a library and publishes it in a store.
@@ -39,6 +40,13 @@ pub fn build(wanted: &make::Wanted, store: &Store) -> Result<(make::Made, Publis
     let published = store.publish(draft)?;
     building.settle();
     Ok((made, published))
+}
+
+/// Publishes the file of an image that was made elsewhere, of data or of code.
+pub fn add(store: &Store, path: &Path) -> Result<Published> {
+    let draft = store.draft_of(path)?;
+    Existing::check_draft(store, &draft, path)?;
+    Ok(store.publish(draft)?)
 }
 
 /// The newest image of that name in these stores.

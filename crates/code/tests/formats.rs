@@ -1,5 +1,5 @@
-//! The header of code, of which programs believe only what is sound: with a right sum, whatever stands in it, nothing leads
-//! out of the image's own addresses and of its file.
+//! The header of code, of which programs believe only what is sound: with a right sum, whatever stands in it, nothing
+//! leads out of the image's own addresses and of its file.
 
 use commonhold_code::format::{
     CODE, DATA, ENTRIES_AT, Fill, HEADER_AT, Header, IMPORTS_AT, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS,

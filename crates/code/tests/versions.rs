@@ -259,28 +259,6 @@ fn a_version_of_another_lineage_is_not_added() {
 }
 
 #[test]
-fn code_that_was_damaged_on_its_way_is_not_added() {
-    let (place, other) = (Place::new(), Place::new());
-    let published = place.image("lib", "1.0.0", "int b(void) { return 2; }");
-    let whole = std::fs::read(&published.path).unwrap();
-    let add = |bytes: &[u8]| {
-        std::fs::write(other.path("copied.img"), bytes).unwrap();
-        other.store.publish(other.store.draft_of(&other.path("copied.img")).unwrap())
-    };
-    // In the header of code, an entry, the library, the names.
-    for at in [4096 + 200, 8192 + 3, whole.len() / 2, whole.len() - 1] {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1;
-        let error = add(&bytes).unwrap_err().to_string();
-        assert!(error.contains("what follows its first page is not what was written"), "byte {at}: {error}");
-    }
-    add(&whole).unwrap();
-    // With all the room that its major version has where it was made.
-    let range = other.store.ranges().unwrap().list().unwrap().remove(0);
-    assert_eq!(range.bytes, other.find("lib@1").header.reserved);
-}
-
-#[test]
 fn a_table_of_other_functions_is_refused_though_it_is_as_long() {
     let place = Place::new();
     let library = place.library("lib", "int given(void); int twice(void) { return 2 * given(); }", &[]);

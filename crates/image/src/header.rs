@@ -272,8 +272,8 @@ impl<'a> Header<'a> {
         self.long(104)
     }
 
-    /// The sum of all that follows the first page, by whom the store computes hashes; looked at when it is published, and
-    /// when somebody asks whether all is well.
+    /// The sum of all that follows the first page, by whom the store computes hashes; looked at when it is published,
+    /// and when somebody asks whether all is well.
     pub fn rest(&self) -> u64 {
         self.long(REST_AT)
     }

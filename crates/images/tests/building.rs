@@ -1,4 +1,5 @@
-//! What is reserved for an image that is being built: kept while somebody builds it, and freed when nobody does any more.
+//! What is reserved for an image that is being built: kept while somebody builds it, and freed when nobody does any
+//! more.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Calls to Linux without a C library, on x86-64: for what is in a program before its C library is, or where there is none
-//! (`crates/start`, `crates/code/runtime`). It allocates nothing, has no data, and calls nothing that would have to be
-//! linked; what only one of these two needs is there, by [`call`].
+//! Calls to Linux without a C library, on x86-64: for what is in a program before its C library is, or where there is
+//! none (`crates/start`, `crates/code/runtime`). It allocates nothing, has no data, and calls nothing that would have
+//! to be linked; what only one of these two needs is there, by [`call`].
 #![no_std]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 

@@ -14,6 +14,7 @@ use commonhold_image::{Kind, PAGE_BYTES, Version, Wanted};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ptr::from_ref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory is taken in steps that double, from this
 const FIRST_STEP: u64 = 1 << 20;
@@ -21,6 +22,13 @@ const FIRST_STEP: u64 = 1 << 20;
 const LARGEST_STEP: u64 = 1 << 26;
 /// So many addresses are reserved if nothing is said; what is not used goes back when the image is sealed.
 const USUAL_CAPACITY: u64 = 1 << 34;
+
+/// Where arenas of this process begin that have memory: also those that were forgotten, which have it for good.
+static BEGUN: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+fn begun() -> MutexGuard<'static, Vec<u64>> {
+    BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How an arena is made.
 #[derive(Clone, Debug)]
@@ -103,7 +111,16 @@ impl Arena {
             gives_back: Cell::new(false),
             process: std::process::id(),
         };
-        arena.take(PAGE_BYTES as u64, 1)?;
+        let mut begun = begun();
+        arena.take(PAGE_BYTES as u64, 1).map_err(|error| match error {
+            Error::NoPlace { first, .. } if begun.contains(&first) => Error::InUse {
+                what: arena.full_name(),
+                by: "another arena of this process has its addresses: seal that one and close it".into(),
+            },
+            other => other,
+        })?;
+        begun.push(arena.range.first);
+        drop(begun);
         arena.gives_back.set(true);
         Ok(arena)
     }
@@ -274,6 +291,13 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: whoever has a reference into it has borrowed it.
         unsafe { map::forget(self.range.first, self.mapped.get() - self.range.first) };
+        if self.mapped.get() > self.range.first {
+            // One: another thread may have begun the next one already.
+            let mut begun = begun();
+            if let Some(place) = begun.iter().position(|first| *first == self.range.first) {
+                begun.swap_remove(place);
+            }
+        }
         if self.gives_back.get() && self.process == std::process::id() {
             // What cannot be given back now the next change frees.
             if self.store.give_back(&self.name, self.version, &self.range).is_ok() {

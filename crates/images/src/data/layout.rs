@@ -89,8 +89,8 @@ unsafe impl<T: Layout, const N: usize> Layout for [T; N] {
     }
 }
 
-/// Declares structures and enumerations that can be in images: structures are `repr(C)`, each field of a type that can be;
-/// enumerations have no fields, and say what they are made of: `enum Kind: u8 { Noun, Verb = 4 }`.
+/// Declares structures and enumerations that can be in images: structures are `repr(C)`, each field of a type that
+/// can be; enumerations have no fields, and say what they are made of: `enum Kind: u8 { Noun, Verb = 4 }`.
 #[macro_export]
 macro_rules! layout {
     () => {};

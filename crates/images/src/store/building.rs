@@ -1,5 +1,6 @@
-//! Which versions are being built: whoever builds `words@1.2.0` holds a lock of `building/words@1.2.0`. The kernel gives the
-//! lock back with the process, so the next change sees which builds ended without a word, and frees what they had reserved.
+//! Which versions are being built: whoever builds `words@1.2.0` holds a lock of `building/words@1.2.0`. The kernel
+//! gives the lock back with the process, so the next change sees which builds ended without a word, and frees what
+//! they had reserved.
 
 use super::{Store, names, range_name, trust};
 use crate::{Error, Result};
@@ -47,8 +48,8 @@ impl Store {
         trust::directory_below(trust::directory(&self.root)?, DIRECTORY, &self.root.join(DIRECTORY))
     }
 
-    /// Says that this process builds a version, until the result is dropped. To be said before addresses are reserved for
-    /// it: if the process ends without publishing it, the next change frees them.
+    /// Says that this process builds a version, until the result is dropped. To be said before addresses are reserved
+    /// for it: if the process ends without publishing it, the next change frees them.
     pub fn building(&self, name: &str, version: Version) -> Result<Building> {
         if !is_name(name) {
             return Err(names::not_a_name(name));
@@ -75,8 +76,8 @@ impl Store {
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
-    /// Frees what was reserved for versions that nobody builds any more, and that were never published. Under the store's
-    /// lock.
+    /// Frees what was reserved for versions that nobody builds any more, and that were never published. Under the
+    /// store's lock.
     pub(super) fn free_abandoned(&self) -> Result<()> {
         let path = self.root.join(DIRECTORY);
         let entries = match fs::read_dir(&path) {

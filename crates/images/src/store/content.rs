@@ -15,8 +15,8 @@ use tempfile::NamedTempFile;
 /// The names of drafts begin so.
 pub(super) const MAKING: &str = ".making-";
 
-/// The sum of what follows the first page of an image, which the page has in it: what was damaged on its way from machine
-/// to machine is not published.
+/// The sum of what follows the first page of an image, which the page has in it: what was damaged on its way from
+/// machine to machine is not published.
 #[derive(Default)]
 pub struct Rest(blake3::Hasher);
 
@@ -192,7 +192,7 @@ impl Store {
     }
 
     /// What was written, which is to be as its first page says.
-    pub(super) fn open_draft(&self, draft: &Draft) -> Result<Opened> {
+    pub fn open_draft(&self, draft: &Draft) -> Result<Opened> {
         let path = draft.path().to_owned();
         let file = File::open(&path).map_err(Error::file(&path))?;
         let bytes = file.metadata().map_err(Error::file(&path))?.len();

@@ -124,8 +124,8 @@ impl Store {
             let Some(group) = there.group() else { continue };
             if let Some(other) = groups.insert(group.to_owned(), full_name(there)) {
                 return Err(Error::Invalid(format!(
-                    "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those are declared \
-                     never to be in one process",
+                    "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those \
+                     are declared never to be in one process",
                     full_name(header),
                     full_name(there),
                 )));
@@ -265,9 +265,9 @@ impl Store {
         Store::resolve_in(std::slice::from_ref(self), text)
     }
 
-    /// Withdraws a version, which must be named exactly: whoever is not sure whether it was done may ask again, and no other
-    /// is withdrawn. From now on another one of its major version is had, and this one only by who names it exactly.
-    /// Refused if there is no other.
+    /// Withdraws a version, which must be named exactly: whoever is not sure whether it was done may ask again, and
+    /// no other is withdrawn. From now on another one of its major version is had, and this one only by who names it
+    /// exactly. Refused if there is no other.
     pub fn rollback(&self, text: &str) -> Result<RolledBack> {
         let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
         let _alone = self.lock()?;
@@ -275,8 +275,8 @@ impl Store {
         let (name, version) = (found.name.as_str(), found.entry.version);
         if wanted.exact().is_none() {
             return Err(Error::Invalid(format!(
-                "{text} may be several versions, and asked twice it would withdraw two: name the one to withdraw; the newest is \
-                 {name}@{version}"
+                "{text} may be several versions, and asked twice it would withdraw two: name the one to withdraw; the \
+                 newest is {name}@{version}"
             )));
         }
         self.point_to_newest(name)?;

@@ -49,13 +49,15 @@ fn add(arguments: &Add) -> Done {
     let mut done = Vec::new();
     let mut errors = Vec::new();
     for file in &arguments.files {
-        match store.draft_of(file).and_then(|draft| store.publish(draft)) {
+        use commonhold_code::Error as Why;
+        match commonhold_code::add(&store, file) {
             Ok(published) => done.push(views::Added::new(&published)),
             // What is wrong with the draft is wrong with the file.
-            Err(commonhold_images::Error::Unfit { fault, .. }) => {
+            Err(Why::Images(commonhold_images::Error::Unfit { fault, .. })) => {
                 errors.push(Error::new(ErrorKind::Corrupt, format!("{}: {fault}", file.display())));
             }
-            Err(why) => errors.push(Error::new(why.kind(), why.to_string())),
+            Err(Why::Images(why)) => errors.push(Error::new(why.kind(), why.to_string())),
+            Err(why) => errors.push(Error::new(ErrorKind::Corrupt, why.to_string())),
         }
     }
     answer(arguments.rest.form.json, &done, |done| views::added(done))?;
