@@ -55,6 +55,11 @@ impl Cache {
         self.pager.is_home(file, inner.size_bytes, may_store)
     }
 
+    /// Whether another host becomes the home when the home is lost.
+    pub fn home_moves(&self) -> bool {
+        self.traits.home_moves
+    }
+
     /// Whether this host has the file.
     pub fn has_file(&self) -> bool {
         self.pager.file().is_some()

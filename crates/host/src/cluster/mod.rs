@@ -137,6 +137,8 @@ pub struct Cluster {
     news: members::NewsQueue,
     parts: long::Parts,
     asked: asked::Asked,
+    /// The registry has not heard of all changes of this host's shared objects.
+    names_untold: AtomicBool,
     /// This host ends: it begins with nothing any more.
     ending: AtomicBool,
     /// What is to be sent to hosts as soon as there is a connection.
@@ -196,6 +198,7 @@ impl Cluster {
             news: members::NewsQueue::default(),
             parts: long::Parts::default(),
             asked: asked::Asked::default(),
+            names_untold: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,

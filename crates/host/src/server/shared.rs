@@ -216,7 +216,7 @@ impl Host {
     }
 
     /// Something changed that the next home of an object must know.
-    pub(super) fn tell_of_moving(&self) {
+    pub fn tell_of_moving(&self) {
         if self.all_objects().iter().any(|object| object.record().options.home_moves) {
             self.tell_names();
         }
