@@ -286,7 +286,7 @@ impl Cluster {
         let message = postcard::from_bytes(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {
-            Message::Part { is_last } => match self.part_came(from, is_last, &payload)? {
+            Message::Part { is_first, is_last } => match self.part_came(from, is_first, is_last, &payload)? {
                 Some(message) => self.said(from, message, Vec::new()),
                 None => Ok(()),
             },
