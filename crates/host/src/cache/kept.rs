@@ -182,7 +182,7 @@ mod tests {
     use crate::refuge::{self, Refuge};
     use crate::shared::Role;
     use crate::spill::Spill;
-    use commonhold_object::{ObjectId, SyncMode};
+    use commonhold_object::{Error, ErrorKind, ObjectId, SyncMode};
     use std::os::fd::OwnedFd;
     use std::path::Path;
     use std::sync::{Arc, Weak};
@@ -227,6 +227,30 @@ mod tests {
         cache.driver.set((Weak::new(), Role::Copies)).unwrap();
         cache.adopt_frames().unwrap();
         cache
+    }
+
+    /// Of explicit coherence: the home is lost, and a sync fails, when it has said of a part of the pages that they are synced.
+    #[test]
+    fn what_is_synced_counts_as_written_here_no_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory {
+            frames: frames::create("commonhold-test", PAGES * PAGE_SIZE_BYTES).unwrap().into(),
+            on_way: on_way::new_memory().unwrap().into(),
+        };
+        let host = cache(directory.path(), &memory);
+        let pages: RoaringBitmap = [1, 2, 3].into();
+        {
+            let mut inner = host.lock();
+            inner.book.add_dirty(&pages).unwrap();
+            inner.book.start_writing(&pages).unwrap();
+            inner.book.add_dirty(&[3].into()).unwrap(); // written again meanwhile
+        }
+        host.is_synced(&[1, 3].into());
+        assert_eq!(host.keep_written().unwrap(), [2, 3].into());
+        let lost = Err(Error::new(ErrorKind::Disconnected, "the home is lost"));
+        host.end_writing(&pages, lost).unwrap_err();
+        assert_eq!(*host.lock().book.dirty(), [2, 3].into());
+        assert!(host.lock().book.writing().is_empty());
     }
 
     /// The host dies at any instant of a grant, or of what follows from it: the next knows of each page what became of it.

@@ -88,6 +88,11 @@ impl Cache {
         self.pager.replicas().map_or(Ok(()), |replicas| replicas.settle())
     }
 
+    /// Whether another host becomes the home when the home is lost.
+    pub fn home_moves(&self) -> bool {
+        self.traits.home_moves
+    }
+
     /// Whether this host has the file.
     pub fn has_file(&self) -> bool {
         self.pager.file().is_some()

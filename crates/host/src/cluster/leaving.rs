@@ -42,6 +42,7 @@ impl Cluster {
             let until = Instant::now() + HOME_AWAY;
             while !cache.send_home() && Instant::now() < until {}
             self.leave_at_once(object);
+            self.give_claim_up_of(cache, object);
             return true;
         };
         let left = match self.send_home(&driver, cache) {
@@ -51,8 +52,16 @@ impl Cluster {
         };
         if left {
             self.forget_driver(object);
+            self.give_claim_up_of(cache, object);
         }
         left
+    }
+
+    /// Nobody here looks for the object's home any more: if this host was about to be it, another may.
+    fn give_claim_up_of(&self, cache: &Cache, object: u128) {
+        if cache.home_moves() {
+            self.give_claim_up(object);
+        }
     }
 
     /// The home, when it has been sent all; none if it is away, and nothing newest is here, or if it is lost and no process

@@ -27,10 +27,14 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Another part came. Gives the message if it is the last.
-    fn add(&self, from: HostId, is_last: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Another part came. Gives the message if it is the last. What is left of one whose first parts went with a session that
+    /// is over is no message.
+    fn add(&self, from: HostId, is_first: bool, is_last: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut came = lock(&self.came);
-        let all = came.entry(from).or_default();
+        if is_first {
+            came.insert(from, Vec::new());
+        }
+        let Some(all) = came.get_mut(&from) else { return Ok(None) };
         if bytes.is_empty() || all.len() + bytes.len() > MOST_BYTES {
             came.remove(&from);
             let words =
@@ -57,15 +61,24 @@ impl Cluster {
         }
         let _in_order = lock(&self.parts.sending);
         let mut parts = message.chunks(MAX_PAYLOAD_BYTES).peekable();
+        let mut is_first = true;
         while let Some(part) = parts.next() {
-            self.send(to, &Message::Part { is_last: parts.peek().is_none() }, &mut part.to_vec())?;
+            let message = Message::Part { is_first, is_last: parts.peek().is_none() };
+            self.send(to, &message, &mut part.to_vec())?;
+            is_first = false;
         }
         Ok(())
     }
 
     /// A part of a message came. Gives the message if it is the last.
-    pub(super) fn part_came(&self, from: HostId, is_last: bool, bytes: &[u8]) -> Result<Option<Message>> {
-        let Some(all) = self.parts.add(from, is_last, bytes)? else { return Ok(None) };
+    pub(super) fn part_came(
+        &self,
+        from: HostId,
+        is_first: bool,
+        is_last: bool,
+        bytes: &[u8],
+    ) -> Result<Option<Message>> {
+        let Some(all) = self.parts.add(from, is_first, is_last, bytes)? else { return Ok(None) };
         postcard::from_bytes(&all)
             .map(Some)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))
@@ -98,18 +111,20 @@ mod tests {
     fn a_message_is_whole_after_its_last_part_and_never_too_long() {
         let parts = Parts::default();
         let (one, other) = (HostId(1), HostId(2));
-        assert_eq!(parts.add(one, false, &[1, 2]).unwrap(), None);
-        assert_eq!(parts.add(other, true, &[9]).unwrap(), Some(vec![9]));
-        assert_eq!(parts.add(one, true, &[3]).unwrap(), Some(vec![1, 2, 3]));
-        assert_eq!(parts.add(one, false, &[7]).unwrap(), None);
+        assert_eq!(parts.add(one, true, false, &[1, 2]).unwrap(), None);
+        assert_eq!(parts.add(other, true, true, &[9]).unwrap(), Some(vec![9]));
+        assert_eq!(parts.add(one, false, true, &[3]).unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(parts.add(one, true, false, &[7]).unwrap(), None);
         parts.forget(one);
-        assert_eq!(parts.add(one, true, &[8]).unwrap(), Some(vec![8]));
-        assert_eq!(parts.add(one, false, &[]).unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(parts.add(one, false, true, &[8]).unwrap(), None, "its first parts went with a session");
+        assert_eq!(parts.add(one, true, false, &[5]).unwrap(), None);
+        assert_eq!(parts.add(one, true, true, &[6]).unwrap(), Some(vec![6]), "it begins anew");
+        assert_eq!(parts.add(one, true, false, &[]).unwrap_err().kind, ErrorKind::Protocol);
         let part = vec![0; MAX_PAYLOAD_BYTES];
-        for _ in 0..MOST_BYTES / MAX_PAYLOAD_BYTES {
-            parts.add(one, false, &part).unwrap();
+        for number in 0..MOST_BYTES / MAX_PAYLOAD_BYTES {
+            parts.add(one, number == 0, false, &part).unwrap();
         }
-        assert_eq!(parts.add(one, true, &[0]).unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(parts.add(one, false, true, &[0]).unwrap_err().kind, ErrorKind::Protocol);
         assert!(lock(&parts.came).is_empty());
     }
 }

@@ -9,6 +9,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::clock;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -135,6 +136,10 @@ impl Cluster {
             self.has_joined(joined.news, joined.begin_at);
         } else {
             self.heard(joined.news);
+            if self.names_untold.load(Ordering::SeqCst) {
+                let this = self.clone();
+                self.pools.short.run(move || this.tell_names());
+            }
         }
         Ok(times.renew)
     }
@@ -240,9 +245,13 @@ impl Cluster {
 
     /// The names of this host's shared objects are others now.
     pub fn tell_names(self: &Arc<Self>) {
-        // A registry that cannot be reached learns them when it can.
+        // A registry that cannot be reached learns them when it can: with the next renewal.
+        self.names_untold.store(true, Ordering::SeqCst);
         if let Ok(registry) = self.registry() {
-            let _ = registry.replace(self.claims());
+            self.names_untold.store(false, Ordering::SeqCst); // what changes from here on is told by who changes it
+            if registry.replace(self.claims()).is_err() {
+                self.names_untold.store(true, Ordering::SeqCst);
+            }
         }
     }
 

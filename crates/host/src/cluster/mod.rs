@@ -135,6 +135,8 @@ pub struct Cluster {
     news: members::NewsQueue,
     parts: long::Parts,
     asked: asked::Asked,
+    /// The registry has not heard of all changes of this host's shared objects.
+    names_untold: AtomicBool,
     /// This host ends: it begins with nothing any more.
     ending: AtomicBool,
     /// What is to be sent to hosts as soon as there is a connection.
@@ -198,6 +200,7 @@ impl Cluster {
             news: members::NewsQueue::default(),
             parts: long::Parts::default(),
             asked: asked::Asked::default(),
+            names_untold: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
@@ -288,7 +291,7 @@ impl Cluster {
         let message = postcard::from_bytes(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {
-            Message::Part { is_last } => match self.part_came(from, is_last, &payload)? {
+            Message::Part { is_first, is_last } => match self.part_came(from, is_first, is_last, &payload)? {
                 Some(message) => self.said(from, message, Vec::new()),
                 None => Ok(()),
             },

@@ -46,7 +46,11 @@ impl Cluster {
         }
         let Some(homed) = self.registry()?.homed(object)? else { return Ok(false) };
         if homed.home == self.me.host {
-            return self.become_home(driver, &homed).map(|()| true);
+            // The answer to an attempt before may have been lost.
+            return self
+                .become_home(driver, &homed)
+                .map(|()| true)
+                .inspect_err(|_| self.give_claim_up(object));
         }
         if !self.is_without_successor(homed.home) || !self.has_begun() {
             return Ok(false);
@@ -63,18 +67,42 @@ impl Cluster {
             // Who has everything already goes first.
             std::thread::sleep(Duration::from_millis(MOST_WAIT_MS.into()));
         }
-        if self.lease.is_fenced() || !self.registry()?.take_home(object, &homed)? {
+        if self.lease.is_fenced() {
+            return Err(busy("this host is fenced"));
+        }
+        let taken = self.registry()?.take_home(object, &homed).inspect_err(|_| {
+            if self.driver(object).is_none() {
+                self.give_claim_up(object); // nobody tries again, and it may have succeeded
+            }
+        })?;
+        if !taken {
             return Err(busy("another host becomes the object's home"));
         }
         let (name, before) = (&homed.about.name, self.called(homed.home));
         self.report(format_args!("becomes the home of {name}, which was {before}, which is lost"));
-        // What fails before the record says so is not begun: another may do it.
-        let becoming = self.become_home(driver, &homed);
-        becoming.map(|()| true).inspect_err(|_| {
-            if self.host().is_ok_and(|host| host.object_of(object, false).is_none()) {
-                let _ = self.registry().and_then(|registry| registry.return_home(object, &homed));
+        self.become_home(driver, &homed).map(|()| true).inspect_err(|_| self.give_claim_up(object))
+    }
+
+    /// What fails before the record here says that this is the home is not begun: another may do it. Tried until the registry
+    /// knows: else whoever opens the object would be sent to a host that has nothing of it, until this process is another.
+    pub(super) fn give_claim_up(&self, object: u128) {
+        while !self.lease.is_fenced() {
+            let Ok(host) = self.host() else { return };
+            if host.object_of(object, false).is_some() {
+                return; // it is the home
             }
-        })
+            let given_up = self.registry().and_then(|registry| match registry.homed(object)? {
+                Some(homed) if homed.home == self.me.host && homed.served != self.me.host => {
+                    registry.return_home(object, &Homed { home: homed.served, ..homed })
+                }
+                _ => Ok(()),
+            });
+            if given_up.is_ok() {
+                return;
+            }
+            drop(host);
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn check_can_be_home(&self, object: u128, homed: &Homed) -> Result<()> {
@@ -88,6 +116,11 @@ impl Cluster {
     fn become_home(self: &Arc<Self>, driver: &Arc<Driver>, homed: &Homed) -> Result<()> {
         let host = self.host()?;
         let object = driver.plan().object;
+        if homed.about.options.coherence != Coherence::Explicit && host.object_of(object, false).is_none() {
+            // What is used here becomes the home's. (Of explicit coherence it has the home's size when that begins.)
+            let size_bytes = host.size_as_home(object, &homed.about)?;
+            host.resize_import(object, size_bytes, || true, true)?;
+        }
         let home = host.be_home(object, &homed.about)?;
         self.note_moved_here(object);
         if homed.about.options.coherence == Coherence::Explicit {
@@ -118,7 +151,11 @@ impl Cluster {
                     return;
                 }
                 match this.prepare_home(&driver) {
-                    Ok(()) => return driver.begin(),
+                    Ok(()) => {
+                        driver.begin();
+                        this.size_own_import(&driver);
+                        return;
+                    }
                     Err(error) => {
                         let text = error.to_string();
                         if text != said {
@@ -188,6 +225,8 @@ impl Cluster {
             replicas.has_begun()?;
             self.look_after(&replicas);
         }
+        let tells = host.clone();
+        self.pools.short.run(move || tells.tell_of_moving()); // its size may be another than the registry knows
         Ok(())
     }
 

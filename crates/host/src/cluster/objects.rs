@@ -214,7 +214,8 @@ impl Cluster {
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         self.check_may_decide(home)?;
-        for (who, access) in self.openers_of(object)? {
+        // None if a process before this one left what is newest here.
+        for (who, access) in self.host()?.openers(object) {
             let number = self.beginnings.next();
             if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
                 self.heard_size(home, object, told, true)?; // it began when it had all back
@@ -228,19 +229,6 @@ impl Cluster {
             self.beginnings.gave_up(object);
             let _ = driver.lost(home);
         })
-    }
-
-    /// Who has the object open here. Whoever opens it first is known a moment later than the object is.
-    fn openers_of(&self, object: u128) -> Result<Vec<(Credentials, Access)>> {
-        let host = self.host()?;
-        for _ in 0..20 {
-            let openers = host.openers(object);
-            if !openers.is_empty() {
-                return Ok(openers);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(Vec::new()) // a process before this one left what is newest here
     }
 
     pub(super) fn record_of(&self, object: u128) -> Result<Arc<Object>> {

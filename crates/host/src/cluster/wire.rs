@@ -87,6 +87,8 @@ pub enum Message {
     News(News),
     /// A part of a message that is too long for one; its bytes lie behind it.
     Part {
+        /// Nothing of it came before.
+        is_first: bool,
         /// No more of it follows.
         is_last: bool,
     },

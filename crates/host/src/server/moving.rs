@@ -3,6 +3,7 @@
 
 use super::object::Object;
 use super::{Host, lock};
+use crate::cache::book;
 use crate::cluster::options_here;
 use crate::cluster::wire::{Claim, Moving};
 use crate::newer::{self, Newer};
@@ -38,6 +39,14 @@ fn try_lock(file: &File, path: &Path) -> Result<bool> {
     file_lock::try_lock(file).doing(format!(
         "locking {path}, which is how hosts know who may write to it (home_moves needs a file system with such locks)"
     ))
+}
+
+/// Of two sizes one was not known to all when the home was lost: nobody was told that the change is done, or this host had no
+/// part in the object. An object that grows has a longer file before anybody is told, and the file of one that shrinks is cut
+/// when all know: so the larger one is the size as long as the file has it.
+fn size_of_next(registered: u64, here: u64, file: u64) -> u64 {
+    let (smaller, larger) = (registered.min(here), registered.max(here));
+    if file >= larger { larger } else { smaller }
 }
 
 impl Host {
@@ -129,7 +138,20 @@ impl Host {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         // In this order: who had the lock before may have written to it.
-        Ok((file, Newer::open(&path, record.uuid)?))
+        let mut newer = Newer::open(&path, record.uuid)?;
+        // What lies past the end is nobody's, and is not to be missed if the object grows.
+        let past_end = newer.pages() - book::set_of(PageRange::new(0, pages_of(record.options.size_bytes)));
+        newer.clear(&past_end)?;
+        Ok((file, newer))
+    }
+
+    /// How large an object is of which this host becomes the home: what the last home told the registry, or told this host.
+    pub fn size_as_home(&self, uuid: u128, about: &Moving) -> Result<u64> {
+        let gone = || Error::new(ErrorKind::NotFound, "the object is not in use here any more");
+        let used = self.object_of(uuid, true).ok_or_else(gone)?;
+        let here = used.record().options.size_bytes;
+        let file = open(&about.path)?.metadata().doing("looking at the backing file")?.len();
+        Ok(size_of_next(about.options.size_bytes, here, file))
     }
 
     /// Refuses to be the home of what this host could not look after.
@@ -157,9 +179,9 @@ impl Host {
         let file = if replicated { make_file(&path)? } else { open(&path)? };
         let stat = file.metadata().doing("looking at the backing file")?;
         let (device, inode, owner_uid) = (stat.dev(), stat.ino(), stat.uid());
+        let size_bytes = self.size_as_home(uuid, about)?;
         let record = {
             let here = used.record();
-            let size_bytes = used.cache().map_or(about.options.size_bytes, |cache| cache.size_bytes());
             ObjectRecord {
                 name: Some(about.name.clone()),
                 ownership: about.ownership,
@@ -217,5 +239,26 @@ impl Host {
         lock(&self.registry).home_elsewhere(home.id, options)?;
         self.unkeep_object(home.id);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_home_has_the_size_that_its_file_has() {
+        for (what, registered, here, file, size) in [
+            ("nothing changes", 8, 8, 8, 8),
+            ("it shrinks, nothing is cut", 8, 4, 8, 8),
+            ("it shrinks, and is cut", 8, 4, 4, 4),
+            ("it has shrunk, which was not heard here", 4, 8, 4, 4),
+            ("it grows", 4, 8, 8, 8),
+            ("it has grown, which was not heard here", 8, 4, 8, 8),
+            ("it shrinks in a file that is longer", 8, 4, 12, 8),
+            ("something else cut the file", 8, 8, 2, 8),
+        ] {
+            assert_eq!(size_of_next(registered, here, file), size, "{what}");
+        }
     }
 }

@@ -57,6 +57,8 @@ impl Host {
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
         object.check_access(access)?;
+        // Before its home is looked for: that hears who opens it.
+        let _opening = session.opens(object.id, access);
         let controlled = object.is_controlled();
         let whole = if controlled {
             self.cache_of(object)?.frames.clone()

@@ -37,6 +37,8 @@ pub struct Session {
     pub program: Mutex<String>,
     /// Objects it has open.
     pub opened: Mutex<HashMap<ObjectId, Access>>,
+    /// Objects that it is being given: on its behalf their homes are looked for before it has them open.
+    opening: Mutex<Vec<(ObjectId, Access)>>,
     /// Objects that the keeper was last told it has open; closed ones may be among them.
     pub kept: Mutex<HashMap<ObjectId, Access>>,
     /// Mappings of controlled objects.
@@ -103,7 +105,33 @@ pub fn refuse(socket: &OwnedFd, error: Error) {
     }
 }
 
+/// Until it is dropped the session is being given an object.
+pub struct Opening<'s>(&'s Session, (ObjectId, Access));
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut opening = lock(&self.0.opening);
+        if let Some(at) = opening.iter().position(|what| *what == self.1) {
+            opening.swap_remove(at);
+        }
+    }
+}
+
 impl Session {
+    /// It is being given an object.
+    pub fn opens(&self, object: ObjectId, access: Access) -> Opening<'_> {
+        lock(&self.opening).push((object, access));
+        Opening(self, (object, access))
+    }
+
+    /// For what it has that object open, or is being given it.
+    pub fn uses(&self, object: ObjectId) -> Option<Access> {
+        // In this order: who has been given it is noted as having it open first.
+        let opening = lock(&self.opening).clone();
+        let given = opening.into_iter().filter(|(id, _)| *id == object).map(|(_, access)| access);
+        given.chain(lock(&self.opened).get(&object).copied()).max_by_key(|access| access.writes())
+    }
+
     /// A session over a connection just accepted.
     pub fn accept(id: SessionId, socket: OwnedFd) -> Result<Session> {
         let failed = |what: &str, e: std::io::Error| Error::io(format!("asking who connects ({what})"), &e);
@@ -145,6 +173,7 @@ impl Session {
             pidfd,
             program: Mutex::default(),
             opened: Mutex::default(),
+            opening: Mutex::default(),
             kept: Mutex::default(),
             space: Arc::default(),
             tokens: Mutex::default(),

@@ -217,7 +217,7 @@ impl Host {
     }
 
     /// Something changed that the next home of an object must know.
-    pub(super) fn tell_of_moving(&self) {
+    pub fn tell_of_moving(&self) {
         if self.all_objects().iter().any(|object| object.record().options.home_moves) {
             self.tell_names();
         }
@@ -300,8 +300,9 @@ impl Host {
         let Some(object) = self.object_of(uuid, true) else { return Vec::new() };
         let mut found: Vec<(Credentials, Access)> = Vec::new();
         for session in self.sessions() {
-            let access = lock(&session.opened).get(&object.id).copied();
-            if let Some(access) = access.filter(|access| found.iter().all(|(_, other)| other != access)) {
+            if let Some(access) =
+                session.uses(object.id).filter(|access| found.iter().all(|(_, other)| other != access))
+            {
                 found.push((session.credentials.clone(), access));
             }
         }

@@ -49,15 +49,17 @@ impl Driver {
         }
         let whole = !state.stuck;
         drop(state);
-        waiting.into_iter().try_for_each(|done| {
+        let done = waiting.into_iter().try_for_each(|done| {
             done.recv_timeout(LONGEST).unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorKind::TimedOut,
                     format!("the object's home did not answer a sync within {} s", LONGEST.as_secs()),
                 ))
             })
-        })?;
-        if whole { Ok(()) } else { Err(away()) }
+        });
+        let done = if whole { done } else { done.and_then(|()| Err(away())) };
+        // Of what counts as failed nothing is noted any more: its pages may be in another sync by then.
+        done.inspect_err(|_| self.state().syncs.iter_mut().for_each(|(_, pages)| pages.clear()))
     }
 
     /// What this host speaks of with its home begins anew: no sync of before is answered any more.

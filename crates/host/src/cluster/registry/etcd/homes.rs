@@ -85,14 +85,22 @@ impl Etcd {
             // Where two have one name, who was first keeps it.
             self.take_moving(me, *object, about)?;
         }
+        let cluster = self.cluster()?;
         for (object, said) in &before {
             let still = now.get(object);
+            // Its home is this host by now, or is about to be: what was told to be all is older.
+            let begins = || self.home_of(*object).map(|homed| homed.is_some_and(|homed| homed.served != me));
+            if still.is_none() && (cluster.claims().iter().any(|claim| claim.object == *object) || begins()?)
+            {
+                continue;
+            }
             let names: BTreeSet<&Name> = said.iter().map(|about| &about.name).collect();
             let gone =
                 names.into_iter().filter(|name| still.is_none_or(|still| still.name != **name)).cloned();
             self.give_names_up(me, *object, &gone.collect::<Vec<_>>(), still.is_none())?;
+            lock(&self.mine).moving.remove(object);
         }
-        lock(&self.mine).moving = now.into_iter().map(|(object, about)| (object, vec![about])).collect();
+        lock(&self.mine).moving.extend(now.into_iter().map(|(object, about)| (object, vec![about])));
         Ok(())
     }
 
