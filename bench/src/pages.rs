@@ -3,6 +3,7 @@
 use crate::row::Row;
 use crate::sprite::table::{cell, markdown};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -26,16 +27,26 @@ fn verdict(row: &dyn Row, line: &Value) -> String {
     }
 }
 
-/// Writes a page for each row, and, when all rows are there, a table of all.
+/// What the table of all rows needs of each that was ever run into a directory.
+const ROWS: &str = "rows.json";
+
+/// Writes a page for each row, and the table of all rows that the directory knows.
 pub fn write(directory: &Path, lines: &[(&'static dyn Row, Value)]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
+    let path = directory.join(ROWS);
+    let mut known: BTreeMap<String, Value> = match std::fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+        Err(error) => return Err(error),
+    };
     for (row, line) in lines {
         std::fs::write(directory.join(format!("{}.md", row.id())), without_place(&page(*row, line)))?;
+        let mut short = line.clone();
+        short.as_object_mut().map(|line| line.remove("detail"));
+        known.insert(row.id().to_owned(), short);
     }
-    if lines.len() == crate::rows::all().len() {
-        std::fs::write(directory.join("README.md"), table_of_all(lines))?;
-    }
-    Ok(())
+    std::fs::write(path, serde_json::to_string_pretty(&known)? + "\n")?;
+    std::fs::write(directory.join("README.md"), table(&known))
 }
 
 /// Where the checkout lies is nobody's business, and no figure.
@@ -47,9 +58,10 @@ fn without_place(text: &str) -> String {
     }
 }
 
-fn table_of_all(lines: &[(&'static dyn Row, Value)]) -> String {
-    let rows: Vec<Vec<String>> = lines
+fn table(known: &BTreeMap<String, Value>) -> String {
+    let rows: Vec<Vec<String>> = crate::rows::all()
         .iter()
+        .filter_map(|row| Some((row, known.get(row.id())?)))
         .map(|(row, line)| {
             let bar = row.bar().map_or_else(|| "reported".into(), |bar| bar.to_string());
             let spread = if line["min"].is_number() {
@@ -63,8 +75,8 @@ fn table_of_all(lines: &[(&'static dyn Row, Value)]) -> String {
         .collect();
     let head = ["row", "must be", "measured", "unit", "spread", "verdict"];
     format!(
-        "# Results\n\nWritten by `commonhold-bench run all`; what each row does on both sides stands in \
-         bench/README.md.\n\nMachine: {}\n\n{}",
+        "# Results\n\nThe last run of each row, written by `commonhold-bench run --out`; what each does on both sides \
+         stands in bench/README.md.\n\nMachine: {}\n\n{}",
         machine(),
         markdown(&head, &rows)
     )
@@ -147,5 +159,22 @@ mod tests {
         assert!(text.contains("| direct: ratio | 1.5 |") && text.contains("| list | 1, 2 |"), "{text}");
         let skipped = json!({ "id": row.id(), "value": null, "skipped": "no host" });
         assert!(one_line(row, &skipped).ends_with("no host"));
+    }
+
+    #[test]
+    fn the_table_has_what_was_run_before_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let line =
+            |value: f64| json!({ "value": value, "runs": 1, "min": value, "max": value, "detail": {} });
+        let rows = crate::rows::all();
+        write(directory.path(), &[(rows[0], line(1.25)), (rows[1], line(2.5))]).unwrap();
+        write(directory.path(), &[(rows[1], line(3.5))]).unwrap();
+        let table = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+        assert!(
+            table.contains("**1.25**") && table.contains("**3.5**") && !table.contains("**2.5**"),
+            "{table}"
+        );
+        std::fs::write(directory.path().join(ROWS), "no rows").unwrap();
+        write(directory.path(), &[(rows[0], line(1.0))]).unwrap_err();
     }
 }
