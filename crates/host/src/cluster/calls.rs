@@ -13,14 +13,17 @@ use std::time::Duration;
 /// How long another host may take for what needs no pages.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// An answer, and the bytes with it.
+type Answered = Result<(Answer, Vec<u8>)>;
+
 /// Who was asked, and who waits for the answer.
-type Pending = (HostId, Sender<Result<(Answer, Vec<u8>)>>);
+type Pending = (HostId, Sender<Answered>);
 
 /// A question that was asked.
 pub(super) struct Asked {
     host: HostId,
     number: u64,
-    answer: Result<Receiver<Result<(Answer, Vec<u8>)>>>,
+    answer: Result<Receiver<Answered>>,
 }
 
 /// Calls that are not answered yet.
