@@ -293,6 +293,34 @@ fn without_replicas_the_home_is_waited_for() {
     worker.all("map m o rw shared 0 0\ncheck m 0 10 2\ncheck m 10 246 1\nfill m 0 1 3");
 }
 
+/// Two homes that keep each other's objects, both used by both hosts at the same time: nobody waits for ever, and no page is
+/// another's or older.
+#[test]
+fn two_homes_keep_each_others_pages() {
+    let Some(setting) = Setting::new(2, 0, "strict replicas=1") else { return };
+    let Setting { hosts, workers, .. } = &setting;
+    let others: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    others[1].eventually(&format!("create o /lab/other size={MIB} home-moves strict replicas=1"));
+    others[0].eventually("open o /lab/other rw");
+    others.iter().for_each(|other| drop(other.ok("map m o rw shared 0 0")));
+    let all: Vec<&Worker> = workers.iter().chain(&others).collect();
+    for round in 1..30 {
+        // Each its half, and then what the other wrote.
+        let half = |at: usize| at % 2 * 128;
+        all.iter()
+            .enumerate()
+            .for_each(|(at, worker)| worker.send(&format!("fill m {} 128 {round}", half(at))));
+        all.iter().for_each(|worker| drop(worker.answer().unwrap()));
+        let sent = |at: usize| format!("check m {} 128 {round}", 128 - half(at));
+        all.iter().enumerate().for_each(|(at, worker)| worker.send(&sent(at)));
+        all.iter().for_each(|worker| drop(worker.answer().unwrap()));
+    }
+    others[0].ok(&format!("sync o 0 {MIB}"));
+    setting.lose(0);
+    workers[1].all("check m 0 256 29\nfill m 0 256 30");
+    others[1].all("check m 0 256 29\nfill m 0 256 30");
+}
+
 /// Sizes, names and removal reach what is kept.
 #[test]
 fn another_size_and_another_name() {

@@ -149,3 +149,61 @@ impl Pager for MovingPager {
         taken.map_err(|_| Error::new(ErrorKind::Busy, "this host has the object's file already"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = PAGE_SIZE_BYTES;
+
+    /// Has a copy of what it was told to keep.
+    #[derive(Default)]
+    struct Copy(Mutex<Vec<(u64, Vec<u8>)>>);
+
+    impl Replicas for Copy {
+        fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+            let mut stored = self.0.lock().unwrap();
+            stored.extend(
+                (offset..).step_by(PAGE as usize).zip(data.chunks(PAGE as usize).map(<[u8]>::to_vec)),
+            );
+            Ok(())
+        }
+        fn set_newer(&self, _: &RoaringBitmap) -> Result<()> {
+            Ok(())
+        }
+        fn clear_newer(&self, _: &RoaringBitmap) {}
+        fn settle(&self) -> Result<()> {
+            Ok(())
+        }
+        fn resize(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sync_stores_nothing_over_what_was_published_since_it_began() {
+        let (copy, file) = (Arc::new(Copy::default()), tempfile::tempfile().unwrap());
+        file.set_len(4 * PAGE).unwrap();
+        let pager = MovingPager::default();
+        let replicas: Arc<dyn Replicas> = copy.clone();
+        pager.is_home(file, 4 * PAGE, Box::new(|| true), Some(replicas)).unwrap();
+        let bytes = |byte: u8, pages: u64| vec![byte; (pages * PAGE) as usize];
+        pager.begins_writing(&[0, 1, 2].into());
+        pager.publish(PAGE, &bytes(2, 1)).unwrap();
+        pager.page_out(0, &bytes(1, 3)).unwrap();
+        let is = |page: u64, byte: u8| {
+            let mut read = bytes(0, 1);
+            pager.page_in(page * PAGE, &mut read).unwrap();
+            let stored = copy.0.lock().unwrap();
+            let kept = stored.iter().rev().find(|(offset, _)| *offset == page * PAGE).unwrap();
+            assert!(read == bytes(byte, 1) && kept.1 == read, "page {page}");
+        };
+        is(0, 1);
+        is(1, 2);
+        is(2, 1);
+        // The next sync copies what is there then.
+        pager.begins_writing(&[1].into());
+        pager.page_out(PAGE, &bytes(3, 1)).unwrap();
+        is(1, 3);
+    }
+}

@@ -253,7 +253,11 @@ impl Host {
 
     /// The same for who opens it: of a direct object without what the kernel has to be asked for.
     fn short_info(&self, object: &Object) -> ObjectInfo {
-        let record = object.record().clone();
+        let mut record = object.record().clone();
+        if record.options.is_replicated() {
+            // To users it is anonymous: its file is what this host keeps of it, as others do.
+            (record.options.pager, record.file) = (PagerKind::Anonymous, None);
+        }
         let controlled = record.options.is_controlled();
         let numbers = object.cache().map(|c| c.numbers()).unwrap_or_default();
         ObjectInfo {

@@ -102,6 +102,8 @@ pub(super) struct State {
     pub late: Late,
     /// Something could not be done that the scheduler counts as done: it hears nothing more until this host begins anew.
     pub stuck: bool,
+    /// At the home, explicit: not all pages of the sync that comes to its end could be kept.
+    pub not_kept: bool,
     /// Pages that are held here.
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
@@ -155,6 +157,7 @@ impl Driver {
             syncs: VecDeque::new(),
             late: Late::default(),
             stuck: false,
+            not_kept: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
             beginnings: 0,

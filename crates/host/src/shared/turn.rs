@@ -188,7 +188,7 @@ impl<'d> Turn<'d> {
                 let bytes = self.came.next(frames.count as usize);
                 self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
                 if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
-                    saved.save_copy(frames, bytes)?;
+                    saved.save_copy(frames, bytes).inspect_err(|_| self.state.not_kept = true)?;
                     // What another host wrote its loss does not take any more, nor this home's.
                     let published = saved.publish(frames);
                     saved.returned(frames);

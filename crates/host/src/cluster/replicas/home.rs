@@ -36,6 +36,8 @@ pub(super) struct State {
     /// What is stored here, which is what they keep.
     pub file: File,
     pub size_bytes: u64,
+    /// Its end was here since they were told its size last.
+    cut_to: Option<u64>,
     /// Pages that they take for newer than what they keep.
     pub newer: RoaringBitmap,
     /// Those of them that are not.
@@ -243,7 +245,7 @@ impl Home {
 impl State {
     pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
         let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
-        State { file, size_bytes, newer, cleared, number: 0, replicas, known, own }
+        State { file, size_bytes, cut_to: None, newer, cleared, number: 0, replicas, known, own }
     }
 
     fn next(&mut self) -> u64 {
@@ -296,7 +298,17 @@ impl Replicas for Home {
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
         let mut state = lock(&self.state);
+        if size_bytes < state.size_bytes {
+            // They cut theirs when the object grows again: before the registry knows the smaller size, the next home needs
+            // what is past it.
+            let cut = state.cut_to.map_or(size_bytes, |cut| cut.min(size_bytes));
+            (state.size_bytes, state.cut_to) = (size_bytes, Some(cut));
+            return Ok(());
+        }
         state.size_bytes = size_bytes;
+        if let Some(cut) = state.cut_to.take() {
+            self.all(&mut state, &Keep::Resize(cut), &[])?;
+        }
         self.all(&mut state, &Keep::Resize(size_bytes), &[])
     }
 }

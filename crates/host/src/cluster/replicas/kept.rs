@@ -58,15 +58,17 @@ pub(super) fn open(path: &Path) -> Result<File> {
     opened.map(File::from).doing(format!("opening {}", path.display()))
 }
 
-fn set_of(runs: &[(u32, u32)], size_bytes: u64) -> Result<RoaringBitmap> {
+/// Those of them that are not past the end.
+fn set_of(runs: &[(u32, u32)], size_bytes: u64) -> RoaringBitmap {
+    let pages = size_bytes.div_ceil(PAGE as u64);
     let mut set = RoaringBitmap::new();
     for (first, count) in runs {
-        if u64::from(*first) + u64::from(*count) > size_bytes.div_ceil(PAGE as u64) {
-            return Err(Error::new(ErrorKind::Protocol, "pages past the end of what is kept"));
+        let end = (u64::from(*first) + u64::from(*count)).min(pages);
+        if end > u64::from(*first) {
+            set.insert_range(*first..=(end - 1) as u32);
         }
-        set.insert_range(*first..first + count);
     }
-    Ok(set)
+    set
 }
 
 impl Kept {
@@ -78,11 +80,12 @@ impl Kept {
         Ok((file, Newer::open(path, object)?))
     }
 
-    /// What is there, if it is whole and of that size.
+    /// What is there, if it is whole; it gets that size.
     fn find(path: &Path, object: u128, size_bytes: u64, boot: &str) -> Option<(File, Newer)> {
         let newer = Newer::open(path, object).ok().filter(|newer| newer.whole_as(boot).is_some())?;
         let file = File::options().read(true).write(true).open(path).ok()?;
-        (file.metadata().ok()?.len() == size_bytes).then_some((file, newer))
+        file.set_len(size_bytes).ok()?;
+        Some((file, newer))
     }
 
     fn does(&mut self, what: Keep, bytes: &[u8], directory: &Path) -> Result<()> {
@@ -94,11 +97,11 @@ impl Kept {
                 self.file.write_all_at(&bytes[..length as usize], at).doing("keeping pages of another host")
             }
             Keep::Newer { runs, are } => {
-                let pages = set_of(&runs, self.size_bytes)?;
+                let pages = set_of(&runs, self.size_bytes);
                 if are { self.newer.set(&pages) } else { self.newer.clear(&pages) }
             }
             Keep::OnlyNewer { runs, is_last } => {
-                self.only |= set_of(&runs, self.size_bytes)?;
+                self.only |= set_of(&runs, self.size_bytes);
                 if is_last {
                     let only = std::mem::take(&mut self.only);
                     let others = self.newer.pages() - &only;

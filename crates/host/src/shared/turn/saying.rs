@@ -60,9 +60,12 @@ impl Turn<'_> {
 
     fn send(&mut self, to: HostId, message: Said) -> Result<()> {
         let plan = &self.driver.plan;
-        if message == Said::Explicit(explicit::Message::Synced) && self.driver.stores(to) {
+        let synced = message == Said::Explicit(explicit::Message::Synced);
+        let failed = synced && std::mem::take(&mut self.state.not_kept);
+        if synced && !failed && self.driver.stores(to) {
             return Ok(()); // said when it is stored
         }
+        let message = if failed { Said::Explicit(explicit::Message::NotSynced) } else { message };
         if to == plan.me {
             // Centrally scheduled, the home's frames are the saved copies: between its two parts no bytes need move.
             let bytes =
