@@ -1,6 +1,7 @@
 //! Messages about shared objects. Hosts that forward requests speak with each other without having met: the first message
 //! makes the connection, and what comes after it waits its turn.
 
+use super::losses::APART;
 use super::wire::Message;
 use super::{Cluster, lock};
 use crate::shared::{Carrier, Said};
@@ -8,6 +9,10 @@ use commonhold_coherence::HostId;
 use commonhold_object::{ErrorKind, PageRange, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Between two attempts to reach a host that was never spoken with.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// For each host that is being connected, what is to be sent to it, in order.
 pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
@@ -71,10 +76,22 @@ impl Cluster {
     }
 
     fn connect_and_send(self: &Arc<Self>, to: HostId) {
+        let began = Instant::now();
         let mut outcome = self.reach(to);
+        while outcome.is_err()
+            && began.elapsed() < APART
+            && self.member(to).is_some()
+            && !self.lease.is_fenced()
+        {
+            std::thread::sleep(PAUSE);
+            outcome = self.reach(to);
+        }
+        if outcome.is_err() && self.member(to).is_some() {
+            self.messages_are_lost(to);
+        }
         loop {
             let mut waiting = lock(&self.waiting);
-            // Whoever cannot be reached is lost, or will be: that is said apart.
+            // Of whoever is lost that is said apart.
             let next = waiting.get_mut(&to).filter(|_| outcome.is_ok()).and_then(VecDeque::pop_front);
             let Some((message, mut pages)) = next else {
                 waiting.remove(&to);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
-const APART: Duration = Duration::from_secs(10);
+pub(super) const APART: Duration = Duration::from_secs(10);
 
 fn forwards(driver: &Driver) -> bool {
     matches!(driver.plan().how, How::Forwarding(_))
@@ -181,6 +181,12 @@ impl Cluster {
             return self.ask(home, Call::GaveUp { home, object, former, number }, PATIENCE);
         }
         self.settle_given_up(object, former, Some(number)).map(|()| Answer::Done)
+    }
+
+    /// What this host had to say to another, which lives, was not said: what follows from that when they have reached each other.
+    pub(super) fn messages_are_lost(self: &Arc<Self>, host: HostId) {
+        lock(&self.spoiled).insert(host);
+        self.reach_again(host);
     }
 
     /// Tries to reach a host until it is reached, or lost.
