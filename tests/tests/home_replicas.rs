@@ -293,6 +293,30 @@ fn without_replicas_the_home_is_waited_for() {
     worker.all("map m o rw shared 0 0\ncheck m 0 10 2\ncheck m 10 246 1\nfill m 0 1 3");
 }
 
+/// Processes of hosts are killed while every host writes, the home's and those of replicas: no write is lost. Then the home is.
+#[test]
+fn kills_under_load_lose_no_increment() {
+    let Some(setting) = Setting::new(3, 0, "strict replicas=2") else { return };
+    let Setting { hosts, workers, .. } = &setting;
+    setting.replicas(0, 2);
+    let (mut chance, mut times) = (Chance::new("replicas under load"), 0);
+    for _ in 0..rounds(5) {
+        times += 100;
+        workers.iter().for_each(|worker| worker.send("add m 0 3 100"));
+        chance.pause(100);
+        hosts[chance.below(3) as usize].kill_host();
+        workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+    }
+    workers.iter().for_each(|worker| assert_eq!(worker.ok("sum m 0 3"), (3 * times).to_string()));
+    setting.lose(0);
+    for worker in &workers[1..] {
+        assert_eq!(worker.ok("sum m 0 3"), (3 * times).to_string(), "every page was read by another host");
+    }
+    workers[1..].iter().for_each(|worker| worker.send("add m 0 3 100"));
+    workers[1..].iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+    assert_eq!(workers[1].ok("sum m 0 3"), (3 * times + 200).to_string());
+}
+
 /// Two homes that keep each other's objects, both used by both hosts at the same time: nobody waits for ever, and no page is
 /// another's or older.
 #[test]

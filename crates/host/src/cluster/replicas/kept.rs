@@ -9,7 +9,7 @@ use crate::newer::{self, Newer};
 use crate::spill::check_room;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, Result, limits};
 use roaring::RoaringBitmap;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
@@ -56,6 +56,14 @@ pub(super) fn open(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
     opened.map(File::from).doing(format!("opening {}", path.display()))
+}
+
+fn check_size(size_bytes: u64) -> Result<()> {
+    if size_bytes <= limits::OBJECT_BYTES {
+        return Ok(());
+    }
+    let text = format!("{size_bytes} bytes are past the limit of {} for one object", limits::OBJECT_BYTES);
+    Err(Error::new(ErrorKind::Protocol, text))
 }
 
 /// Those of them that are not past the end.
@@ -111,6 +119,7 @@ impl Kept {
                 Ok(())
             }
             Keep::Resize(size_bytes) => {
+                check_size(size_bytes)?;
                 self.file.set_len(size_bytes).doing("resizing what is kept of another host")?;
                 self.size_bytes = size_bytes;
                 Ok(())
@@ -187,6 +196,7 @@ impl Cluster {
         anew: bool,
     ) -> Result<Option<Kept>> {
         let host = self.host()?;
+        check_size(size_bytes)?;
         self.check_is_home(home, object)?;
         if host.object_of(object, false).is_some() {
             return Err(busy("this host was its home, and is about to notice that it is not"));
