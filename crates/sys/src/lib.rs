@@ -6,6 +6,7 @@ pub mod claims;
 pub mod clock;
 pub mod file_lock;
 pub mod frames;
+pub mod idle_poll;
 pub mod maps;
 pub mod memory;
 pub mod pagemap;

@@ -75,6 +75,10 @@ pub struct Place {
     #[arg(long, value_name = "SIZE", requires = "listen", value_parser = parse_page_size,
         allow_negative_numbers = true)]
     pub page_size: Option<PageSize>,
+    /// While pages of other hosts are awaited, a processor that has nothing else to do does not halt for so long after each
+    /// message; 200 unless given, 0: never
+    #[arg(long, value_name = "MICROSECONDS", requires = "listen", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub idle_poll: Option<u64>,
     /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given
     #[arg(long, value_name = "DIR", requires = "listen")]
     pub identity: Option<PathBuf>,
@@ -95,6 +99,7 @@ impl Place {
             ("--registry", self.registry.as_ref().map(EtcdPlace::to_string)),
             ("--lease", self.lease.map(|seconds| seconds.to_string())),
             ("--name", self.name.clone()),
+            ("--idle-poll", self.idle_poll.map(|microseconds| microseconds.to_string())),
             ("--page-size", self.page_size.map(|size| size.bytes().to_string())),
         ];
         let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How long a host that says nothing belongs to its cluster, unless it was told.
 const LEASE_SECONDS: u64 = 10;
+/// How long a processor does not halt while pages are awaited, unless it was told.
+const IDLE_POLL_MICROSECONDS: u64 = 200;
 
 /// Runs a host until it is told to end.
 pub fn serve(arguments: Serve) -> Result<()> {
@@ -40,6 +42,7 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
         registry: registry_place(&place),
         lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
+        idle_poll: Duration::from_micros(place.idle_poll.unwrap_or(IDLE_POLL_MICROSECONDS)),
         page_size: place.page_size.unwrap_or_default(),
         proof: if place.plain {
             Proof::None { even_beyond_loopback: place.even_beyond_loopback }

@@ -5,7 +5,7 @@ use super::losses::APART;
 use super::wire::Message;
 use super::{Cluster, lock};
 use crate::shared::{Carrier, Said};
-use commonhold_coherence::HostId;
+use commonhold_coherence::{HostId, Kind};
 use commonhold_object::{ErrorKind, PageRange, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,19 @@ pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
 
 impl Carrier for Cluster {
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>) {
+        let asks = message.kind() == Kind::Request;
         let message = Message::Coherence { object, message: message.clone() };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
             queue.push_back((message, std::mem::take(pages)));
             return;
         }
-        let Err(error) = Cluster::send(self, to, &message, pages) else { return };
+        let Err(error) = Cluster::send(self, to, &message, pages) else {
+            if asks {
+                self.idle_poll.expect();
+            }
+            return;
+        };
         if error.kind == ErrorKind::Disconnected
             && let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()

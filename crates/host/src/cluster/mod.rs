@@ -57,6 +57,7 @@ use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
 use commonhold_peers::MAX_MESSAGE_BYTES;
+use commonhold_sys::idle_poll::IdlePoll;
 use lease::Lease;
 use members::Heard;
 use registry::Registry;
@@ -139,6 +140,8 @@ pub struct Cluster {
     names_untold: AtomicBool,
     /// This host ends: it begins with nothing any more.
     ending: AtomicBool,
+    /// Keeps a processor from halting while pages are awaited.
+    idle_poll: IdlePoll,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
     holds: Arc<Holds>,
@@ -165,6 +168,7 @@ impl Cluster {
         lease: Lease,
         returning: Option<Duration>,
         page_size: PageSize,
+        idle_poll: Duration,
     ) -> std::io::Result<Arc<Cluster>> {
         let cluster = Cluster {
             me,
@@ -202,6 +206,7 @@ impl Cluster {
             asked: asked::Asked::default(),
             names_untold: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            idle_poll: IdlePoll::new(idle_poll),
             waiting: carry::Waiting::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
@@ -304,6 +309,7 @@ impl Cluster {
         match message {
             Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
             Message::Coherence { object, message } => {
+                self.idle_poll.heard();
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.

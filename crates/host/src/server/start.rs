@@ -66,6 +66,8 @@ pub struct ClusterOptions {
     pub name: String,
     /// In pages of which size processes here use objects that hosts share.
     pub page_size: PageSize,
+    /// How long a processor is kept from halting while pages of other hosts are awaited.
+    pub idle_poll: Duration,
     /// How hosts prove who they are.
     pub proof: Proof,
 }
@@ -231,8 +233,9 @@ impl Host {
         let place = options.map_or(Place::Here, |o| o.registry.clone());
         let returning = options.map(|o| o.lease);
         let page_size = options.map_or(PageSize::SMALLEST, |o| o.page_size);
-        let cluster =
-            Cluster::new(self, me, place, lease, returning, page_size).doing("starting a thread")?;
+        let idle_poll = options.map_or(Duration::ZERO, |o| o.idle_poll);
+        let cluster = Cluster::new(self, me, place, lease, returning, page_size, idle_poll)
+            .doing("starting a thread")?;
         let _ = self.cluster.set(cluster);
         Ok(())
     }
