@@ -85,6 +85,9 @@ impl Cluster {
         let name = host_name(number);
         let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
         words.extend(["--identity".into(), self.directory.join(&name).into()]);
+        if let Ok(microseconds) = std::env::var("COMMONHOLD_BENCH_IDLE_POLL") {
+            words.extend(["--idle-poll".into(), microseconds.into()]);
+        }
         words.extend(page_size.map(|bytes| format!("--page-size={bytes}").into()));
         match lease {
             _ if number > 0 => words.extend(["--join".into(), list.to_string().into()]),

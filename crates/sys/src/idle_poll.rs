@@ -1,9 +1,10 @@
 //! Idle polling: a processor that has nothing to do does not halt while something is near that it has to do.
 //!
-//! What halts has to be woken: some microseconds on a machine, some tens in a virtual one, twice in every question to another
-//! host. So while an answer is awaited, or the next question follows close on the last, a thread looks at the clock where the
-//! thread that will be woken ran last. It has the policy SCHED_IDLE: whoever else can run there does at once, and takes no
-//! notice of it. Kernels have the same for virtual machines as a whole (haltpoll); this is for those who wait for pages alone.
+//! What halts has to be woken: some microseconds on a machine, some tens in a virtual one, in the middle of every question to
+//! another host. So while an answer is awaited a thread looks at the clock where the thread that will be woken ran last, and
+//! stops when the answer is there, when it takes long, or when the clock jumps: then somebody else had the processor, who
+//! needs it more. It has the policy SCHED_IDLE; but between sessions and control groups the kernel shares by group, and knows
+//! nothing of that. Kernels have the same for virtual machines as a whole (haltpoll); this is for those who wait for pages.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,8 +12,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Looks at the clock between two looks at what else has changed.
+/// Pauses between two looks at the clock.
 const AT_ONCE: u32 = 16;
+/// Between two looks that are so far apart somebody else had the processor.
+const OTHERS_NANOSECONDS: u64 = 20_000;
 
 /// The thread, from the first time that something is near.
 #[derive(Debug)]
@@ -27,9 +30,7 @@ struct Shared {
     began: Instant,
     /// Nanoseconds since then: so long nobody halts.
     until: AtomicU64,
-    /// When something was heard last.
-    heard: AtomicU64,
-    /// Where.
+    /// Where answers come.
     processor: AtomicUsize,
     sleeps: AtomicBool,
     ends: AtomicBool,
@@ -48,13 +49,19 @@ impl Shared {
     fn run(&self) {
         let mut at = usize::MAX;
         while !self.ends.load(Ordering::Relaxed) {
+            let wanted = self.processor.load(Ordering::Relaxed);
+            if self.is_near() && wanted != at {
+                at = wanted;
+                go_to(at);
+            }
+            let mut looked = self.now();
             while self.is_near() {
-                let wanted = self.processor.load(Ordering::Relaxed);
-                if wanted != at {
-                    at = wanted;
-                    go_to(at);
-                }
                 (0..AT_ONCE).for_each(|_| std::hint::spin_loop());
+                let now = self.now();
+                if now - looked > OTHERS_NANOSECONDS {
+                    self.until.store(0, Ordering::SeqCst);
+                }
+                looked = now;
             }
             self.sleeps.store(true, Ordering::SeqCst);
             if !self.is_near() && !self.ends.load(Ordering::SeqCst) {
@@ -88,7 +95,6 @@ impl IdlePoll {
         let shared = Shared {
             began: Instant::now(),
             until: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
             processor: AtomicUsize::new(usize::MAX), // wherever it is
             sleeps: AtomicBool::new(false),
             ends: AtomicBool::new(false),
@@ -96,7 +102,7 @@ impl IdlePoll {
         IdlePoll { shared: Arc::new(shared), thread: OnceLock::new(), longest }
     }
 
-    /// An answer is awaited.
+    /// An answer is awaited from now on.
     pub fn expect(&self) {
         if self.longest.is_zero() {
             return;
@@ -110,17 +116,11 @@ impl IdlePoll {
         }
     }
 
-    /// Something was heard, by this thread: if that was close on the last, the next may be too.
+    /// Something was heard, by this thread.
     pub fn heard(&self) {
-        if self.longest.is_zero() {
-            return;
-        }
-        let shared = &self.shared;
-        let now = shared.now();
-        let before = shared.heard.swap(now, Ordering::Relaxed);
-        shared.processor.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
-        if now.saturating_sub(before) < self.longest.as_nanos() as u64 {
-            self.expect();
+        if self.thread.get().is_some() {
+            self.shared.until.store(0, Ordering::SeqCst);
+            self.shared.processor.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
         }
     }
 }
@@ -161,27 +161,27 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_while_something_is_near_and_no_longer() {
+    fn it_runs_until_something_is_heard_and_no_longer() {
         let poll = IdlePoll::new(Duration::from_secs(3600));
         poll.heard();
-        assert!(poll.thread.get().is_some(), "the first counts as close on the beginning");
-        wait_until(|| !sleeps(&poll) && poll.shared.is_near());
-        poll.shared.until.store(0, Ordering::SeqCst);
-        wait_until(|| sleeps(&poll));
+        assert!(poll.thread.get().is_none(), "nothing was expected yet");
         poll.expect();
-        wait_until(|| !sleeps(&poll));
+        // Whoever else is at work here ends it too.
+        wait_until(|| !sleeps(&poll) || !poll.shared.is_near());
+        poll.heard();
+        wait_until(|| sleeps(&poll));
         let shared = poll.shared.clone();
         drop(poll);
         wait_until(|| Arc::strong_count(&shared) == 1);
     }
 
     #[test]
-    fn what_comes_rarely_and_who_was_told_not_to_starts_nothing() {
-        let rare = IdlePoll::new(Duration::from_nanos(1));
-        std::thread::sleep(Duration::from_millis(1));
-        rare.heard();
+    fn it_ends_by_itself_and_who_was_told_not_to_starts_nothing() {
+        let short = IdlePoll::new(Duration::from_micros(1));
+        short.expect();
+        wait_until(|| sleeps(&short));
         let never = IdlePoll::new(Duration::ZERO);
         never.expect();
-        assert!(rare.thread.get().is_none() && never.thread.get().is_none());
+        assert!(never.thread.get().is_none());
     }
 }

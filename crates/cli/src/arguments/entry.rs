@@ -75,8 +75,8 @@ pub struct Place {
     #[arg(long, value_name = "SIZE", requires = "listen", value_parser = parse_page_size,
         allow_negative_numbers = true)]
     pub page_size: Option<PageSize>,
-    /// While pages of other hosts are awaited, a processor that has nothing else to do does not halt for so long after each
-    /// message; 200 unless given, 0: never
+    /// While an answer of another host about pages is awaited, for at most so long, a processor that has nothing else to do
+    /// does not halt; 200 unless given, 0: never
     #[arg(long, value_name = "MICROSECONDS", requires = "listen", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub idle_poll: Option<u64>,
     /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given

@@ -19,19 +19,16 @@ pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
 
 impl Carrier for Cluster {
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>) {
-        let asks = message.kind() == Kind::Request;
+        if message.kind() == Kind::Request {
+            self.idle_poll.expect();
+        }
         let message = Message::Coherence { object, message: message.clone() };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
             queue.push_back((message, std::mem::take(pages)));
             return;
         }
-        let Err(error) = Cluster::send(self, to, &message, pages) else {
-            if asks {
-                self.idle_poll.expect();
-            }
-            return;
-        };
+        let Err(error) = Cluster::send(self, to, &message, pages) else { return };
         if error.kind == ErrorKind::Disconnected
             && let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()
