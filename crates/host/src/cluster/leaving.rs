@@ -167,14 +167,16 @@ impl Cluster {
     }
 
     /// A home answered that an object is opened when nobody waited for that any more: unless it is used here by now, it hears
-    /// that it is not.
+    /// that it is not. Within that home's share of the threads: it may say so without having been asked.
     pub(super) fn opened_late(self: &Arc<Self>, home: HostId, object: u128) {
         let this = self.clone();
-        self.pools.short.run(move || {
+        let saying = move || {
             if this.driver(object).is_none() {
                 let _ = this.ask(home, this.left(object), PATIENCE);
             }
-        });
+        };
+        // Who says it thousands of times at once is told nothing.
+        let _ = self.run_for(home, &self.pools.short, saying);
     }
 
     /// Whether this host ends.
