@@ -31,8 +31,9 @@ pub struct Hold {
     counted: Holding,
 }
 
-/// What is held of one object, under a lock of its own, within which no other lock is taken. The cache's lock may wait for hosts
-/// that keep the object, and what hosts say about locks is handled by who reads what they send, their answers too.
+/// What is held of one object, under a lock of its own, within which no other lock is taken. The cache's lock may
+/// wait for hosts that keep the object, and what hosts say about locks is handled by who reads what they send, their
+/// answers too.
 #[derive(Default)]
 pub(super) struct Held {
     /// By processes of this host.

@@ -1,6 +1,6 @@
 //! What is to happen at the home of an object that replicas keep, in its order: on a thread of its own, because a turn of it
-//! waits for other hosts. The thread that reads what a host sends would wait for that very host's answer; so it does not wait
-//! for room either: what comes faster than the turns take it lies in a file.
+//! waits for other hosts. The thread that reads what a host sends would wait for that very host's answer; so it does
+//! not wait for room either: what comes faster than the turns take it lies in a file.
 
 use super::driver::{Driver, PAGE, State};
 use super::overflow::{Overflow, Place};
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most bytes that wait in memory, but for the last message. The others wait in a file.
 const MOST_IN_MEMORY: usize = 32 << 20;
-/// So many bytes of one host may wait beside all pages of the object, which an honest host sends once each at most before it
-/// gets them again.
+/// So many bytes of one host may wait beside all pages of the object, which an honest host sends once each at most
+/// before it gets them again.
 const BESIDE: usize = 64 << 20;
 
 /// What happens.
@@ -59,8 +59,8 @@ impl Inbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a thread must be found for it. What does not go into memory lies in a file of that directory. Refused if more
-    /// than `most` bytes of one host would wait.
+    /// Whether a thread must be found for it. What does not go into memory lies in a file of that directory. Refused
+    /// if more than `most` bytes of one host would wait.
     fn push(&self, mut later: Later, most: usize, directory: &Path) -> Result<bool> {
         let mut inner = self.lock();
         let mut place = None;

@@ -1,4 +1,5 @@
-//! Bytes of messages that wait where memory has no room for them: in a file that has no name and ends with this process.
+//! Bytes of messages that wait where memory has no room for them: in a file that has no name and ends with this
+//! process.
 
 use std::fs::File;
 use std::io;

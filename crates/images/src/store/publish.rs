@@ -125,8 +125,8 @@ impl Store {
             if let Some(other) = groups.insert(group.to_owned(), full_name(there)) {
                 return Err(Error::Invalid(format!(
                     "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those \
-                     are declared never to be in one process: build it with images that lead into one of the two, or take \
-                     one of them out of the group",
+                     are declared never to be in one process: build it with images that lead into one of the \
+                     two, or take one of them out of the group",
                     full_name(header),
                     full_name(there),
                 )));
