@@ -91,7 +91,7 @@ fn what_is_mapped_comes_home_before_a_host_ends() {
     }
 }
 
-/// A home that cannot be reached is not waited for.
+/// A home that cannot be reached is not waited for; what it does not get is told.
 #[test]
 fn a_host_that_is_to_stop_does_not_wait_for_a_home_that_is_away() {
     let (hosts, workers) = shared(MIB, "");
@@ -104,6 +104,8 @@ fn a_host_that_is_to_stop_does_not_wait_for_a_home_that_is_away() {
     }
     until_says(&hosts[1], "host0 cannot be reached");
     hosts[1].command(&["host", "stop", "--force"], |_| {}).expect("it stops");
+    let told = hosts[1].log();
+    assert!(told.contains("what is newest here could not be given to"), "what is lost is told: {told}");
 }
 
 /// A host does not end in order while pages that it has newest are on their way.

@@ -1,6 +1,6 @@
 //! What changes of an object that several hosts use: its size, and all of it at one instant.
 
-use commonhold_tests::cluster::{another, leased_cluster, paged_cluster, sharers_from};
+use commonhold_tests::cluster::{another, counts, leased_cluster, paged_cluster, sharers_from};
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, PAGE, TestHost, Worker, page, wait};
 use std::time::Duration;
@@ -331,10 +331,14 @@ fn an_explicit_sync_that_is_tried_again_is_of_one_instant() {
     let workers = sharers_from(&hosts, 0, "/again", &options);
     let other = another(&hosts[1], "/again");
     other.all(&format!("fill m 0 1 7\nfill m 100 1 7\nsync o 0 {MIB}\nfill m 0 1 1"));
-    let home = hosts[0].status().host_pid;
+    let syncs = || {
+        counts(&hosts[1], "/again").messages.iter().map(|m| if m.name == "sync" { m.sent } else { 0 }).sum()
+    };
+    let (home, before): (_, u64) = (hosts[0].status().host_pid, syncs());
+    assert!(before > 0, "what was synced was said to the home");
     signal(home, libc::SIGSTOP);
     workers[1].send(&format!("freeze o 0 {MIB}"));
-    std::thread::sleep(Duration::from_millis(300)); // so that it has begun
+    wait::until("it has begun, and its home does not answer", || (syncs() > before).then_some(()));
     // In this order, as soon as writers are let go.
     other.send("fill m 100 1 2");
     other.send("fill m 0 1 2");

@@ -20,7 +20,8 @@ use core::ops::Range;
 
 /// The first bytes.
 pub const MAGIC: [u8; 8] = *b"CHIMAGE\0";
-/// The form of what follows.
+/// The form of what follows. From the first release on, whoever changes it gives it the next number. Images of builds
+/// that were not released have this one, whatever their form was: they are built again.
 pub const FORMAT: u32 = 1;
 /// The header's.
 pub const PAGE_BYTES: usize = 4096;

@@ -181,71 +181,13 @@ impl CreateOptions {
 
     /// Refuses what cannot be honoured, with the reason.
     pub fn check(&self) -> Result<()> {
-        if self.size_bytes == 0 && self.pager != PagerKind::File {
-            return Err(Error::invalid(
-                "the size is zero: give --size, or --file with a file that is not empty",
-            ));
-        }
-        if self.size_bytes > limits::OBJECT_BYTES {
-            return Err(Error::invalid(format!(
-                "size {} is past the limit of {} bytes for one object",
-                self.size_bytes,
-                limits::OBJECT_BYTES
-            )));
-        }
-        if self.tag.len() > limits::TAG_BYTES {
-            return Err(Error::invalid(format!(
-                "the type tag has {} bytes: the limit is {}",
-                self.tag.len(),
-                limits::TAG_BYTES
-            )));
-        }
-        if self.mode & !0o777 != 0 {
-            return Err(Error::invalid(format!("mode {:o} has bits beyond rwxrwxrwx", self.mode)));
-        }
-        if let Some(budget) = self.budget_bytes.filter(|b| *b < limits::BUDGET_BYTES_MIN) {
-            return Err(Error::invalid(format!(
-                "a memory budget of {budget} bytes is too small: the least is {}",
-                limits::BUDGET_BYTES_MIN
-            )));
-        }
-        if let PagerKind::External { pager } = &self.pager {
-            crate::Name::new(pager)?;
-            if self.reserve == Some(true) {
-                return Err(Error::invalid(
-                    "an external pager keeps its own space: reserve = yes cannot be honoured",
-                ));
-            }
-        }
-        if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {
-            return Err(Error::invalid("a deadline of 0 ms would fail every access: leave it out for none"));
-        }
+        self.check_numbers()?;
+        self.check_own_space()?;
         if !self.is_controlled() {
             self.check_direct()?;
         }
-        if self.freezable
-            && matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. })
-        {
-            return Err(Error::invalid(
-                "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
-                 freezable out, or use the central scheduler",
-            ));
-        }
-        if self.page_size != PageSize::SMALLEST && !matches!(self.coherence, Coherence::Strict { .. }) {
-            return Err(Error::invalid(format!(
-                "a page size of {} is for strict objects, whose pages go from host to host: leave it out, or make the \
-                 object strict",
-                self.page_size
-            )));
-        }
-        let least = 2 * self.page_size.bytes();
-        if let Some(budget) = self.budget_bytes.filter(|budget| *budget < least) {
-            return Err(Error::invalid(format!(
-                "a memory budget of {budget} bytes holds less than two pages of {}: give at least {least}, or a smaller page \
-                 size",
-                self.page_size
-            )));
-        }
+        self.check_instant()?;
+        self.check_page_size()?;
         self.check_replicas()?;
         self.check_home_moves()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
@@ -253,6 +195,77 @@ impl CreateOptions {
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
                  create it local",
             ));
+        }
+        Ok(())
+    }
+
+    /// Sizes, bits and times that no object may have.
+    fn check_numbers(&self) -> Result<()> {
+        let refused = |text: String| Err(Error::invalid(text));
+        if self.size_bytes == 0 && self.pager != PagerKind::File {
+            return refused("the size is zero: give --size, or --file with a file that is not empty".into());
+        }
+        if self.size_bytes > limits::OBJECT_BYTES {
+            let (size, most) = (self.size_bytes, limits::OBJECT_BYTES);
+            return refused(format!("size {size} is past the limit of {most} bytes for one object"));
+        }
+        if self.tag.len() > limits::TAG_BYTES {
+            let (bytes, most) = (self.tag.len(), limits::TAG_BYTES);
+            return refused(format!("the type tag has {bytes} bytes: the limit is {most}"));
+        }
+        if self.mode & !0o777 != 0 {
+            return refused(format!("mode {:o} has bits beyond rwxrwxrwx", self.mode));
+        }
+        if let Some(budget) = self.budget_bytes.filter(|b| *b < limits::BUDGET_BYTES_MIN) {
+            let least = limits::BUDGET_BYTES_MIN;
+            return refused(format!("a memory budget of {budget} bytes is too small: the least is {least}"));
+        }
+        if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {
+            return refused("a deadline of 0 ms would fail every access: leave it out for none".into());
+        }
+        Ok(())
+    }
+
+    /// What an external pager is called, and that nobody takes space for it.
+    fn check_own_space(&self) -> Result<()> {
+        let PagerKind::External { pager } = &self.pager else { return Ok(()) };
+        crate::Name::new(pager)?;
+        if self.reserve == Some(true) {
+            return Err(Error::invalid(
+                "an external pager keeps its own space: reserve = yes cannot be honoured",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Who is to be stopped for a true instant must be seen by somebody.
+    fn check_instant(&self) -> Result<()> {
+        let is_forwarded =
+            matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
+        if self.freezable && is_forwarded {
+            return Err(Error::invalid(
+                "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
+                 freezable out, or use the central scheduler",
+            ));
+        }
+        Ok(())
+    }
+
+    /// In which pages it is scheduled, and that two of them have room.
+    fn check_page_size(&self) -> Result<()> {
+        let page = self.page_size;
+        if page != PageSize::SMALLEST && !matches!(self.coherence, Coherence::Strict { .. }) {
+            return Err(Error::invalid(format!(
+                "a page size of {page} is for strict objects, whose pages go from host to host: leave it out, or make the \
+                 object strict"
+            )));
+        }
+        let least = 2 * page.bytes();
+        if let Some(budget) = self.budget_bytes.filter(|budget| *budget < least) {
+            return Err(Error::invalid(format!(
+                "a memory budget of {budget} bytes holds less than two pages of {page}: give at least {least}, or a smaller \
+                 page size"
+            )));
         }
         Ok(())
     }

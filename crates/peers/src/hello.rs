@@ -5,8 +5,9 @@ use commonhold_coherence::HostId;
 use commonhold_object::Result;
 use serde::{Deserialize, Serialize};
 
-/// Version of the messages that hosts of this version send each other. Hosts of one cluster speak the same. Whoever changes
-/// a message gives it another: a test of the host (`cluster/specimens.rs`) fails until then.
+/// Version of the messages that hosts of this version send each other. Hosts of one cluster speak the same. From the
+/// first release on, whoever changes a message gives it another; a test of the host (`cluster/specimens.rs`) fails
+/// with each change, until it is noted there.
 pub const PROTOCOL_VERSION: u16 = 3;
 
 /// What the two ends of a new connection tell each other first.

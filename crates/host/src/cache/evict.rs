@@ -202,8 +202,12 @@ impl Cache {
 
     /// The oldest frames that may go.
     pub(super) fn choose(&self, inner: &mut Inner, want: usize) -> RoaringBitmap {
-        let mut stay = &inner.in_flight | inner.book.writing() | &inner.held_elsewhere;
-        inner.holds.iter().for_each(|hold| book::insert(&mut stay, hold.pages));
+        let mut stay = &inner.in_flight | inner.book.writing();
+        {
+            let held = self.held_now();
+            stay |= held.elsewhere();
+            held.add_to(&mut stay);
+        }
         let mut victims = RoaringBitmap::new();
         let mut looked = inner.order.len();
         while looked > 0 && (victims.len() as usize) < want {

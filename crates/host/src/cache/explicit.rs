@@ -99,9 +99,8 @@ impl Cache {
             return;
         }
         let free = {
-            let inner = self.lock();
             let mut free = book::set_of(pages);
-            inner.holds.iter().for_each(|hold| book::remove(&mut free, hold.pages));
+            self.held_now().take_from(&mut free);
             free
         };
         book::runs(&free).into_iter().for_each(|run| driver.lock(run, false));

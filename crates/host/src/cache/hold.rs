@@ -6,8 +6,9 @@ use crate::budget::Holding;
 use commonhold_object::{Error, ErrorKind, PageRange, PageState, Result, SessionId, SyncMode, limits};
 use commonhold_sys::memory::Pin;
 use commonhold_sys::process;
-use std::sync::Arc;
+use roaring::RoaringBitmap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// How long pages of another host may take to come.
@@ -28,6 +29,39 @@ pub struct Hold {
     pin: Option<Arc<Pin>>,
     /// Counts them against the user.
     counted: Holding,
+}
+
+/// What is held of one object, under a lock of its own, within which no other lock is taken. The cache's lock may
+/// wait for hosts that keep the object, and what hosts say about locks is handled by who reads what they send, their
+/// answers too.
+#[derive(Default)]
+pub(super) struct Held {
+    /// By processes of this host.
+    here: Vec<Hold>,
+    /// At the home of an object that hosts share: by processes of other hosts.
+    elsewhere: RoaringBitmap,
+}
+
+impl Held {
+    /// What processes of other hosts hold.
+    pub fn elsewhere(&self) -> &RoaringBitmap {
+        &self.elsewhere
+    }
+
+    /// The pages, with those that processes of this host hold.
+    pub fn add_to(&self, pages: &mut RoaringBitmap) {
+        self.here.iter().for_each(|hold| book::insert(pages, hold.pages));
+    }
+
+    /// The pages, without those.
+    pub fn take_from(&self, pages: &mut RoaringBitmap) {
+        self.here.iter().for_each(|hold| book::remove(pages, hold.pages));
+    }
+
+    /// Whether a process of this host holds the page.
+    fn has(&self, page: u64) -> bool {
+        self.here.iter().any(|hold| hold.pages.contains(page))
+    }
 }
 
 /// What a call has come to hold.
@@ -55,6 +89,11 @@ impl Drop for Asking<'_> {
 }
 
 impl Cache {
+    /// What is held at this moment.
+    pub(super) fn held_now(&self) -> MutexGuard<'_, Held> {
+        super::lock(&self.held)
+    }
+
     /// Holds the pages and brings them in; shared pages, so that they can be written if it `writes`. Where that
     /// fails, what was held before is held still.
     pub fn hold(
@@ -66,15 +105,15 @@ impl Cache {
     ) -> Result<Made> {
         let number = HOLDS.fetch_add(1, Ordering::Relaxed);
         {
-            let mut inner = self.lock();
-            let mine = inner.holds.iter().filter(|h| h.session == session).count() as u64;
+            let mut held_now = self.held_now();
+            let mine = held_now.here.iter().filter(|h| h.session == session).count() as u64;
             if mine >= limits::LOCKS_PER_CLIENT {
                 return Err(Error::new(
                     ErrorKind::TooMany,
                     format!("this client has {mine} locks, the limit: unlock some, or lock larger ranges"),
                 ));
             }
-            let held: u64 = inner.holds.iter().map(|h| h.pages.count).sum();
+            let held: u64 = held_now.here.iter().map(|h| h.pages.count).sum();
             if held + pages.count > self.holdable_pages() {
                 return Err(Error::new(
                     ErrorKind::NoSpace,
@@ -97,7 +136,7 @@ impl Cache {
                     ),
                 )
             })?;
-            inner.holds.push(Hold { made_by: number, session, pages, pin: None, counted });
+            held_now.here.push(Hold { made_by: number, session, pages, pin: None, counted });
         }
         let pinned = self.bring_and_pin(number, pages, writes);
         let made = Made { number, pinned: *pinned.as_ref().unwrap_or(&false) };
@@ -106,7 +145,7 @@ impl Cache {
 
     /// Undoes that one hold, and none that was there before.
     pub fn drop_made(&self, session: SessionId, pages: PageRange, made: Made) {
-        self.lock().holds.retain(|hold| hold.made_by != made.number);
+        self.held_now().here.retain(|hold| hold.made_by != made.number);
         self.note_let_go(session, pages);
     }
 
@@ -125,14 +164,14 @@ impl Cache {
         }
         for _ in 0..8 {
             self.bring_all(pages)?;
-            let mut inner = self.lock();
+            let inner = self.lock();
             if !self.all_there(&inner, pages) {
                 continue; // reverted in between
             }
             let pin = self.pin(pages);
             let pinned = pin.is_some();
             let whole = |hold: &&mut Hold| hold.made_by == number && hold.pages == pages;
-            if let Some(hold) = inner.holds.iter_mut().find(whole) {
+            if let Some(hold) = self.held_now().here.iter_mut().find(whole) {
                 hold.pin = pin;
             }
             return Ok(pinned);
@@ -152,7 +191,7 @@ impl Cache {
     /// The session holds nothing of this object any more.
     pub fn remove_holds(&self, session: SessionId) {
         let mut gone = Vec::new();
-        self.lock().holds.retain(|hold| {
+        self.held_now().here.retain(|hold| {
             let stays = hold.session != session;
             gone.extend((!stays).then_some(hold.pages));
             stays
@@ -171,7 +210,8 @@ impl Cache {
         let whole = |pages| self.driver().map_or(pages, |driver| driver.whole_pages(pages));
         let mut free = book::set_of(whole(pages));
         let inner = self.lock();
-        let mine = inner.holds.iter().filter(|hold| hold.session == session);
+        let held = self.held_now();
+        let mine = held.here.iter().filter(|hold| hold.session == session);
         let asked = inner.asking.iter().filter(|(who, _)| *who == session).map(|(_, pages)| *pages);
         mine.map(|hold| hold.pages).chain(asked).for_each(|pages| book::remove(&mut free, whole(pages)));
         book::runs(&free)
@@ -191,14 +231,14 @@ impl Cache {
 
     /// All held runs, and whose they are.
     pub fn locks(&self) -> Vec<(SessionId, PageRange)> {
-        self.lock().holds.iter().map(|hold| (hold.session, hold.pages)).collect()
+        self.held_now().here.iter().map(|hold| (hold.session, hold.pages)).collect()
     }
 
     /// At the home: processes of other hosts hold these pages, which must not reach the pager.
     pub fn set_held_elsewhere(&self, pages: &[PageRange]) {
-        let mut held = roaring::RoaringBitmap::new();
+        let mut held = RoaringBitmap::new();
         pages.iter().for_each(|run| book::insert(&mut held, *run));
-        self.lock().held_elsewhere = held;
+        self.held_now().elsewhere = held;
     }
 
     /// Another host holds these pages by now: this session does not any more.
@@ -211,7 +251,7 @@ impl Cache {
 
     /// All held runs.
     pub fn held(&self) -> Vec<PageRange> {
-        self.lock().holds.iter().map(|hold| hold.pages).collect()
+        self.held_now().here.iter().map(|hold| hold.pages).collect()
     }
 
     /// Lets the session's holds on the pages go. Refused when it holds none of them.
@@ -236,10 +276,10 @@ impl Cache {
 
     /// Whether anything was released.
     fn release(&self, session: SessionId, pages: PageRange) -> bool {
-        let mut inner = self.lock();
+        let mut held = self.held_now();
         let mut released = false;
         let mut left = Vec::new();
-        inner.holds.retain(|hold| {
+        held.here.retain(|hold| {
             if hold.session != session || hold.pages.intersect(pages).is_empty() {
                 return true;
             }
@@ -253,8 +293,8 @@ impl Cache {
             }));
             false
         });
-        inner.holds.extend(left);
-        drop(inner);
+        held.here.extend(left);
+        drop(held);
         self.note_let_go(session, pages);
         released
     }
@@ -280,7 +320,7 @@ impl Cache {
                 } else {
                     PageState::Absent
                 };
-                state.encode(inner.is_held(at))
+                state.encode(self.held_now().has(page))
             })
             .collect()
     }
@@ -305,15 +345,15 @@ impl Cache {
 
     /// Held runs, to be held again by the next host.
     pub fn holds_of(&self, session: SessionId) -> Vec<PageRange> {
-        self.lock().holds.iter().filter(|h| h.session == session).map(|h| h.pages).collect()
+        self.held_now().here.iter().filter(|h| h.session == session).map(|h| h.pages).collect()
     }
 
     /// A hold that the host before granted: the pages are in memory still, and pinned again if all are.
     pub fn hold_again(&self, session: SessionId, uid: u32, pages: PageRange) {
-        let mut inner = self.lock();
+        let inner = self.lock();
         let pin = if self.all_there(&inner, pages) { self.pin(pages) } else { None };
         let counted = self.machine.holdings.take_anyway(uid, pages.count);
         let made_by = HOLDS.fetch_add(1, Ordering::Relaxed);
-        inner.holds.push(Hold { made_by, session, pages, pin, counted });
+        self.held_now().here.push(Hold { made_by, session, pages, pin, counted });
     }
 }

@@ -105,6 +105,7 @@ pub struct Cache {
     budget: Budget,
     spill: Mutex<Spill>,
     inner: Mutex<Inner>,
+    held: Mutex<hold::Held>,
     settled: bell::Bell,
     /// One sync at a time; the journal belongs to whoever has the turn.
     turn: Mutex<atomic::Turn>,
@@ -152,11 +153,8 @@ struct Inner {
     /// Dirty pages whose last writer unmapped them in order while readers still mapped them: the last of those stores
     /// them. The next host does not know them: they stay in memory until a sync.
     left_in_order: RoaringBitmap,
-    holds: Vec<hold::Hold>,
     /// What sessions ask their object's home to hold, and do not hold yet.
     asking: Vec<(SessionId, PageRange)>,
-    /// At the home of an object that hosts share: what processes of other hosts hold.
-    held_elsewhere: RoaringBitmap,
     /// Faults that wait for pages in flight, or for the end of a freeze.
     waiting: Vec<Waiting>,
     /// Frames in the order in which they came: what is evicted first.
@@ -269,9 +267,7 @@ impl Cache {
                 book,
                 views: Views::default(),
                 left_in_order: RoaringBitmap::new(),
-                holds: Vec::new(),
                 asking: Vec::new(),
-                held_elsewhere: RoaringBitmap::new(),
                 waiting: Vec::new(),
                 order: VecDeque::new(),
                 frozen: false,
@@ -286,6 +282,7 @@ impl Cache {
                 last_failure: None,
                 rights: None,
             }),
+            held: Mutex::default(),
             settled: bell::Bell::default(),
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
@@ -429,11 +426,6 @@ impl Inner {
 
     fn whole(&self) -> PageRange {
         PageRange::new(0, self.size_pages())
-    }
-
-    /// Whether a page must stay where it is, and away from the pager.
-    fn is_held(&self, page: u32) -> bool {
-        self.holds.iter().any(|h| h.pages.contains(u64::from(page)))
     }
 }
 

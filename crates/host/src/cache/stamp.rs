@@ -39,7 +39,7 @@ impl Cache {
     /// Drops frames equal to what was stored. Nobody maps the object, so none can change meanwhile.
     fn drop_clean(&self, inner: &mut Inner) {
         let mut keep = inner.book.dirty() | inner.book.writing() | &inner.in_flight;
-        inner.holds.iter().for_each(|hold| book::insert(&mut keep, hold.pages));
+        self.held_now().add_to(&mut keep);
         let gone = &inner.resident - keep;
         for run in book::runs(&gone) {
             if commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).is_err() {

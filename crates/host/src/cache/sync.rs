@@ -28,7 +28,7 @@ impl Cache {
         self.store(false, |inner| {
             self.collect(inner, range);
             let mut free = book::within(inner.book.dirty(), range.intersect(inner.whole()));
-            inner.holds.iter().for_each(|hold| book::remove(&mut free, hold.pages));
+            self.held_now().take_from(&mut free);
             free
         })
     }
@@ -45,8 +45,9 @@ impl Cache {
                 alone &= &inner.left_in_order;
             }
             inner.views.iter().for_each(|view| book::remove(&mut alone, view.pages));
-            alone -= &inner.held_elsewhere;
-            inner.holds.iter().for_each(|hold| book::remove(&mut alone, hold.pages));
+            let held = self.held_now();
+            alone -= held.elsewhere();
+            held.take_from(&mut alone);
             alone
         };
         {

@@ -6,7 +6,7 @@ use super::wire::Message;
 use super::{Cluster, lock};
 use crate::shared::{Carrier, Said};
 use commonhold_coherence::{HostId, Kind};
-use commonhold_object::{ErrorKind, PageRange, SessionId};
+use commonhold_object::{Error, ErrorKind, PageRange, SessionId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,8 +14,50 @@ use std::time::{Duration, Instant};
 /// Between two attempts to reach a host that was never spoken with.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// For each host that is being connected, what is to be sent to it, in order.
-pub(super) type Waiting = Mutex<HashMap<HostId, VecDeque<(Message, Vec<u8>)>>>;
+/// More bytes of pages do not wait for one host, as in a session (`commonhold_peers`); nor do more messages.
+const MOST_BYTES: usize = 64 << 20;
+const MOST_MESSAGES: usize = 1 << 20;
+
+/// For each host that is being connected, what is to be sent to it.
+pub(super) type Waiting = Mutex<HashMap<HostId, Queue>>;
+
+/// What is to be sent to one host, in order.
+#[derive(Default)]
+pub(super) struct Queue {
+    messages: VecDeque<(Message, Vec<u8>)>,
+    bytes: usize,
+    /// More came than may wait: nothing is sent, because something would be missing.
+    is_lost: bool,
+}
+
+impl Queue {
+    /// It comes last, and takes the pages. False from the first message on for which there is no room.
+    fn push(&mut self, message: Message, pages: &mut Vec<u8>) -> bool {
+        self.is_lost |= self.bytes + pages.len() > MOST_BYTES || self.messages.len() >= MOST_MESSAGES;
+        if self.is_lost {
+            (self.messages, self.bytes) = (VecDeque::new(), 0);
+            pages.clear();
+            return false;
+        }
+        self.bytes += pages.len();
+        self.messages.push_back((message, std::mem::take(pages)));
+        true
+    }
+
+    fn pop(&mut self) -> Option<(Message, Vec<u8>)> {
+        let next = self.messages.pop_front()?;
+        self.bytes -= next.1.len();
+        Some(next)
+    }
+
+    /// Nothing about the object is sent.
+    fn forget(&mut self, object: u128) {
+        self.messages.retain(
+            |(message, _)| !matches!(message, Message::Coherence { object: about, .. } if *about == object),
+        );
+        self.bytes = self.messages.iter().map(|(_, pages)| pages.len()).sum();
+    }
+}
 
 impl Carrier for Cluster {
     fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>) {
@@ -25,7 +67,7 @@ impl Carrier for Cluster {
         let message = Message::Coherence { object, message: message.clone() };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
-            queue.push_back((message, std::mem::take(pages)));
+            queue.push(message, pages);
             return;
         }
         let Err(error) = Cluster::send(self, to, &message, pages) else { return };
@@ -35,12 +77,12 @@ impl Carrier for Cluster {
         {
             let mut waiting = lock(&self.waiting);
             if let Some(queue) = waiting.get_mut(&to) {
-                queue.push_back((message, std::mem::take(pages))); // another object's was first
+                queue.push(message, pages); // another object's was first
                 return;
             }
-            waiting.insert(to, VecDeque::from([(message, std::mem::take(pages))]));
+            waiting.entry(to).or_default().push(message, pages);
             drop(waiting);
-            self.pools.short.run(move || this.connect_and_send(to));
+            self.pools.connecting.run(move || this.connect_and_send(to));
             return;
         }
         self.report(format_args!("to {}: {error}", self.called(to)));
@@ -72,10 +114,19 @@ impl Cluster {
     /// What was to be sent to that host about the object is of a time before one of the two gave everything up.
     pub(super) fn do_not_send(&self, to: HostId, object: u128) {
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
-            queue.retain(|(message, _)| {
-                !matches!(message, Message::Coherence { object: about, .. } if *about == object)
-            });
+            queue.forget(object);
         }
+    }
+
+    /// The other host is there, but not all that it was to be sent: both begin with another session.
+    fn too_much_waited(self: &Arc<Self>, to: HostId) -> Error {
+        let why =
+            format!("more than {} MiB waited for it while it was away: they are given up", MOST_BYTES >> 20);
+        if let Ok(transport) = self.transport() {
+            transport.disconnect(to, &why);
+        }
+        self.messages_are_lost(to);
+        Error::new(ErrorKind::Disconnected, why)
     }
 
     fn connect_and_send(self: &Arc<Self>, to: HostId) {
@@ -95,9 +146,13 @@ impl Cluster {
         loop {
             let mut waiting = lock(&self.waiting);
             // Of whoever is lost that is said apart.
-            let next = waiting.get_mut(&to).filter(|_| outcome.is_ok()).and_then(VecDeque::pop_front);
+            let next = waiting.get_mut(&to).filter(|_| outcome.is_ok()).and_then(Queue::pop);
             let Some((message, mut pages)) = next else {
-                waiting.remove(&to);
+                let lost = waiting.remove(&to).is_some_and(|queue| queue.is_lost);
+                drop(waiting);
+                if lost && outcome.is_ok() {
+                    outcome = Err(self.too_much_waited(to));
+                }
                 break;
             };
             // Under the lock, so that what is dropped below was not sent: sending does not wait.
@@ -106,5 +161,32 @@ impl Cluster {
         if let Err(error) = outcome {
             self.report(format_args!("to {}: {error}", self.called(to)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_coherence::central;
+
+    fn about(object: u128) -> Message {
+        let message = Said::Central(central::Message::Done { page: 0 });
+        Message::Coherence { object, message }
+    }
+
+    #[test]
+    fn what_waits_for_one_host_is_bounded_and_all_or_nothing() {
+        let mut queue = Queue::default();
+        let half = || vec![0; MOST_BYTES / 2];
+        assert!(queue.push(about(1), &mut half()) && queue.push(about(2), &mut half()));
+        assert!(queue.push(about(1), &mut Vec::new()), "that takes no room");
+        queue.forget(1);
+        assert_eq!((queue.messages.len(), queue.bytes), (1, MOST_BYTES / 2));
+        assert!(queue.push(about(3), &mut half()));
+        let next = queue.pop();
+        assert!(matches!(next, Some((Message::Coherence { object: 2, .. }, pages)) if pages == half()));
+        assert!(queue.push(about(4), &mut half()) && !queue.push(about(5), &mut vec![0]));
+        assert!(queue.is_lost && queue.pop().is_none(), "nothing is sent without what was before it");
+        assert!(!queue.push(about(6), &mut Vec::new()));
     }
 }

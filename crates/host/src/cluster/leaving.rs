@@ -167,14 +167,16 @@ impl Cluster {
     }
 
     /// A home answered that an object is opened when nobody waited for that any more: unless it is used here by now, it hears
-    /// that it is not.
+    /// that it is not. Within that home's share of the threads: it may say so without having been asked.
     pub(super) fn opened_late(self: &Arc<Self>, home: HostId, object: u128) {
         let this = self.clone();
-        self.pools.short.run(move || {
+        let saying = move || {
             if this.driver(object).is_none() {
                 let _ = this.ask(home, this.left(object), PATIENCE);
             }
-        });
+        };
+        // Who says it thousands of times at once is told nothing.
+        let _ = self.run_for(home, &self.pools.short, saying);
     }
 
     /// Whether this host ends.
@@ -192,31 +194,44 @@ impl Cluster {
         let left: Mutex<Vec<_>> =
             self.drivers().into_iter().filter(is_scheduled_elsewhere).collect::<Vec<_>>().into();
         std::thread::scope(|scope| {
-            for _ in 0..lock(&left).len().min(SENDERS) {
-                // What is left by those that cannot be started the others do; without any it is lost.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, || {
-                    while let Some(driver) = { lock(&left).pop() } {
-                        self.send_home_at_the_end(&driver, deadline);
-                    }
-                });
+            let work = || {
+                while let Some(driver) = { lock(&left).pop() } {
+                    self.send_home_at_the_end(&driver, deadline);
+                }
+            };
+            for _ in 1..lock(&left).len().min(SENDERS) {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work); // this one does what it does not
             }
+            work();
         });
     }
 
     fn send_home_at_the_end(self: &Arc<Self>, driver: &Arc<Driver>, deadline: Instant) {
         let object = driver.plan().object;
-        let Some(home) = driver.home().filter(|home| !self.is_unreachable(*home)) else { return };
+        let lost = |home: &str, why: &dyn std::fmt::Display| {
+            self.report(format_args!(
+                "object {object:032x}: what is newest here could not be given to {home} before this host ended: {why}"
+            ));
+        };
+        let Some(home) = driver.home() else {
+            if driver.has_newest_here() {
+                lost("its home", &"it is not known who that is");
+            }
+            return;
+        };
+        if self.is_unreachable(home) {
+            if driver.has_newest_here() {
+                lost(&self.called(home), &"it cannot be reached");
+            }
+            return;
+        }
         self.beginnings.gave_up(object);
         if driver.lost(home) {
             self.do_not_send(home, object);
         }
         while let Err(error) = self.say_object_given_up(home, object, self.me.host) {
             if Instant::now() > deadline || self.is_unreachable(home) || self.lease.is_fenced() {
-                let home = self.called(home);
-                self.report(format_args!(
-                    "object {object:032x}: what is newest here is not home, {home}, at the end: {error}"
-                ));
-                return;
+                return lost(&self.called(home), &error);
             }
             std::thread::sleep(PAUSE / 4);
         }

@@ -1,6 +1,8 @@
 //! Page-holding locks between hosts: asked of the object's home, which lets one host in after the other (`docs/LOCKS.md`).
 //!
-//! What is said about locks is handled as it comes in, in its order, and takes no time; only answers are sent by others.
+//! What is said about locks is handled as it comes in, in its order, and takes no time; only answers are sent by
+//! others. It waits for no cache: who reads what a host sends reads its answers too, and whoever has a cache's lock
+//! may wait for one.
 
 use super::wire::{Answer, Call, Message};
 use super::{Cluster, PATIENCE, lock};

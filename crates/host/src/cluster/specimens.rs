@@ -12,8 +12,9 @@ use commonhold_object::{
 use commonhold_peers::PROTOCOL_VERSION;
 use std::time::Duration;
 
-/// Of the messages of that version. Whoever changes a message, in form or meaning, gives `PROTOCOL_VERSION` in
-/// `crates/peers/src/hello.rs` the next number, and writes both here.
+/// Of the messages of that version. Whoever changes a message, in form or meaning, writes the new digest here; and
+/// from the first release on gives `PROTOCOL_VERSION` in `crates/peers/src/hello.rs` the next number. Until then the
+/// digest alone changes: hosts of two builds that were not released are not meant to understand each other.
 const PINNED: (u16, u64) = (3, 14_391_894_286_442_984_776);
 
 fn name() -> Name {

@@ -265,7 +265,8 @@ impl Driver {
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
         if self.waits_for_replicas() {
-            return self.later(Later::Fault(pages, access));
+            let _ = self.later(Later::Fault(pages, access)); // without bytes nothing is refused
+            return;
         }
         for span in self.plan.sizes.requests(pages, self.end()) {
             self.happened(Event::Fault { span, access }, Vec::new());
@@ -275,7 +276,8 @@ impl Driver {
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
         if self.waits_for_replicas() {
-            return self.later(Later::HoldOver);
+            let _ = self.later(Later::HoldOver); // as above
+            return;
         }
         self.do_now(&mut self.state(), Later::HoldOver);
     }
@@ -292,10 +294,9 @@ impl Driver {
         }
         let came = Later::Message(from, message, bytes);
         if self.waits_for_replicas() {
-            self.later(came);
-        } else {
-            self.do_now(&mut self.state(), came);
+            return self.later(came);
         }
+        self.do_now(&mut self.state(), came);
         Ok(())
     }
 

@@ -22,6 +22,7 @@
 //! | `freezing` | a true instant of all of it |
 //! | `leaving` | pages that go unasked, no faster than their home takes them |
 //! | `inbox` | what waits to happen, where a turn waits for other hosts |
+//! | `overflow` | the bytes of it, where memory has no room for them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
@@ -39,6 +40,7 @@ mod leaving;
 pub mod locks;
 mod moving;
 mod outbox;
+mod overflow;
 mod part;
 mod size;
 mod sizes;

@@ -1,17 +1,16 @@
 //! What a scheduler wants done, in order: frames, rights, messages. What it says to this very host is done at once.
 
+mod bytes;
 mod installing;
 mod recalls;
 mod saying;
 
 pub(super) use saying::{STAMP, first_stamp, stamped};
 
-use super::Role;
 use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use crate::cache::versions::Version;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, central, explicit};
 use commonhold_object::{PageRange, Result};
 use recalls::own_recall;
@@ -170,66 +169,15 @@ impl<'d> Turn<'d> {
                 }
                 installed?;
             }
-            Action::Restrict { page, access } => {
-                let frames = self.frames_of(Span::one(page));
-                if let Some(cache) = &self.cache
-                    && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
-                {
-                    if cache.role() == Some(Role::Saved) {
-                        self.given_back = Some((page, bytes)); // it is the saved copy now
-                    } else {
-                        self.taken.insert(page, bytes);
-                    }
-                }
-            }
-            Action::Save { page } => {
-                // From this host's own part, centrally scheduled: the bytes are in the frame already.
-                let frames = self.frames_of(Span::one(page));
-                let bytes = self.came.next(frames.count as usize);
-                self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
-                if let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) {
-                    saved.save_copy(frames, bytes).inspect_err(|_| self.state.not_kept = true)?;
-                    // What another host wrote its loss does not take any more, nor this home's.
-                    let published = saved.publish(frames);
-                    saved.returned(frames);
-                    published?;
-                }
-            }
-            // At the origin the frame stays as it was sent, until something else comes into it.
-            Action::KeepSent { page } => {
-                if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
-                    self.keep(page, bytes.clone());
-                }
-            }
-            Action::KeepCame { page } => {
-                let frames = self.frames_of(Span::one(page));
-                let bytes = self.came.next(frames.count as usize);
-                if let Some(saved) = &self.saved {
-                    saved.save_copy(frames, bytes)?; // with another host it stays: nothing is returned
-                } else {
-                    let bytes = bytes.into();
-                    self.keep(page, bytes);
-                }
-            }
+            Action::Restrict { page, access } => self.restrict(page, access)?,
+            Action::Save { page } => self.save(page)?,
+            Action::KeepSent { page } => self.keep_sent(page),
+            Action::KeepCame { page } => self.keep_came(page)?,
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
-            Action::Restore { page } => {
-                // Where nobody uses the object, it stays what it is until somebody does or it goes on.
-                if let Some(cache) = &self.cache
-                    && let Some(version) = self.state.sent.remove(&page)
-                {
-                    cache.restore(self.frames_of(Span::one(page)), &version)?;
-                }
-            }
+            Action::Restore { page } => self.restore(page)?,
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
-            Action::Hold { page } => {
-                let end = Instant::now() + self.driver.plan.hold;
-                self.state.held.begin(page, end);
-                // Under forwarding who waits for it may have asked before it came.
-                if matches!(self.driver.plan.how, How::Forwarding(_)) || self.state.late.contains(page) {
-                    self.driver.holds.say_at(end, self.driver);
-                }
-            }
+            Action::Hold { page } => self.begin_hold(page),
             Action::Synced { conflicts, .. } => {
                 if let Some(cache) = self.cache.as_ref().filter(|_| conflicts > 0) {
                     cache.replaced_unseen(conflicts);
@@ -248,9 +196,14 @@ impl<'d> Turn<'d> {
         Ok(())
     }
 
-    fn keep(&mut self, page: u32, bytes: PageBytes) {
-        let version = Version::keep(bytes, &self.driver.machine, self.cache.as_ref());
-        self.state.sent.insert(page, version);
+    /// The page's minimum hold begins.
+    fn begin_hold(&mut self, page: u32) {
+        let end = Instant::now() + self.driver.plan.hold;
+        self.state.held.begin(page, end);
+        // Under forwarding who waits for it may have asked before it came.
+        if matches!(self.driver.plan.how, How::Forwarding(_)) || self.state.late.contains(page) {
+            self.driver.holds.say_at(end, self.driver);
+        }
     }
 
     fn end_sync(&mut self, result: Result<()>) {

@@ -90,7 +90,9 @@ unsafe impl<T: Layout, const N: usize> Layout for [T; N] {
 }
 
 /// Declares structures and enumerations that can be in images: structures are `repr(C)`, each field of a type that
-/// can be; enumerations have no fields, and say what they are made of: `enum Kind: u8 { Noun, Verb = 4 }`.
+/// can be; enumerations have no fields, and say what they are made of: `enum Kind: u8 { Noun, Verb = 4 }`. One call
+/// takes as many of them as the compiler's `recursion_limit` allows, fewer than 128 unless that is raised: declare
+/// more in further calls.
 #[macro_export]
 macro_rules! layout {
     () => {};

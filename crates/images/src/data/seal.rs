@@ -49,6 +49,49 @@ fn table(content: &Content<'_>) -> (Vec<u8>, u64) {
     (entries, u64::from_le_bytes(hash))
 }
 
+/// Where the table of roots is in the file, and what that makes of the file.
+struct Shape {
+    roots_at: Range<u64>,
+    /// In the first page: who includes the image reads that anyway.
+    is_inside: bool,
+    /// Between the last value and a table that is behind it.
+    gap: usize,
+    file_bytes: u64,
+    /// Of addresses.
+    bytes: u64,
+}
+
+impl Shape {
+    /// Of an arena with so many bytes in use, a table of so many, and so many imports.
+    fn new(arena_bytes: u64, table_bytes: usize, imports: usize) -> Shape {
+        let behind = arena_bytes.next_multiple_of(8);
+        let inside = room_for_roots(table_bytes, imports);
+        let is_inside = inside.is_some();
+        let roots_at = inside.unwrap_or(behind..behind + table_bytes as u64);
+        let file_bytes = roots_at.end.max(arena_bytes);
+        Shape {
+            is_inside,
+            gap: if is_inside { 0 } else { (behind - arena_bytes) as usize },
+            file_bytes,
+            bytes: file_bytes.next_multiple_of(PAGE_BYTES as u64),
+            roots_at,
+        }
+    }
+}
+
+/// The imports that pointers lead into, of which `used` says which they are.
+fn imports<'a>(content: &Content<'a>, used: impl Fn(usize) -> bool) -> Vec<Import<'a>> {
+    let import = |image: &'a Image| Import {
+        name: image.name(),
+        version: image.version(),
+        id: image.id(),
+        base: image.base(),
+        bytes: image.bytes(),
+    };
+    let places = content.imports.iter().enumerate();
+    places.filter(|(place, _)| used(*place)).map(|(_, image)| import(image)).collect()
+}
+
 /// Follows all pointers, writes and publishes.
 ///
 /// # Safety
@@ -59,42 +102,18 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
     // SAFETY: the caller's promise.
     let used = unsafe { Walk::new(content.types, written.clone(), content.imports, content.roots) }.run()?;
     let (table, layout) = table(content);
-    // In the first page, if there is room: who includes it reads that anyway.
-    let behind = (end - base).next_multiple_of(8);
-    let inside = room_for_roots(table.len(), used.len());
-    let roots_at = inside.clone().unwrap_or(behind..behind + table.len() as u64);
-    let file_bytes = roots_at.end.max(end - base);
-    let bytes = file_bytes.next_multiple_of(PAGE_BYTES as u64);
+    let shape = Shape::new(end - base, table.len(), used.len());
+    let Shape { file_bytes, bytes, .. } = shape;
     if base + bytes > limit {
         return Err(Error::Full { wanted: content.name.into(), bytes, region: "arena's own" });
     }
-    let import = |image: &Image| Import {
-        name: image.name(),
-        version: image.version(),
-        id: image.id(),
-        base: image.base(),
-        bytes: image.bytes(),
-    };
-    let imports: Vec<Import<'_>> = content
-        .imports
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| used.contains(place))
-        .map(|(_, image)| import(image))
-        .collect();
-    let first = if inside.is_some() { &table[..] } else { &[] };
     // SAFETY: the caller's promise.
     let data =
         unsafe { std::slice::from_raw_parts(written.start as *const u8, (end - written.start) as usize) };
-    let gap = [0; 8];
-    let (gap, follows) = if inside.is_some() {
-        (&gap[..0], &[][..])
-    } else {
-        (&gap[..(behind - (end - base)) as usize], &table[..])
-    };
+    let (first, last) = if shape.is_inside { (&table[..], &[][..]) } else { (&[][..], &table[..]) };
+    let behind = [data, &[0; 8][..shape.gap], last];
     let mut rest = Rest::default();
-    [data, gap, follows].iter().for_each(|part| rest.add(part));
-    let rest = rest.sum();
+    behind.iter().for_each(|part| rest.add(part));
     let page = encode_with_roots(
         &Fields {
             kind: Kind::Data,
@@ -105,14 +124,14 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
             bytes,
             file_bytes,
             layout,
-            roots_at,
+            roots_at: shape.roots_at,
             root_count: content.roots.len() as u32,
             detail_at: 0..0,
             reserved: bytes,
-            rest,
+            rest: rest.sum(),
             group: content.group,
             segments: &[Segment { offset: 0, address: base, file_bytes, bytes, protection: READ }],
-            imports: &imports,
+            imports: &imports(content, |place| used.contains(&place)),
         },
         first,
     );
@@ -120,9 +139,14 @@ pub unsafe fn seal(store: &Store, content: &Content<'_>, limit: u64) -> Result<P
         Fault::Unsound(what) => Error::Invalid(format!("{}: {what}", content.name)),
         other => Error::Invalid(other.to_string()),
     })?;
-    let parts = [&page[..], data, gap, follows];
+    write(store, &page, &behind)
+}
+
+/// The first page, and what is behind it.
+fn write(store: &Store, page: &[u8], behind: &[&[u8]]) -> Result<Published> {
     let mut draft = store.draft()?;
     let path = store.root().to_owned();
-    parts.iter().try_for_each(|part| draft.write_all(part)).map_err(Error::file(&path))?;
+    let mut parts = std::iter::once(&page).chain(behind);
+    parts.try_for_each(|part| draft.write_all(part)).map_err(Error::file(&path))?;
     store.publish(draft)
 }

@@ -125,7 +125,8 @@ impl Store {
             if let Some(other) = groups.insert(group.to_owned(), full_name(there)) {
                 return Err(Error::Invalid(format!(
                     "{} leads into {}, itself or by others, which is of the group {group} as {other} is, and those \
-                     are declared never to be in one process",
+                     are declared never to be in one process: build it with images that lead into one of the \
+                     two, or take one of them out of the group",
                     full_name(header),
                     full_name(there),
                 )));
@@ -426,8 +427,7 @@ impl Store {
     }
 
     /// Mends what who was killed left: addresses of what is not built any more, the links to the newest versions, then
-    /// content that nobody names and nobody maps,
-    /// and drafts that were given up. Gives the bytes of these.
+    /// content that nobody names and nobody maps, and drafts that were given up. Gives the bytes of these.
     fn sweep(&self) -> Result<u64> {
         self.free_abandoned()?;
         for name in self.names()? {
