@@ -10,7 +10,7 @@ use commonhold_tests::{MIB, TestHost, Worker, wait};
 
 const NAME: &str = "/lab/kept";
 
-/// Hosts that share an object of a MiB whose home is the first; a client of each of them but the last `strangers` has it
+/// Hosts that share an object whose home is the first, of a MiB unless it is said otherwise; a client of each of them but the last `strangers` has it
 /// mapped as `m`.
 struct Setting {
     hosts: Vec<TestHost>,
@@ -20,10 +20,14 @@ struct Setting {
 
 impl Setting {
     fn new(count: usize, strangers: usize, options: &str) -> Option<Setting> {
+        Setting::sized(count, strangers, MIB, options)
+    }
+
+    fn sized(count: usize, strangers: usize, size_bytes: u64, options: &str) -> Option<Setting> {
         let etcd = Etcd::start()?;
         let hosts: Vec<TestHost> = (0..count).map(|number| etcd.host(number)).collect();
         let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-        workers[0].eventually(&format!("create o {NAME} size={MIB} home-moves {options}"));
+        workers[0].eventually(&format!("create o {NAME} size={size_bytes} home-moves {options}"));
         let setting = Setting { hosts, workers, _etcd: etcd };
         let users = &setting.workers[..setting.workers.len() - strangers];
         users[1..].iter().for_each(|worker| drop(worker.eventually(&format!("open o {NAME} rw"))));
@@ -103,6 +107,23 @@ fn another_host_goes_on_as_the_home() {
         back.all("map m o rw shared 0 0\ncheck m 240 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
         workers[home].ok("check m 5 1 8");
     }
+}
+
+/// What another host has read, or gave back, and the home wrote again, is the newest when the home has no room for it, too.
+#[test]
+fn what_does_not_fit_into_the_homes_memory_is_stored() {
+    let Some(setting) = Setting::sized(2, 0, 4 * MIB, "strict replicas=1 budget=1048576") else { return };
+    let Setting { workers, .. } = &setting;
+    setting.replicas(0, 1);
+    workers[0].ok("fill m 0 128 1");
+    workers[1].ok("check m 0 128 1");
+    workers[0].all("fill m 0 128 2\nfill m 128 896 3\ncheck m 0 128 2");
+    workers[1].all("check m 0 128 2\ncheck m 128 896 3\nfill m 0 1024 4");
+    workers[0].all("fill m 0 1024 5\ncheck m 0 1024 5");
+    workers[1].ok("check m 0 1024 5");
+    workers[0].all(&format!("fill m 0 1024 6\nsync o 0 {}", 4 * MIB));
+    setting.lose(0);
+    workers[1].ok("check m 0 1024 6");
 }
 
 /// A host that read a page and dropped it is no reason to lose it; nor is the loss of that host with the home.
