@@ -95,10 +95,8 @@ impl Home {
             cluster.begin_to_ask(process, call, bytes)
         };
         let asked: Vec<_> = state.replicas.iter().map(|replica| replica.process.map(ask)).collect();
-        let done: Vec<bool> = asked
-            .into_iter()
-            .map(|asked| asked.is_some_and(|asked| cluster.answer_to(asked, attempt).is_ok()))
-            .collect();
+        let is_done = |asked| matches!(cluster.answer_to(asked, attempt), Ok((Answer::Done, _)));
+        let done: Vec<bool> = asked.into_iter().map(|asked| asked.is_some_and(is_done)).collect();
         let mut left = Vec::new();
         for at in (0..done.len()).filter(|at| !done[*at]) {
             if let Err(error) = self.insist(&cluster, state, at, number, what, bytes) {
