@@ -1,6 +1,7 @@
 //! etcd on this machine: three members, which Debian's `etcd-server` has, and which is installed if that is allowed.
 
 use crate::cluster::free_address;
+use crate::host::signal;
 use crate::{Scratch, TestHost, wait};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -143,6 +144,12 @@ impl Etcd {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// All of them stand still, or go on.
+    pub fn pause(&self, still: bool) {
+        let number = if still { libc::SIGSTOP } else { libc::SIGCONT };
+        self.members.iter().flatten().for_each(|member| signal(member.id(), number));
     }
 
     /// A host that knows them by certificates, and shows one.

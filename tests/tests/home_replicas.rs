@@ -10,21 +10,25 @@ use commonhold_tests::{MIB, TestHost, Worker, wait};
 
 const NAME: &str = "/lab/kept";
 
-/// Hosts that share an object of a MiB whose home is the first; a client of each of them but the last `strangers` has it
+/// Hosts that share an object whose home is the first, of a MiB unless it is said otherwise; a client of each of them but the last `strangers` has it
 /// mapped as `m`.
 struct Setting {
     hosts: Vec<TestHost>,
     workers: Vec<Worker>,
-    _etcd: Etcd,
+    etcd: Etcd,
 }
 
 impl Setting {
     fn new(count: usize, strangers: usize, options: &str) -> Option<Setting> {
+        Setting::sized(count, strangers, MIB, options)
+    }
+
+    fn sized(count: usize, strangers: usize, size_bytes: u64, options: &str) -> Option<Setting> {
         let etcd = Etcd::start()?;
         let hosts: Vec<TestHost> = (0..count).map(|number| etcd.host(number)).collect();
         let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
-        workers[0].eventually(&format!("create o {NAME} size={MIB} home-moves {options}"));
-        let setting = Setting { hosts, workers, _etcd: etcd };
+        workers[0].eventually(&format!("create o {NAME} size={size_bytes} home-moves {options}"));
+        let setting = Setting { hosts, workers, etcd };
         let users = &setting.workers[..setting.workers.len() - strangers];
         users[1..].iter().for_each(|worker| drop(worker.eventually(&format!("open o {NAME} rw"))));
         users.iter().for_each(|worker| drop(worker.ok("map m o rw shared 0 0")));
@@ -53,10 +57,25 @@ impl Setting {
         claimants.remove(0)
     }
 
-    /// The machine of that host is no more, and with it its processes.
+    /// The machine of that host is no more, and with it its processes, and its disk.
     fn lose(&self, number: usize) {
         self.hosts[number].kill_both();
         self.workers[number].kill();
+        self.hide(number, true);
+    }
+
+    /// The machine of a host that was lost is there again, and was only cut off: what it kept is there.
+    fn comes_back(&self, number: usize) {
+        self.hide(number, false);
+        self.hosts[number].start_again().unwrap();
+    }
+
+    /// Nobody but a host itself can open what it keeps; here all have one file system.
+    fn hide(&self, number: usize, hidden: bool) {
+        let state = self.hosts[number].state();
+        let (own, away) = (state.join("replicas"), state.join("not-here"));
+        let (from, to) = if hidden { (own, away) } else { (away, own) };
+        std::fs::rename(from, to).unwrap();
     }
 }
 
@@ -96,13 +115,30 @@ fn another_host_goes_on_as_the_home() {
         workers[3 - home].ok(&format!("sync o 0 {MIB}"));
         workers[3 - home].refused(&format!("create x {NAME} size=4096 strict"), "Exists");
         // Who was the home comes back as any sharer.
-        hosts[0].start_again().unwrap();
+        setting.comes_back(0);
         until_says(&hosts[0], "another host is its home by now");
         let back = hosts[0].worker();
         back.eventually(&format!("open o {NAME} rw"));
         back.all("map m o rw shared 0 0\ncheck m 240 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
         workers[home].ok("check m 5 1 8");
     }
+}
+
+/// What another host has read, or gave back, and the home wrote again, is the newest when the home has no room for it, too.
+#[test]
+fn what_does_not_fit_into_the_homes_memory_is_stored() {
+    let Some(setting) = Setting::sized(2, 0, 4 * MIB, "strict replicas=1 budget=1048576") else { return };
+    let Setting { workers, .. } = &setting;
+    setting.replicas(0, 1);
+    workers[0].ok("fill m 0 128 1");
+    workers[1].ok("check m 0 128 1");
+    workers[0].all("fill m 0 128 2\nfill m 128 896 3\ncheck m 0 128 2");
+    workers[1].all("check m 0 128 2\ncheck m 128 896 3\nfill m 0 1024 4");
+    workers[0].all("fill m 0 1024 5\ncheck m 0 1024 5");
+    workers[1].ok("check m 0 1024 5");
+    workers[0].all(&format!("fill m 0 1024 6\nsync o 0 {}", 4 * MIB));
+    setting.lose(0);
+    workers[1].ok("check m 0 1024 6");
 }
 
 /// A host that read a page and dropped it is no reason to lose it; nor is the loss of that host with the home.
@@ -281,14 +317,14 @@ fn without_replicas_the_home_is_waited_for() {
     until_says(&hosts[0], "host1 keeps its pages no more");
     workers[0].all(&format!("fill m 0 10 2\nsync o 0 {MIB}"));
     setting.lose(0);
-    hosts[1].start_again().unwrap();
+    setting.comes_back(1);
     let worker = hosts[1].worker();
     let open = format!("open o {NAME} rw");
     let why = wait::until("the home is known to be lost", || {
         worker.ask(&open).err().filter(|why| why.message.contains("waits for one of them"))
     });
     assert_eq!(why.kind, "Disconnected", "{}", why.message);
-    hosts[0].start_again().unwrap();
+    setting.comes_back(0);
     worker.eventually(&open);
     worker.all("map m o rw shared 0 0\ncheck m 0 10 2\ncheck m 10 246 1\nfill m 0 1 3");
 }
@@ -370,6 +406,26 @@ fn another_size_and_another_name() {
             std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none().then_some(())
         });
     }
+}
+
+/// An object has grown, and etcd has not heard of it when the home is lost: what was written past the old end is there.
+#[test]
+fn a_size_that_the_registry_has_not_heard_of() {
+    let Some(setting) = Setting::new(3, 0, "strict replicas=1") else { return };
+    let Setting { workers, etcd, .. } = &setting;
+    let other = &workers[3 - setting.replicas(0, 1)[0]];
+    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+    etcd.pause(true);
+    workers[0].send(&format!("resize {NAME} {}", 2 * MIB));
+    other.eventually(&format!("map n o rw shared {MIB} {MIB}")); // as soon as it knows
+    other.all(&format!("fill n 44 100 2\nsync o 0 {}", 2 * MIB));
+    setting.lose(0);
+    etcd.pause(false);
+    for worker in &workers[1..] {
+        worker.eventually(&format!("map k o rw shared {MIB} {MIB}"));
+        worker.all("check m 0 256 1\ncheck k 0 44 0\ncheck k 44 100 2\ncheck k 144 112 0");
+    }
+    setting.claimant(&[0]);
 }
 
 /// What could not move is refused when it is created.

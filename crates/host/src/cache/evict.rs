@@ -238,6 +238,10 @@ impl Cache {
     fn save(&self, pages: &RoaringBitmap) -> Result<()> {
         let failed_before = self.flushes.failed();
         let mut buffer = Vec::new();
+        if self.evicts_to_pager() {
+            // No sync is at them (`choose` keeps away from `writing`): what is copied now is the newest, whatever was published.
+            self.pager.begins_writing(pages);
+        }
         for run in book::runs(pages) {
             buffer.resize(run.length_bytes() as usize, 0);
             read_frames(&self.frames, run.first, &mut buffer).doing("reading frames")?;

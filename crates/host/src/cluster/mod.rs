@@ -152,6 +152,8 @@ pub struct Cluster {
     kept_here: replicas::KeptHere,
     /// Objects of this home that others keep.
     replicated: Mutex<HashMap<u128, Arc<replicas::Home>>>,
+    /// What replicas were asked for so far.
+    keep_asked: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -213,6 +215,7 @@ impl Cluster {
             locks: locks::AllLocks::default(),
             kept_here: replicas::KeptHere::default(),
             replicated: Mutex::default(),
+            keep_asked: AtomicU64::new(1),
         };
         Ok(Arc::new(cluster))
     }

@@ -95,7 +95,9 @@ pub trait Pager: Send + Sync {
         None
     }
 
-    /// A sync is about to copy these pages, and to store them.
+    /// These pages are about to be copied, and stored by `page_out`: what is published after this is newer than the copies. Said
+    /// before every `page_out` of pages that may have been published, by syncs and by evictions; what it was not said of after
+    /// its last publication is not stored.
     fn begins_writing(&self, pages: &RoaringBitmap) {
         let _ = pages;
     }

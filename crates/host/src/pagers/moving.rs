@@ -1,5 +1,5 @@
-//! The pager of an object whose home moves. Only the home has the file, from the instant on at which it holds the file's lock;
-//! anywhere else, and before, there are no pages here.
+//! The pager of an object whose home moves. Only the home has the file that is paged from, from the instant on at which it holds
+//! the file's lock; anywhere else, and before, there are no pages here. (What replicas keep is in files of theirs.)
 
 use super::{ElsewherePager, FilePager, Pager, Replicas, Stamp};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
@@ -21,8 +21,8 @@ struct Home {
     file: FilePager,
     may_store: MayStore,
     replicas: Option<Arc<dyn Replicas>>,
-    /// Pages that were published since a sync began to store them: what that sync copied is older. Held while something is
-    /// stored.
+    /// Pages that were published and that nobody was about to store since: what a sync or an eviction copied before is older.
+    /// Held while something is stored.
     overtaken: Mutex<RoaringBitmap>,
 }
 
@@ -36,7 +36,7 @@ impl Home {
         self.replicas.as_ref().map_or(Ok(()), |replicas| replicas.store(offset, data))
     }
 
-    /// Stores what was copied by a sync, but for what was published since.
+    /// Stores what was copied by a sync or an eviction, but for what was published since.
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         if self.replicas.is_none() {
             return self.file.page_out(offset, data);
@@ -106,7 +106,7 @@ impl Pager for MovingPager {
     fn flush(&self) -> Result<()> {
         self.check_may_store()?;
         if self.replicas().is_some() {
-            return Ok(()); // the memory of other hosts is what it is stored in
+            return Ok(()); // page caches and disks of other hosts are what it is stored in
         }
         self.pager().flush()
     }

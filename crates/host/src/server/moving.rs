@@ -54,7 +54,9 @@ impl Host {
     pub fn claim_of(&self, record: &ObjectRecord) -> Option<Claim> {
         let name = record.name.clone()?;
         let (ownership, options) = (record.ownership, record.options.clone());
-        let path = record.file.as_ref().filter(|_| options.home_moves).map(|file| file.path.clone());
+        let file = record.file.as_ref().filter(|_| options.home_moves);
+        // Without a common file the path says something here alone, and nobody is to open it.
+        let path = file.map(|file| if options.is_replicated() { PathBuf::new() } else { file.path.clone() });
         let moving = path.map(|path| Box::new(Moving { name: name.clone(), ownership, options, path }));
         Some(Claim { name, object: record.uuid, moving })
     }
@@ -150,6 +152,10 @@ impl Host {
         let gone = || Error::new(ErrorKind::NotFound, "the object is not in use here any more");
         let used = self.object_of(uuid, true).ok_or_else(gone)?;
         let here = used.record().options.size_bytes;
+        if about.options.is_replicated() {
+            // Sharers hear of a larger size when replicas have it, and those cut theirs when it grows again: the larger is there.
+            return Ok(about.options.size_bytes.max(here));
+        }
         let file = open(&about.path)?.metadata().doing("looking at the backing file")?.len();
         Ok(size_of_next(about.options.size_bytes, here, file))
     }

@@ -42,8 +42,6 @@ pub(super) struct State {
     pub newer: RoaringBitmap,
     /// Those of them that are not.
     pub cleared: RoaringBitmap,
-    /// Of what was asked last.
-    number: u64,
     pub replicas: Vec<Replica>,
     /// Which the registry has.
     pub known: Vec<HostId>,
@@ -90,17 +88,15 @@ impl Home {
         if cluster.lease.is_fenced() {
             return Err(busy("this host is fenced"));
         }
-        let number = state.next();
+        let number = cluster.next_to_keep();
         let attempt = cluster.lease_length() / ATTEMPT_OF_LEASE;
         let ask = |process| {
             let call = Call::Keep { object: self.object, number, what: what.clone() };
             cluster.begin_to_ask(process, call, bytes)
         };
         let asked: Vec<_> = state.replicas.iter().map(|replica| replica.process.map(ask)).collect();
-        let done: Vec<bool> = asked
-            .into_iter()
-            .map(|asked| asked.is_some_and(|asked| cluster.answer_to(asked, attempt).is_ok()))
-            .collect();
+        let is_done = |asked| matches!(cluster.answer_to(asked, attempt), Ok((Answer::Done, _)));
+        let done: Vec<bool> = asked.into_iter().map(|asked| asked.is_some_and(is_done)).collect();
         let mut left = Vec::new();
         for at in (0..done.len()).filter(|at| !done[*at]) {
             if let Err(error) = self.insist(&cluster, state, at, number, what, bytes) {
@@ -144,7 +140,7 @@ impl Home {
                 cluster.reach(process)?;
                 if state.replicas[at].process != Some(process) {
                     self.begin(cluster, state, at, process)?;
-                    number = state.next();
+                    number = cluster.next_to_keep();
                 }
                 let call = Call::Keep { object: self.object, number, what: what.clone() };
                 let asked = cluster.begin_to_ask(process, call, bytes);
@@ -195,12 +191,12 @@ impl Home {
     pub(super) fn one(
         &self,
         cluster: &Cluster,
-        state: &mut State,
+        _: &mut State,
         process: HostId,
         what: Keep,
         bytes: &[u8],
     ) -> Result<Answer> {
-        let call = Call::Keep { object: self.object, number: state.next(), what };
+        let call = Call::Keep { object: self.object, number: cluster.next_to_keep(), what };
         let asked = cluster.begin_to_ask(process, call, bytes);
         let (answer, _) = cluster.answer_to(asked, cluster.lease_length() / PATIENCE_OF_LEASE)?;
         Ok(answer)
@@ -245,12 +241,14 @@ impl Home {
 impl State {
     pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
         let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
-        State { file, size_bytes, cut_to: None, newer, cleared, number: 0, replicas, known, own }
+        State { file, size_bytes, cut_to: None, newer, cleared, replicas, known, own }
     }
+}
 
-    fn next(&mut self) -> u64 {
-        self.number += 1;
-        self.number
+impl Cluster {
+    /// Greater than all before, of whatever object, and whichever attempt to begin as its home: what is late is known by that.
+    fn next_to_keep(&self) -> u64 {
+        self.keep_asked.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -88,11 +88,10 @@ impl Kept {
         Ok((file, Newer::open(path, object)?))
     }
 
-    /// What is there, if it is whole; it gets that size.
-    fn find(path: &Path, object: u128, size_bytes: u64, boot: &str) -> Option<(File, Newer)> {
+    /// What is there, if it is whole.
+    fn find(path: &Path, object: u128, boot: &str) -> Option<(File, Newer)> {
         let newer = Newer::open(path, object).ok().filter(|newer| newer.whole_as(boot).is_some())?;
         let file = File::options().read(true).write(true).open(path).ok()?;
-        file.set_len(size_bytes).ok()?;
         Some((file, newer))
     }
 
@@ -207,7 +206,9 @@ impl Cluster {
             newer.is_whole(&host.machine.boot_id, [self.me.host.0, 0])?;
             Some((file, newer))
         } else {
-            Kept::find(&path, object, size_bytes, &host.machine.boot_id)
+            // The home has everything that it needs of it: from now on it has the home's size.
+            Kept::find(&path, object, &host.machine.boot_id)
+                .filter(|(file, _)| file.set_len(size_bytes).is_ok())
         };
         Ok(found.map(|(file, mut newer)| {
             newer.outlives_no_machine(None);
@@ -259,9 +260,9 @@ impl Cluster {
             if !self.has_all(&path, object, &homed) {
                 return Err(nothing());
             }
-            let size_bytes = homed.about.options.size_bytes;
-            let (file, mut newer) =
-                Kept::find(&path, object, size_bytes, &host.machine.boot_id).ok_or_else(nothing)?;
+            let (file, mut newer) = Kept::find(&path, object, &host.machine.boot_id).ok_or_else(nothing)?;
+            // As large as it is here: the next home knows how much of that is the object, and only its `Begin` cuts.
+            let size_bytes = file.metadata().doing("looking at what is kept")?.len();
             newer.outlives_no_machine(None);
             *kept = Some(Kept { home: from, last: 0, size_bytes, file, newer, only: RoaringBitmap::new() });
         }

@@ -40,18 +40,19 @@ impl Cluster {
         object: &Arc<Object>,
         homed: &Homed,
     ) -> Result<(File, Newer, Arc<Home>)> {
-        let (uuid, path) = {
+        // Of the size that this host found it to have: what the registry has may be older.
+        let (uuid, size_bytes, path) = {
             let record = object.record();
             let path = record.file.as_ref().map(|file| file.path.clone());
-            (record.uuid, path.ok_or_else(|| Error::new(ErrorKind::Lost, "it has no file"))?)
+            let path = path.ok_or_else(|| Error::new(ErrorKind::Lost, "it has no file"))?;
+            (record.uuid, record.options.size_bytes, path)
         };
         self.keeps_no_more(uuid);
         let host = self.host()?;
         if !self.has_all(&path, uuid, homed) {
-            self.fetch_all(&path, uuid, homed)?;
+            self.fetch_all(&path, uuid, size_bytes)?;
         }
         let (file, mut newer) = host.open_home_file(object)?;
-        let size_bytes = homed.about.options.size_bytes;
         // Of another size where a change of it was cut short.
         if file.metadata().doing("looking at what is kept")?.len() != size_bytes {
             file.set_len(size_bytes).doing("giving what is kept its size")?;
@@ -68,14 +69,14 @@ impl Cluster {
         Ok((file, newer, replicas))
     }
 
-    fn fetch_all(self: &Arc<Self>, path: &Path, object: u128, homed: &Homed) -> Result<()> {
+    fn fetch_all(self: &Arc<Self>, path: &Path, object: u128, size_bytes: u64) -> Result<()> {
         let text = "none of the hosts that keep its pages is there: waiting for one of them".to_owned();
         let mut why = busy(text);
         for member in self.members().into_iter().map(|member| member.host) {
             if member == self.me.host {
                 continue;
             }
-            match self.fetch_from(member, path, object, homed) {
+            match self.fetch_from(member, path, object, size_bytes) {
                 Ok(()) => {
                     self.report(format_args!(
                         "object {object:032x}: its pages are those that {} keeps",
@@ -90,10 +91,15 @@ impl Cluster {
         Err(why)
     }
 
-    fn fetch_from(self: &Arc<Self>, member: HostId, path: &Path, object: u128, homed: &Homed) -> Result<()> {
+    fn fetch_from(
+        self: &Arc<Self>,
+        member: HostId,
+        path: &Path,
+        object: u128,
+        size_bytes: u64,
+    ) -> Result<()> {
         self.reach(member)?;
         self.check_may_change(member)?;
-        let size_bytes = homed.about.options.size_bytes;
         let mut begun = None;
         let (mut next, mut all) = (Some(0), RoaringBitmap::new());
         while let Some(from_page) = next {
