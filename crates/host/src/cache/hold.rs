@@ -357,3 +357,32 @@ impl Cache {
         self.held_now().here.push(Hold { made_by, session, pages, pin, counted });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::tests::{Memory, cache};
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// What a turn that waits for hosts has locked is in nobody's way who handles what they say about locks.
+    #[test]
+    fn what_hosts_say_about_locks_waits_for_no_cache() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = cache(directory.path(), &Memory::new());
+        let pages = PageRange::new(1, 2);
+        cache.hold_again(SessionId(1), 0, PageRange::new(5, 1));
+        let locked = cache.lock();
+        let (done, is_done) = channel();
+        let reader = cache.clone();
+        std::thread::spawn(move || {
+            reader.set_held_elsewhere(&[pages]);
+            done.send((reader.locks(), reader.holdable_pages())).unwrap();
+        });
+        let (locks, _) = is_done.recv_timeout(Duration::from_secs(60)).expect("it waits for the cache");
+        assert_eq!(locks, [(SessionId(1), PageRange::new(5, 1))]);
+        drop(locked);
+        assert_eq!(*cache.held_now().elsewhere(), [1, 2].into());
+        cache.remove_holds(SessionId(1));
+        assert!(cache.locks().is_empty());
+    }
+}

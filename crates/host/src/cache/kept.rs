@@ -172,7 +172,7 @@ impl Cache {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{Book, Evictor, Traits};
     use super::*;
     use crate::live::Live;
@@ -190,13 +190,22 @@ mod tests {
     const PAGES: u64 = 16;
 
     /// What the keeper keeps.
-    struct Memory {
+    pub(crate) struct Memory {
         frames: Arc<OwnedFd>,
         on_way: Arc<OwnedFd>,
     }
 
+    impl Memory {
+        pub(crate) fn new() -> Memory {
+            Memory {
+                frames: frames::create("commonhold-test", PAGES * PAGE_SIZE_BYTES).unwrap().into(),
+                on_way: on_way::new_memory().unwrap().into(),
+            }
+        }
+    }
+
     /// The cache of an object of another host, in the next process if there was one before.
-    fn cache(directory: &Path, memory: &Memory) -> Arc<Cache> {
+    pub(crate) fn cache(directory: &Path, memory: &Memory) -> Arc<Cache> {
         let (read, write) = frames::frame_pipe(1).unwrap();
         let machine = Machine::new(
             directory,
@@ -233,10 +242,7 @@ mod tests {
     #[test]
     fn what_is_synced_counts_as_written_here_no_longer() {
         let directory = tempfile::tempdir().unwrap();
-        let memory = Memory {
-            frames: frames::create("commonhold-test", PAGES * PAGE_SIZE_BYTES).unwrap().into(),
-            on_way: on_way::new_memory().unwrap().into(),
-        };
+        let memory = Memory::new();
         let host = cache(directory.path(), &memory);
         let pages: RoaringBitmap = [1, 2, 3].into();
         {
@@ -257,10 +263,7 @@ mod tests {
     #[test]
     fn what_became_of_a_grant_is_known_to_the_next_process() {
         let directory = tempfile::tempdir().unwrap();
-        let memory = Memory {
-            frames: frames::create("commonhold-test", PAGES * PAGE_SIZE_BYTES).unwrap().into(),
-            on_way: on_way::new_memory().unwrap().into(),
-        };
+        let memory = Memory::new();
         let page = |number| PageRange::new(number, 1);
         let bytes = |number: u8| [number; PAGE_SIZE_BYTES as usize];
         let host = cache(directory.path(), &memory);
