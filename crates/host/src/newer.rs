@@ -106,6 +106,11 @@ pub fn make_own(file: &Path, object: u128) -> Result<()> {
     File::from(made.doing(making())?).write_all_at(&header, 0).doing(making())
 }
 
+/// What a host kept is no more, whatever there is of it.
+pub fn remove_own(file: &Path) {
+    let _ = std::fs::remove_file(beside(file));
+}
+
 /// The object is no more.
 pub fn remove(file: &Path, object: u128) {
     if Newer::open(file, object).is_ok() {

@@ -263,7 +263,7 @@ pub enum Keep {
         /// Whether they are.
         are: bool,
     },
-    /// These runs of pages and those said so before since the last `Begin` may be newer, and if `is_last`, no others.
+    /// These runs of pages and those said so before since the last `Begin` or `is_last` may be newer, and if `is_last`, no others.
     OnlyNewer {
         /// Which.
         runs: Vec<(u32, u32)>,
