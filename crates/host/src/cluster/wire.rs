@@ -306,7 +306,7 @@ pub enum Answer {
     Kept {
         /// Which.
         pages: Vec<u32>,
-        /// Of all pages up to the last of these, or to the end: those that may be newer.
+        /// Of all pages up to `next`, or to the end: those that may be newer.
         newer: Vec<u32>,
         /// From where on there is more.
         next: Option<u32>,
