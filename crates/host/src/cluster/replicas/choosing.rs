@@ -47,6 +47,7 @@ impl Home {
 
     fn make_alike(&self, cluster: &Arc<Cluster>, state: &mut State, process: HostId) -> Result<()> {
         cluster.reach(process)?;
+        cluster.check_may_decide(process)?;
         if !self.asked_to_begin(cluster, state, process, false)? {
             return Err(Error::new(ErrorKind::Lost, "it has nothing of it any more"));
         }

@@ -40,8 +40,8 @@ pub(super) struct State {
     /// What is stored here, which is what they keep.
     pub file: File,
     pub size_bytes: u64,
-    /// Its end was here since they were told its size last.
-    cut_to: Option<u64>,
+    /// It became smaller, to `size_bytes`, since they were told its size last.
+    is_cut: bool,
     /// Pages that they take for newer than what they keep.
     pub newer: RoaringBitmap,
     /// Those of them that are not.
@@ -271,7 +271,17 @@ impl State {
 
     pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
         let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
-        State { file, size_bytes, cut_to: None, newer, cleared, failed: HashMap::new(), replicas, known, own }
+        State {
+            file,
+            size_bytes,
+            is_cut: false,
+            newer,
+            cleared,
+            failed: HashMap::new(),
+            replicas,
+            known,
+            own,
+        }
     }
 }
 
@@ -330,13 +340,12 @@ impl Replicas for Home {
         if size_bytes < state.size_bytes {
             // They cut theirs when the object grows again: before the registry knows the smaller size, the next home needs
             // what is past it.
-            let cut = state.cut_to.map_or(size_bytes, |cut| cut.min(size_bytes));
-            (state.size_bytes, state.cut_to) = (size_bytes, Some(cut));
+            (state.size_bytes, state.is_cut) = (size_bytes, true);
             return Ok(());
         }
-        state.size_bytes = size_bytes;
-        if let Some(cut) = state.cut_to.take() {
-            self.all(&mut state, &Keep::Resize(cut), &[])?;
+        let before = std::mem::replace(&mut state.size_bytes, size_bytes);
+        if std::mem::take(&mut state.is_cut) {
+            self.all(&mut state, &Keep::Resize(before), &[])?;
         }
         self.all(&mut state, &Keep::Resize(size_bytes), &[])
     }
