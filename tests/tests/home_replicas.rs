@@ -79,6 +79,10 @@ impl Setting {
     }
 }
 
+fn nothing_is_kept(host: &TestHost) -> bool {
+    std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none()
+}
+
 /// What others had, what was synced or read by another host, and what the home alone had and had not.
 #[test]
 fn another_host_goes_on_as_the_home() {
@@ -402,9 +406,7 @@ fn another_size_and_another_name() {
     assert_eq!(other.ok("stat /lab/renamed size"), (2 * MIB).to_string());
     other.all("remove /lab/renamed\ndrop m\nclose o");
     for host in &hosts[1..] {
-        wait::until("what is kept goes with the object", || {
-            std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none().then_some(())
-        });
+        wait::until("what is kept goes with the object", || nothing_is_kept(host).then_some(()));
     }
 }
 
@@ -443,9 +445,11 @@ fn what_cannot_move_is_refused() {
         let why = alone.worker().ask(&line).unwrap_err().message;
         assert!(why.contains(words), "{line}: {why}");
     }
+    // What only the file's checks find leaves nothing either.
+    alone.worker().ask(&create("strict budget=0x7ffffffffff")).unwrap_err();
+    assert!(nothing_is_kept(&alone), "nothing is left of what was refused");
     let hosts = commonhold_tests::cluster::cluster(2);
     let why = hosts[0].worker().refused(&create("strict"), "Unsupported");
     assert!(why.contains("--registry etcd://"), "{why}");
-    let kept = hosts[0].state().join("replicas");
-    assert!(std::fs::read_dir(kept).unwrap().next().is_none(), "nothing is left of what was refused");
+    assert!(nothing_is_kept(&hosts[0]), "nothing is left of what was refused");
 }

@@ -106,6 +106,29 @@ pub fn make_own(file: &Path, object: u128) -> Result<()> {
     File::from(made.doing(making())?).write_all_at(&header, 0).doing(making())
 }
 
+/// A host's own file, and what lies beside it, under another path of the same directory too, in place of what was there. None of
+/// it where it is not there.
+pub fn also_as(file: &Path, other: &Path) -> Result<()> {
+    let is_there = |done: std::io::Result<()>| match done {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        done => Ok(done.is_ok()),
+    };
+    let link = |from: &Path, to: &Path| {
+        is_there(std::fs::remove_file(to))?;
+        is_there(std::fs::hard_link(from, to)).map(drop)
+    };
+    link(file, other).and_then(|()| link(&beside(file), &beside(other))).doing(format!(
+        "keeping {} as {}",
+        file.display(),
+        other.display()
+    ))
+}
+
+/// What a host kept is no more, whatever there is of it.
+pub fn remove_own(file: &Path) {
+    let _ = std::fs::remove_file(beside(file));
+}
+
 /// The object is no more.
 pub fn remove(file: &Path, object: u128) {
     if Newer::open(file, object).is_ok() {
@@ -244,6 +267,23 @@ mod tests {
         assert_eq!(*again.pages(), [3].into());
         make_own(&file, 7).unwrap();
         assert!(Newer::open(&file, 7).unwrap().pages().is_empty());
+    }
+
+    #[test]
+    fn a_hosts_own_file_is_had_by_another_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, kept) = (dir.path().join("own"), dir.path().join("kept"));
+        also_as(&own, &kept).unwrap();
+        assert!(!kept.exists());
+        std::fs::write(&own, [1]).unwrap();
+        make_own(&own, 7).unwrap();
+        Newer::open(&own, 7).unwrap().is_whole("boot", [5, 6]).unwrap();
+        std::fs::write(&kept, [2]).unwrap();
+        also_as(&own, &kept).unwrap();
+        assert_eq!(std::fs::read(&kept).unwrap(), [1]);
+        assert_eq!(Newer::open(&kept, 7).unwrap().whole_as("boot"), Some([5, 6]));
+        remove_own(&kept);
+        assert!(Newer::open(&kept, 7).is_err() && Newer::open(&own, 7).is_ok());
     }
 
     #[test]

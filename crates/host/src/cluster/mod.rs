@@ -412,6 +412,8 @@ impl Cluster {
             }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave { object, number } => {
+                // What it gave back is stored when it is told so: it has it no more then.
+                self.driver(object).iter().for_each(|driver| driver.catch_up());
                 if self.beginnings.is_asked(object, from) {
                     return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
                 }

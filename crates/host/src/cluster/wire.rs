@@ -263,7 +263,7 @@ pub enum Keep {
         /// Whether they are.
         are: bool,
     },
-    /// These runs of pages and those said so before since the last `Begin` may be newer, and if `is_last`, no others.
+    /// These runs of pages and those said so before since the last `Begin` or `is_last` may be newer, and if `is_last`, no others.
     OnlyNewer {
         /// Which.
         runs: Vec<(u32, u32)>,
@@ -306,7 +306,7 @@ pub enum Answer {
     Kept {
         /// Which.
         pages: Vec<u32>,
-        /// Of all pages up to the last of these, or to the end: those that may be newer.
+        /// Of all pages up to `next`, or to the end: those that may be newer.
         newer: Vec<u32>,
         /// From where on there is more.
         next: Option<u32>,

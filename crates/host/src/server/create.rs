@@ -1,6 +1,7 @@
 //! Creation of an object: checks, its memory or its reserved space, and then its name.
 
 use super::backing::{grow_file, own_description};
+use super::moving::Unused;
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
@@ -25,16 +26,15 @@ impl Host {
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        let given = match options.is_replicated() {
-            true => Some(self.own_file(&mut options)?),
-            false => fds.into_iter().next(),
+        let (given, own) = match options.is_replicated() {
+            true => self.own_file(&mut options).map(|(file, unused)| (Some(file), Some(unused)))?,
+            false => (fds.into_iter().next(), None),
         };
         let backing = self.take_backing(&mut options, given.as_ref())?;
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
         let charged = self.limits.counted(session.credentials.uid, &options);
-        let own = backing.as_ref().filter(|_| options.is_replicated()).map(|file| file.path.clone());
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -42,11 +42,7 @@ impl Host {
             backing,
             nonce,
             charged,
-        );
-        if !matches!(prepared, Ok(commonhold_registry::Prepared::New(_))) {
-            own.iter().for_each(|path| drop(std::fs::remove_file(path)));
-        }
-        let prepared = prepared?;
+        )?;
         let prepared = match prepared {
             commonhold_registry::Prepared::Exists(record) => {
                 let access = if record.file.as_ref().is_some_and(|f| f.read_only) {
@@ -58,6 +54,7 @@ impl Host {
             }
             commonhold_registry::Prepared::New(prepared) => prepared,
         };
+        own.map(Unused::is_used); // if it is not made, it goes with what else was
         let id = prepared.record().id;
         // Kept before it has a name: what the next host would not have must not be written to.
         let made = self.make_memory(prepared.record(), given);

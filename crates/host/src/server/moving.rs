@@ -49,6 +49,22 @@ fn size_of_next(registered: u64, here: u64, file: u64) -> u64 {
     if file >= larger { larger } else { smaller }
 }
 
+/// A file that was made for an object, and goes unless that comes to be.
+pub(super) struct Unused(Option<PathBuf>);
+
+impl Unused {
+    /// Whoever has the object removes it.
+    pub fn is_used(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
 impl Host {
     /// What the cluster must know of the name of a shared object.
     pub fn claim_of(&self, record: &ObjectRecord) -> Option<Claim> {
@@ -108,7 +124,7 @@ impl Host {
     }
 
     /// At the creation of such an object: the file in which this home stores it. The object has no number yet.
-    pub(super) fn own_file(&self, options: &mut CreateOptions) -> Result<OwnedFd> {
+    pub(super) fn own_file(&self, options: &mut CreateOptions) -> Result<(OwnedFd, Unused)> {
         options.check()?;
         if options.pager != PagerKind::Anonymous {
             return Err(Error::invalid(
@@ -124,8 +140,9 @@ impl Host {
         let name = format!("own-{:032x}", u128::from_le_bytes(number));
         let path = self.machine.directory.join("replicas").join(name);
         let file = make_file(&path)?;
-        file.set_len(options.size_bytes).doing(format!("making {}", path.display()))?;
-        Ok(file.into())
+        let unused = Unused(Some(path));
+        file.set_len(options.size_bytes).doing("making the file of an object")?;
+        Ok((file.into(), unused))
     }
 
     /// The file of an object whose home this host is, when nobody else can write to it.
@@ -241,6 +258,13 @@ impl Host {
             self.remove_files(home.id);
             self.forget_object(&home);
             return Ok(());
+        }
+        if options.is_replicated() {
+            // Until the next home schedules this may be all that there is: from now on it is what this host keeps. By both
+            // names until the record has changed; what has its first name, and no record, goes at the next start.
+            let path = home.record().file.as_ref().map(|file| file.path.clone());
+            let kept = self.replica_path(uuid);
+            path.filter(|path| *path != kept).map_or(Ok(()), |path| newer::also_as(&path, &kept))?;
         }
         lock(&self.registry).home_elsewhere(home.id, options)?;
         self.unkeep_object(home.id);

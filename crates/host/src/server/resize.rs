@@ -117,8 +117,10 @@ impl Host {
             driver.check_may_shrink(pages_of(size_bytes))?;
         }
         let first = old_bytes.min(size_bytes);
-        let result =
-            cluster.tell_size(&driver, first, room_bytes, size_bytes > old_bytes).and_then(|()| finish());
+        let result = cluster.tell_size(&driver, first, room_bytes, size_bytes > old_bytes).and_then(|()| {
+            driver.catch_up(); // what came home of what is cut must not come after that
+            finish()
+        });
         if result.is_err() {
             // Who was told already hears that nothing changed; who does not answer, when it comes back.
             let now_bytes = object.record().options.size_bytes; // its lock is not kept while others are told

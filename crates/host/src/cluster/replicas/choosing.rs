@@ -1,7 +1,7 @@
 //! At the home: which hosts are replicas. A host comes to count when it has everything, and the registry knows it only then.
 
-use super::home::{Home, Replica, State};
-use super::{Answer, Keep, MOST_PAGES, PAGE, busy, in_parts, unexpected};
+use super::home::{Home, PATIENCE_OF_LEASE, PAUSE, Replica, State, is_final};
+use super::{Answer, Call, Keep, MOST_PAGES, PAGE, busy, in_parts, unexpected};
 use crate::cluster::{Cluster, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
@@ -10,7 +10,7 @@ use rustix::fs::SeekFrom;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is looked whether hosts are missing.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,21 +25,33 @@ impl Home {
         state.own.retain(|host| own(*host) && *host != cluster.me.host);
         state.own.push(cluster.me.host);
         for host in others {
-            let Some(process) = cluster.lives_as(host) else { continue };
-            let made_alike = cluster
-                .reach(process)
-                .and_then(|()| self.asked_to_begin(&cluster, &mut state, process, false))
-                .and_then(|has| if has { Ok(()) } else { Err(busy("it has nothing of it any more")) })
-                .and_then(|()| self.send_newer(&cluster, &mut state, process));
-            match made_alike {
-                Ok(()) => {
-                    let name = cluster.called(process);
-                    state.replicas.push(Replica { host, name, process: Some(process), counts: true });
+            let deadline = Instant::now() + cluster.lease_length() / PATIENCE_OF_LEASE;
+            while let Some(process) = cluster.lives_as(host) {
+                match self.make_alike(&cluster, &mut state, process) {
+                    Ok(()) => {
+                        let name = cluster.called(process);
+                        state.replicas.push(Replica { host, name, process: Some(process), counts: true });
+                        break;
+                    }
+                    Err(_) if cluster.lease.is_fenced() => return Err(busy("this host is fenced")),
+                    Err(error) if is_final(error.kind) || Instant::now() > deadline => {
+                        self.report_gone(&cluster, &cluster.called(process), &error.to_string());
+                        break;
+                    }
+                    Err(_) => std::thread::sleep(PAUSE), // it, or its connection, may have begun just now
                 }
-                Err(error) => self.report_gone(&cluster, &cluster.called(process), &error.to_string()),
             }
         }
         self.tell(&cluster, &mut state)
+    }
+
+    fn make_alike(&self, cluster: &Arc<Cluster>, state: &mut State, process: HostId) -> Result<()> {
+        cluster.reach(process)?;
+        cluster.check_may_decide(process)?;
+        if !self.asked_to_begin(cluster, state, process, false)? {
+            return Err(Error::new(ErrorKind::Lost, "it has nothing of it any more"));
+        }
+        self.send_newer(cluster, state, process)
     }
 
     /// Pages that may be newer, as they are stored here, and which those are.
@@ -114,20 +126,45 @@ impl Home {
                 break;
             }
             if let Err(error) = self.add(&cluster, host) {
-                lock(&self.state).replicas.retain(|replica| replica.host != host || replica.counts);
                 if error.kind == ErrorKind::Busy && cluster.lease.is_fenced() {
+                    lock(&self.state).replicas.retain(|replica| replica.host != host || replica.counts);
                     return Err(error);
                 }
+                self.could_not_add(&cluster, host, error);
             }
         }
         Ok(())
     }
 
+    /// It keeps nothing of it, and is left alone for a while.
+    fn could_not_add(&self, cluster: &Cluster, host: HostId, why: Error) {
+        let mut state = lock(&self.state);
+        if state.replicas.iter().any(|replica| replica.host == host && replica.counts) {
+            return; // it counts, which the registry has heard
+        }
+        state.replicas.retain(|replica| replica.host != host);
+        let text = why.to_string();
+        if state.has_failed(host, why) {
+            let (object, who) = (self.object, cluster.called(host));
+            cluster.report(format_args!("object {object:032x}: {who} cannot keep its pages: {text}"));
+        }
+        self.forget_at(cluster, host);
+    }
+
+    /// That process removes what it keeps of it, as soon as it hears it. Nobody waits for that.
+    pub(super) fn forget_at(&self, cluster: &Cluster, process: HostId) {
+        let call = Call::Keep { object: self.object, number: cluster.next_to_keep(), what: Keep::Forget };
+        drop(cluster.begin_to_ask(process, call, &[]));
+    }
+
     /// Hosts that may keep it and do not, those first that come first for this object.
     fn candidates(&self, cluster: &Arc<Cluster>) -> Vec<HostId> {
         let keep: Vec<HostId> = {
-            let state = lock(&self.state);
-            state.replicas.iter().filter_map(|replica| cluster.lives_as(replica.host)).collect()
+            let mut state = lock(&self.state);
+            state.failed.retain(|host, _| cluster.member(*host).is_some());
+            let left_alone = state.failed.iter().filter(|(_, failed)| Instant::now() < failed.until);
+            let keep = state.replicas.iter().filter_map(|replica| cluster.lives_as(replica.host));
+            keep.chain(left_alone.map(|(host, _)| *host)).collect()
         };
         let may =
             |host: &HostId| *host != cluster.me.host && !keep.contains(host) && !cluster.is_reader(*host);
@@ -168,6 +205,7 @@ impl Home {
             .filter(|replica| replica.host == host)
             .for_each(|replica| replica.counts = true);
         self.tell(cluster, &mut state)?;
+        state.failed.remove(&host);
         let (object, who) = (self.object, cluster.called(host));
         cluster.report(format_args!("object {object:032x}: {who} keeps its pages"));
         Ok(())
@@ -213,8 +251,10 @@ fn stored_from(state: &State, page: u64) -> Result<Option<(u64, u64)>> {
 impl Cluster {
     /// The process that is that host now, unless it is lost.
     pub(super) fn lives_as(&self, host: HostId) -> Option<HostId> {
-        let here = |host: &HostId| self.check_not_lost(*host).is_ok() && self.member(*host).is_some();
-        Some(host).filter(here).or_else(|| self.follower(host).filter(here))
+        let is_not_lost = |host: &HostId| self.check_not_lost(*host).is_ok();
+        let is_here = |host: &HostId| is_not_lost(host) && self.member(*host).is_some();
+        // Who follows may be known before it is known as a member: it cannot be reached yet, and is not lost.
+        Some(host).filter(is_here).or_else(|| self.follower(host).filter(is_not_lost))
     }
 
     /// Of an object of this home these are the replicas.
@@ -260,9 +300,15 @@ impl Cluster {
         let home = self.replicas_of(object)?;
         let (lacks, wanted) = (home.lacks(), home.wanted);
         (lacks > 0).then(|| {
+            let state = lock(&home.state);
+            let failed =
+                state.failed.iter().map(|(host, failed)| format!("{}: {}", self.called(*host), failed.why));
+            let why = match failed.reduce(|all, one| all + "; " + &one) {
+                Some(why) => format!("free room there, or start another host ({why})"),
+                None => "start another host, if no more are joining".to_owned(),
+            };
             format!(
-                "{} of {wanted} replicas have its pages, for there are no more hosts that could: losing more than those hosts \
-                 loses pages",
+                "{} of {wanted} replicas have its pages: losing more than those hosts loses pages; {why}",
                 wanted - lacks
             )
         })

@@ -7,16 +7,20 @@ use crate::pagers::Replicas;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
+use std::collections::HashMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// A lease has so many times as long as a replica that does not answer is waited for, and so many attempts.
-const PATIENCE_OF_LEASE: u32 = 4;
+pub(super) const PATIENCE_OF_LEASE: u32 = 4;
 const ATTEMPT_OF_LEASE: u32 = 16;
+/// How long a host that could not keep the pages is left alone: at first, and at most.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
+const LEFT_ALONE_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What one home asks of its replicas.
 pub(in crate::cluster) struct Home {
@@ -36,8 +40,8 @@ pub(super) struct State {
     /// What is stored here, which is what they keep.
     pub file: File,
     pub size_bytes: u64,
-    /// Its end was here since they were told its size last.
-    cut_to: Option<u64>,
+    /// It became smaller, to `size_bytes`, since they were told its size last.
+    is_cut: bool,
     /// Pages that they take for newer than what they keep.
     pub newer: RoaringBitmap,
     /// Those of them that are not.
@@ -45,8 +49,19 @@ pub(super) struct State {
     pub replicas: Vec<Replica>,
     /// Which the registry has.
     pub known: Vec<HostId>,
+    /// Hosts that could not keep it lately.
+    pub failed: HashMap<HostId, Failed>,
     /// This very host, as long as the registry does not know that it schedules.
     pub own: Vec<HostId>,
+}
+
+/// A host that could not keep it.
+pub(super) struct Failed {
+    /// Until then it is left alone.
+    pub until: Instant,
+    /// So long; the next time twice as long.
+    pub pause: Duration,
+    pub why: Error,
 }
 
 /// One host.
@@ -107,10 +122,11 @@ impl Home {
             return Err(busy("this host is fenced"));
         }
         let gone: Vec<_> =
-            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at).name, error)).collect();
+            left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at), error)).collect();
         self.tell(&cluster, state)?;
-        for (name, error) in gone {
-            self.report_gone(&cluster, &name, &error.to_string());
+        for (replica, error) in gone {
+            self.report_gone(&cluster, &replica.name, &error.to_string());
+            state.has_failed(replica.process.unwrap_or(replica.host), error);
         }
         Ok(())
     }
@@ -151,7 +167,7 @@ impl Home {
                 Ok(_) => return Err(unexpected()),
                 // It has begun anew, or does not take it from this home.
                 Err(error) if error.kind == ErrorKind::NotFound => state.replicas[at].process = None,
-                Err(error) if error.kind == ErrorKind::Lost => return Err(error),
+                Err(error) if is_final(error.kind) => return Err(error),
                 Err(_) if cluster.lease.is_fenced() => return Err(busy("this host is fenced")),
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Err(_) => {}
@@ -238,16 +254,40 @@ impl Home {
     }
 }
 
+/// Whether asking again is in vain.
+pub(super) fn is_final(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Lost | ErrorKind::NoSpace | ErrorKind::Unsupported)
+}
+
 impl State {
+    /// That process is left alone for a while. Whether that is news.
+    pub fn has_failed(&mut self, process: HostId, why: Error) -> bool {
+        let before = self.failed.remove(&process);
+        let is_new = before.as_ref().is_none_or(|before| before.why.to_string() != why.to_string());
+        let pause = before.map_or(LEFT_ALONE, |before| (before.pause * 2).min(LEFT_ALONE_AT_MOST));
+        self.failed.insert(process, Failed { until: Instant::now() + pause, pause, why });
+        is_new
+    }
+
     pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
         let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
-        State { file, size_bytes, cut_to: None, newer, cleared, replicas, known, own }
+        State {
+            file,
+            size_bytes,
+            is_cut: false,
+            newer,
+            cleared,
+            failed: HashMap::new(),
+            replicas,
+            known,
+            own,
+        }
     }
 }
 
 impl Cluster {
     /// Greater than all before, of whatever object, and whichever attempt to begin as its home: what is late is known by that.
-    fn next_to_keep(&self) -> u64 {
+    pub(super) fn next_to_keep(&self) -> u64 {
         self.keep_asked.fetch_add(1, Ordering::Relaxed)
     }
 }
@@ -274,6 +314,7 @@ impl Replicas for Home {
         in_parts(&new)
             .into_iter()
             .try_for_each(|runs| self.all(&mut state, &Keep::Newer { runs, are: true }, &[]))
+            .inspect_err(|_| state.newer -= &new) // it is said again
     }
 
     fn clear_newer(&self, pages: &RoaringBitmap) {
@@ -299,13 +340,12 @@ impl Replicas for Home {
         if size_bytes < state.size_bytes {
             // They cut theirs when the object grows again: before the registry knows the smaller size, the next home needs
             // what is past it.
-            let cut = state.cut_to.map_or(size_bytes, |cut| cut.min(size_bytes));
-            (state.size_bytes, state.cut_to) = (size_bytes, Some(cut));
+            (state.size_bytes, state.is_cut) = (size_bytes, true);
             return Ok(());
         }
-        state.size_bytes = size_bytes;
-        if let Some(cut) = state.cut_to.take() {
-            self.all(&mut state, &Keep::Resize(cut), &[])?;
+        let before = std::mem::replace(&mut state.size_bytes, size_bytes);
+        if std::mem::take(&mut state.is_cut) {
+            self.all(&mut state, &Keep::Resize(before), &[])?;
         }
         self.all(&mut state, &Keep::Resize(size_bytes), &[])
     }

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pages of one answer, and the most of those that may be newer.
 const MOST_GIVEN: usize = 512;
@@ -25,6 +25,8 @@ const MOST_NEWER: usize = 4096;
 
 /// How often it is looked for objects that are no more.
 const LOOK: Duration = Duration::from_secs(30);
+/// So long after its home spoke of it last, what is kept here stays, whatever the registry says. At least two leases.
+const UNHEARD: Duration = Duration::from_secs(60);
 
 /// What this host keeps.
 #[derive(Default)]
@@ -33,8 +35,20 @@ pub(in crate::cluster) struct KeptHere {
 }
 
 impl KeptHere {
-    fn of(&self, object: u128) -> Arc<Mutex<Option<Kept>>> {
-        lock(&self.objects).entry(object).or_default().clone()
+    /// Does something with what is kept of one object, one at a time. Nothing is remembered of what is not kept.
+    fn with<R>(&self, object: u128, what: impl FnOnce(&mut Option<Kept>) -> R) -> R {
+        loop {
+            let one = lock(&self.objects).entry(object).or_default().clone();
+            let mut kept = lock(&one);
+            // Else whoever was before has removed it, and the next find another.
+            if lock(&self.objects).get(&object).is_some_and(|now| Arc::ptr_eq(now, &one)) {
+                let result = what(&mut kept);
+                if kept.is_none() {
+                    lock(&self.objects).remove(&object);
+                }
+                return result;
+            }
+        }
     }
 }
 
@@ -42,8 +56,9 @@ impl KeptHere {
 struct Kept {
     /// Who may change it.
     home: HostId,
-    /// What that home asked for last.
+    /// What that home asked for last, and when.
     last: u64,
+    asked: Instant,
     size_bytes: u64,
     file: File,
     newer: Newer,
@@ -152,8 +167,18 @@ impl Cluster {
         what: Keep,
         bytes: &[u8],
     ) -> Result<Answer> {
-        let kept = self.kept_here.of(object);
-        let mut kept = lock(&kept);
+        self.kept_here.with(object, |kept| self.keep_in(kept, from, object, number, what, bytes))
+    }
+
+    fn keep_in(
+        &self,
+        kept: &mut Option<Kept>,
+        from: HostId,
+        object: u128,
+        number: u64,
+        what: Keep,
+        bytes: &[u8],
+    ) -> Result<Answer> {
         if self.member(from).is_none() {
             return Err(Error::new(ErrorKind::Permission, format!("{from} does not belong to the cluster")));
         }
@@ -167,6 +192,7 @@ impl Cluster {
         }
         let unknown = || Error::new(ErrorKind::NotFound, "this host process keeps nothing of it yet");
         let here = same.ok_or_else(unknown)?;
+        here.asked = Instant::now();
         if number <= here.last {
             // Asked again because the answer was late; or so late that it counts no more.
             return if number == here.last {
@@ -212,22 +238,28 @@ impl Cluster {
         };
         Ok(found.map(|(file, mut newer)| {
             newer.outlives_no_machine(None);
-            Kept { home, last: number, size_bytes, file, newer, only: RoaringBitmap::new() }
+            Kept {
+                home,
+                last: number,
+                asked: Instant::now(),
+                size_bytes,
+                file,
+                newer,
+                only: RoaringBitmap::new(),
+            }
         }))
     }
 
     fn remove_kept(&self, object: u128) {
         if let Ok(path) = self.replica_path(object) {
-            newer::remove(&path, object);
+            newer::remove_own(&path);
             let _ = std::fs::remove_file(path);
         }
     }
 
     /// From now on nobody changes what is kept here: this host is the home.
     pub(super) fn keeps_no_more(&self, object: u128) {
-        let kept = self.kept_here.of(object);
-        *lock(&kept) = None;
-        lock(&self.kept_here.objects).remove(&object);
+        self.kept_here.with(object, |kept| *kept = None);
     }
 
     /// Whether what is at that path is all that the next home needs.
@@ -248,8 +280,16 @@ impl Cluster {
         object: u128,
         from_page: u32,
     ) -> Result<(Answer, Vec<u8>)> {
-        let kept = self.kept_here.of(object);
-        let mut kept = lock(&kept);
+        self.kept_here.with(object, |kept| self.kept_in(kept, from, object, from_page))
+    }
+
+    fn kept_in(
+        &self,
+        kept: &mut Option<Kept>,
+        from: HostId,
+        object: u128,
+        from_page: u32,
+    ) -> Result<(Answer, Vec<u8>)> {
         if kept.as_ref().is_none_or(|kept| kept.home != from) || from_page == 0 {
             let homed = self.check_is_home(from, object)?;
             let host = self.host()?;
@@ -264,7 +304,15 @@ impl Cluster {
             // As large as it is here: the next home knows how much of that is the object, and only its `Begin` cuts.
             let size_bytes = file.metadata().doing("looking at what is kept")?.len();
             newer.outlives_no_machine(None);
-            *kept = Some(Kept { home: from, last: 0, size_bytes, file, newer, only: RoaringBitmap::new() });
+            *kept = Some(Kept {
+                home: from,
+                last: 0,
+                asked: Instant::now(),
+                size_bytes,
+                file,
+                newer,
+                only: RoaringBitmap::new(),
+            });
         }
         kept.as_ref().map_or_else(|| Err(busy("it begins anew")), |kept| kept.give(from_page))
     }
@@ -320,7 +368,9 @@ impl Cluster {
                 std::thread::sleep(LOOK);
             }
         };
-        let _ = std::thread::Builder::new().name("kept".into()).stack_size(256 << 10).spawn(looking);
+        if std::thread::Builder::new().name("kept".into()).stack_size(256 << 10).spawn(looking).is_err() {
+            std::process::abort(); // the keeper starts the next, which tries again
+        }
     }
 
     fn remove_what_is_no_more(&self) -> Result<()> {
@@ -328,18 +378,31 @@ impl Cluster {
         let directory = host.machine.directory.join("replicas");
         for entry in std::fs::read_dir(&directory).doing("looking at what is kept")?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Ok(object) = u128::from_str_radix(&name, 16) else { continue };
-            let kept = self.kept_here.of(object);
-            let mut kept = lock(&kept);
-            let in_use = kept.as_ref().is_some_and(|kept| self.member(kept.home).is_some());
-            if in_use || host.object_of(object, false).is_some() || self.registry()?.homed(object)?.is_some()
-            {
-                continue;
-            }
-            *kept = None;
-            self.remove_kept(object);
+            // Also what lies beside a file that is gone already.
+            let name = name.strip_suffix(".commonhold").unwrap_or(&name);
+            let Ok(object) = u128::from_str_radix(name, 16) else { continue };
+            self.kept_here.with(object, |kept| {
+                let removed = self.is_no_more(object, kept.as_ref())?;
+                if removed {
+                    *kept = None;
+                    self.remove_kept(object);
+                }
+                Ok(())
+            })?;
         }
         Ok(())
+    }
+
+    /// Whether nobody could need what is kept here: the object is no more, or others keep it.
+    fn is_no_more(&self, object: u128, kept: Option<&Kept>) -> Result<bool> {
+        let host = self.host()?;
+        // A home that is at it tells the registry when it is done, within a lease.
+        let lately = UNHEARD.max(self.lease_length() * 2);
+        if host.object_of(object, false).is_some() || kept.is_some_and(|kept| kept.asked.elapsed() < lately) {
+            return Ok(false);
+        }
+        let Some(homed) = self.registry()?.homed(object)? else { return Ok(true) };
+        Ok(homed.home != self.me.host && !self.has_all(&host.replica_path(object), object, &homed))
     }
 
     /// What another host keeps here or asks for, and the bytes of the answer.

@@ -50,7 +50,7 @@ impl Cluster {
         self.keeps_no_more(uuid);
         let host = self.host()?;
         if !self.has_all(&path, uuid, homed) {
-            self.fetch_all(&path, uuid, size_bytes)?;
+            self.fetch_all(&path, uuid, size_bytes, homed)?;
         }
         let (file, mut newer) = host.open_home_file(object)?;
         // Of another size where a change of it was cut short.
@@ -69,13 +69,16 @@ impl Cluster {
         Ok((file, newer, replicas))
     }
 
-    fn fetch_all(self: &Arc<Self>, path: &Path, object: u128, size_bytes: u64) -> Result<()> {
+    fn fetch_all(self: &Arc<Self>, path: &Path, object: u128, size_bytes: u64, homed: &Homed) -> Result<()> {
         let text = "none of the hosts that keep its pages is there: waiting for one of them".to_owned();
         let mut why = busy(text);
-        for member in self.members().into_iter().map(|member| member.host) {
-            if member == self.me.host {
-                continue;
-            }
+        // Those that count first. Of others one may be the next process of such a host that this one has not heard of.
+        let count = homed.replicas.iter().chain([&homed.served]);
+        let mut asked: Vec<HostId> = count.filter_map(|host| self.lives_as(*host)).collect();
+        let others = self.members().into_iter().map(|member| member.host);
+        let others: Vec<HostId> = others.filter(|member| !asked.contains(member)).collect();
+        asked.extend(others);
+        for member in asked.into_iter().filter(|member| *member != self.me.host) {
             match self.fetch_from(member, path, object, size_bytes) {
                 Ok(()) => {
                     self.report(format_args!(
@@ -99,7 +102,7 @@ impl Cluster {
         size_bytes: u64,
     ) -> Result<()> {
         self.reach(member)?;
-        self.check_may_change(member)?;
+        self.check_may_decide(member)?;
         let mut begun = None;
         let (mut next, mut all) = (Some(0), RoaringBitmap::new());
         while let Some(from_page) = next {
@@ -112,6 +115,7 @@ impl Cluster {
             else {
                 return Err(unexpected());
             };
+            self.check_may_decide(member)?; // it may have come back with other rights
             let in_order = pages.is_sorted() && pages.first().is_none_or(|first| *first >= from_page);
             if !in_order || bytes.len() != pages.len() * PAGE || more.is_some_and(|more| more <= from_page) {
                 return Err(unexpected());
