@@ -240,6 +240,9 @@ impl Host {
         for object in self.all_objects() {
             let record = object.record().clone();
             let is_home = record.options.home_moves && !record.is_elsewhere;
+            let driver =
+                self.with_cluster().filter(|_| is_home).and_then(|cluster| cluster.driver(record.uuid));
+            driver.iter().for_each(|driver| driver.catch_up()); // what others gave back is among it
             if let Some(cache) = object.cache().filter(|cache| is_home && cache.has_file())
                 && let Err(error) = cache.sync(PageRange::new(0, pages_of(cache.size_bytes())), false)
             {
