@@ -90,7 +90,7 @@ impl Host {
             // This host has it all, for there is nothing yet.
             newer::make_own(path, record.uuid)?;
             let me = self.with_cluster().map_or(0, |cluster| cluster.me.host.0);
-            return Newer::open(path, record.uuid)?.is_whole(&self.machine.boot_id, [me, 0]);
+            return Newer::open(path, record.uuid)?.note_whole(&self.machine.boot_id, [me, 0]);
         }
         let (own, theirs) = (open(path)?, rustix::fs::fstat(given));
         let theirs = theirs.map_err(std::io::Error::from).doing("looking at the backing file")?;

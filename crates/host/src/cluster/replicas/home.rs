@@ -51,7 +51,7 @@ pub(super) struct State {
     pub known: Vec<HostId>,
     /// Hosts that could not keep it lately.
     pub failed: HashMap<HostId, Failed>,
-    /// This very host, as long as the registry does not know that it schedules.
+    /// This host's numbers in the record, as long as the registry does not know that it schedules.
     pub own: Vec<HostId>,
 }
 
