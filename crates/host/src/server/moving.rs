@@ -54,7 +54,7 @@ pub(super) struct Unused(Option<PathBuf>);
 
 impl Unused {
     /// Whoever has the object removes it.
-    pub fn is_used(mut self) {
+    pub fn used(mut self) {
         self.0 = None;
     }
 }

@@ -286,7 +286,7 @@ impl State {
 }
 
 impl Cluster {
-    /// Greater than all before, of whatever object, and whichever attempt to begin as its home: what is late is known by that.
+    /// Greater than all before, of whatever object and attempt to begin as its home: what is late is known by that.
     pub(super) fn next_to_keep(&self) -> u64 {
         self.keep_asked.fetch_add(1, Ordering::Relaxed)
     }
