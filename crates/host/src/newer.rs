@@ -201,13 +201,13 @@ impl Newer {
         self.write(&gone).doing("noting that pages are stored")
     }
 
-    /// What lies beside a host's own file, which others keep too, or nobody yet.
-    pub fn outlives_no_machine(&mut self, replicas: Option<Arc<dyn Replicas>>) {
+    /// It lies beside a host's own file, which these keep too, or nobody yet; it outlives no machine.
+    pub fn kept_by(&mut self, replicas: Option<Arc<dyn Replicas>>) {
         (self.is_durable, self.replicas) = (false, replicas);
     }
 
     /// The host's own file has everything from now on that this host was told to keep, under these numbers of its.
-    pub fn is_whole(&self, boot: &str, numbers: [u32; 2]) -> Result<()> {
+    pub fn note_whole(&self, boot: &str, numbers: [u32; 2]) -> Result<()> {
         let mut header = [0; BOOT_BYTES + 8];
         let length = boot.len().min(BOOT_BYTES);
         header[..length].copy_from_slice(&boot.as_bytes()[..length]);
@@ -256,9 +256,9 @@ mod tests {
         make_own(&file, 7).unwrap();
         let mut newer = Newer::open(&file, 7).unwrap();
         assert_eq!(newer.whole_as("boot"), None);
-        newer.outlives_no_machine(None);
+        newer.kept_by(None);
         newer.set(&[3].into()).unwrap();
-        newer.is_whole("boot", [5, 6]).unwrap();
+        newer.note_whole("boot", [5, 6]).unwrap();
         let again = Newer::open(&file, 7).unwrap();
         assert_eq!(
             (again.whole_as("boot"), again.whole_as("boo"), again.whole_as("boot2")),
@@ -277,7 +277,7 @@ mod tests {
         assert!(!kept.exists());
         std::fs::write(&own, [1]).unwrap();
         make_own(&own, 7).unwrap();
-        Newer::open(&own, 7).unwrap().is_whole("boot", [5, 6]).unwrap();
+        Newer::open(&own, 7).unwrap().note_whole("boot", [5, 6]).unwrap();
         std::fs::write(&kept, [2]).unwrap();
         also_as(&own, &kept).unwrap();
         assert_eq!(std::fs::read(&kept).unwrap(), [1]);

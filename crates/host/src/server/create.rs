@@ -54,7 +54,7 @@ impl Host {
             }
             commonhold_registry::Prepared::New(prepared) => prepared,
         };
-        own.map(Unused::is_used); // if it is not made, it goes with what else was
+        own.into_iter().for_each(Unused::used); // if it is not made, it goes with what else was
         let id = prepared.record().id;
         // Kept before it has a name: what the next host would not have must not be written to.
         let made = self.make_memory(prepared.record(), given);

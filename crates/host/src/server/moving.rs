@@ -54,7 +54,7 @@ pub(super) struct Unused(Option<PathBuf>);
 
 impl Unused {
     /// Whoever has the object removes it.
-    pub fn is_used(mut self) {
+    pub fn used(mut self) {
         self.0 = None;
     }
 }
@@ -90,7 +90,7 @@ impl Host {
             // This host has it all, for there is nothing yet.
             newer::make_own(path, record.uuid)?;
             let me = self.with_cluster().map_or(0, |cluster| cluster.me.host.0);
-            return Newer::open(path, record.uuid)?.is_whole(&self.machine.boot_id, [me, 0]);
+            return Newer::open(path, record.uuid)?.note_whole(&self.machine.boot_id, [me, 0]);
         }
         let (own, theirs) = (open(path)?, rustix::fs::fstat(given));
         let theirs = theirs.map_err(std::io::Error::from).doing("looking at the backing file")?;
@@ -240,6 +240,9 @@ impl Host {
         for object in self.all_objects() {
             let record = object.record().clone();
             let is_home = record.options.home_moves && !record.is_elsewhere;
+            let driver =
+                self.with_cluster().filter(|_| is_home).and_then(|cluster| cluster.driver(record.uuid));
+            driver.iter().for_each(|driver| driver.catch_up()); // what others gave back is among it
             if let Some(cache) = object.cache().filter(|cache| is_home && cache.has_file())
                 && let Err(error) = cache.sync(PageRange::new(0, pages_of(cache.size_bytes())), false)
             {

@@ -51,7 +51,7 @@ pub(super) struct State {
     pub known: Vec<HostId>,
     /// Hosts that could not keep it lately.
     pub failed: HashMap<HostId, Failed>,
-    /// This very host, as long as the registry does not know that it schedules.
+    /// This host's numbers in the record, as long as the registry does not know that it schedules.
     pub own: Vec<HostId>,
 }
 
@@ -286,7 +286,7 @@ impl State {
 }
 
 impl Cluster {
-    /// Greater than all before, of whatever object, and whichever attempt to begin as its home: what is late is known by that.
+    /// Greater than all before, of whatever object and attempt to begin as its home: what is late is known by that.
     pub(super) fn next_to_keep(&self) -> u64 {
         self.keep_asked.fetch_add(1, Ordering::Relaxed)
     }

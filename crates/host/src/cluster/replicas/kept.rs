@@ -229,7 +229,7 @@ impl Cluster {
         let path = host.replica_path(object);
         let found = if anew {
             let (file, newer) = Kept::make(&path, object, size_bytes)?;
-            newer.is_whole(&host.machine.boot_id, [self.me.host.0, 0])?;
+            newer.note_whole(&host.machine.boot_id, [self.me.host.0, 0])?;
             Some((file, newer))
         } else {
             // The home has everything that it needs of it: from now on it has the home's size.
@@ -237,7 +237,7 @@ impl Cluster {
                 .filter(|(file, _)| file.set_len(size_bytes).is_ok())
         };
         Ok(found.map(|(file, mut newer)| {
-            newer.outlives_no_machine(None);
+            newer.kept_by(None);
             Kept {
                 home,
                 last: number,
@@ -303,7 +303,7 @@ impl Cluster {
             let (file, mut newer) = Kept::find(&path, object, &host.machine.boot_id).ok_or_else(nothing)?;
             // As large as it is here: the next home knows how much of that is the object, and only its `Begin` cuts.
             let size_bytes = file.metadata().doing("looking at what is kept")?.len();
-            newer.outlives_no_machine(None);
+            newer.kept_by(None);
             *kept = Some(Kept {
                 home: from,
                 last: 0,

@@ -60,12 +60,12 @@ impl Cluster {
         // From here on this host counts, too: the registry hears it with what becomes of the others.
         let (before, me) = (newer.whole_as(&host.machine.boot_id).unwrap_or_default(), self.me.host);
         let former = before.into_iter().rev().find(|number| *number != 0 && *number != me.0).unwrap_or(0);
-        newer.is_whole(&host.machine.boot_id, [former, me.0])?;
+        newer.note_whole(&host.machine.boot_id, [former, me.0])?;
         let copy = file.try_clone().doing("using what is kept")?;
         let state = State::new(copy, size_bytes, newer.pages().clone(), homed.replicas.clone());
         let replicas = Home::new(self, uuid, homed.about.options.replicas, state);
         replicas.take_over(|host: HostId| [former, me.0].contains(&host.0))?;
-        newer.outlives_no_machine(Some(replicas.clone()));
+        newer.kept_by(Some(replicas.clone()));
         Ok((file, newer, replicas))
     }
 
@@ -130,7 +130,7 @@ impl Cluster {
         }
         if let Some((_, newer)) = &mut begun {
             newer.set(&all)?;
-            newer.is_whole(&self.host()?.machine.boot_id, [0; 2])?; // nobody counts on it yet
+            newer.note_whole(&self.host()?.machine.boot_id, [0; 2])?; // nobody counts on it yet
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ fn begin(path: &Path, object: u128, size_bytes: u64) -> Result<(File, Newer)> {
         .and_then(|()| file.set_len(size_bytes))
         .doing("making room for what another host kept")?;
     let mut newer = Newer::open(path, object)?;
-    newer.outlives_no_machine(None);
+    newer.kept_by(None);
     Ok((file, newer))
 }
 
