@@ -120,10 +120,9 @@ impl Etcd {
         let lines = (0..3).map(line).collect();
         let mut etcd = Etcd { members: vec![None, None, None], clients, lines, scratch };
         (0..3).for_each(|number| etcd.run(number));
-        for client in &etcd.clients {
-            wait::until("etcd listens", || TcpStream::connect(client).ok());
-        }
-        // One whose port somebody else had has ended by the time that the others have a leader.
+        // One whose port somebody else had ends, and never listens.
+        let listen = || etcd.clients.iter().all(|client| TcpStream::connect(client).is_ok()).then_some(());
+        wait::within(Duration::from_secs(10), listen)?;
         let healthy = || told.iter().all(|address| is_healthy(address)).then_some(());
         wait::within(Duration::from_secs(10), healthy)?;
         let mut members = etcd.members.iter_mut().flatten();
