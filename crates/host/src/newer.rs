@@ -94,7 +94,14 @@ pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Res
         .doing(making())
 }
 
-/// Makes it, or takes what is there, for a host's own file of an object: not whole. In a directory that is the host's alone.
+/// A host's own file of an object, made if there is none. In a directory that is the host's alone.
+pub fn open_own(file: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(file, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
+    opened.map(File::from).doing(format!("opening {}", file.display()))
+}
+
+/// Makes what lies beside such a file, or takes what is there: the file is not whole.
 pub fn make_own(file: &Path, object: u128) -> Result<()> {
     let path = beside(file);
     let making = || format!("making {}, which says what is newer than a replica", path.display());

@@ -4,13 +4,11 @@
 use super::{Cache, book, read_frames, write_frames};
 use crate::live::Grant;
 use crate::newer::Newer;
-use crate::pagers::{MayStore, Replicas};
+use crate::pagers::HomeFile;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
-use std::fs::File;
-use std::sync::Arc;
 
 impl Cache {
     /// The frames that are kept here were valid when this host heard that the home is lost.
@@ -50,16 +48,10 @@ impl Cache {
     }
 
     /// This host is the home, and alone has the file.
-    pub fn becomes_home(
-        &self,
-        file: File,
-        newer: Newer,
-        may_store: MayStore,
-        replicas: Option<Arc<dyn Replicas>>,
-    ) -> Result<()> {
+    pub fn becomes_home(&self, home: HomeFile, newer: Newer) -> Result<()> {
         let mut inner = self.lock();
         inner.book.is_home(newer)?;
-        self.pager.is_home(file, inner.size_bytes, may_store, replicas)
+        self.pager.is_home(home, inner.size_bytes)
     }
 
     /// At the home of an object that replicas keep: they have these pages as they are here. Nobody here may write them

@@ -4,7 +4,7 @@
 
 use super::beginnings::Turn;
 use super::wire::{Answer, Call, Member};
-use super::{Cluster, PATIENCE};
+use super::{Cluster, PATIENCE, unexpected};
 use crate::shared::{Back, Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
@@ -270,10 +270,7 @@ impl Cluster {
         let call = Call::GiveBack { object: driver.plan().object, former, pages: driver.stamps_of(pages) };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
         let Answer::GivenBack { pages: given, untouched } = answer else {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                "the other host answers something else than was asked",
-            ));
+            return Err(unexpected());
         };
         if given.iter().chain(&untouched).any(|page| !pages.contains(page)) {
             return Err(Error::new(

@@ -9,6 +9,7 @@
 //! * *Fenced*: this host's lease is about to end.
 
 use super::beginnings::FOR_EVER;
+use super::registry::place::Place;
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Driver, How};
@@ -342,7 +343,9 @@ impl Cluster {
     pub(super) fn begin_homes(self: &Arc<Self>) {
         let mut begun = lock(&self.begun);
         if !std::mem::replace(&mut *begun, true) {
-            self.look_after_what_is_kept();
+            if matches!(self.place, Place::Etcd(..)) {
+                self.look_after_what_is_kept(); // elsewhere no home moves
+            }
             self.drivers()
                 .iter()
                 .filter(|driver| driver.is_home())

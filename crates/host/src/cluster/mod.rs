@@ -156,6 +156,14 @@ pub struct Cluster {
     keep_asked: AtomicU64,
 }
 
+fn busy(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Busy, text)
+}
+
+fn unexpected() -> Error {
+    Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

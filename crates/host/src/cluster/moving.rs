@@ -12,9 +12,9 @@
 
 use super::registry::Homed;
 use super::wire::{Answer, Call, Shared};
-use super::{Cluster, PATIENCE};
+use super::{Cluster, PATIENCE, busy, unexpected};
 use crate::cache::kept::Lent;
-use crate::pagers::Replicas;
+use crate::pagers::{HomeFile, Replicas};
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{
@@ -27,10 +27,6 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 /// Most milliseconds that a host waits before it takes the place of a home: not all ask etcd at once.
 const MOST_WAIT_MS: u8 = 250;
-
-fn busy(text: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Busy, text)
-}
 
 impl Cluster {
     /// Whether a home is lost, and no process follows it.
@@ -202,8 +198,9 @@ impl Cluster {
                 (file, newer, None)
             };
             let lease = self.lease.clone();
+            let may_store = Box::new(move || lease.allows_storing());
             let as_pager = replicas.clone().map(|replicas| replicas as Arc<dyn Replicas>);
-            cache.becomes_home(file, newer, Box::new(move || lease.allows_storing()), as_pager)?;
+            cache.becomes_home(HomeFile { file, may_store, replicas: as_pager }, newer)?;
             replicas.iter().for_each(|replicas| self.note_replicas(replicas));
         }
         if same {
@@ -292,14 +289,16 @@ impl Cluster {
         self.reach(member)?;
         let call = Call::Valid { object: driver.plan().object, lost, from_page };
         let (answer, bytes) = self.ask_for_bytes(member, call, PATIENCE)?;
-        let protocol = |text| Err(Error::new(ErrorKind::Protocol, text));
         let Answer::Valid { pages, more } = answer else {
-            return protocol("the other host answers something else than was asked");
+            return Err(unexpected());
         };
         let in_order =
             pages.first().is_none_or(|first| *first >= from_page) && pages.is_sorted_by(|a, b| a < b);
         if !in_order || bytes.len() != pages.len() * PAGE || more && pages.is_empty() {
-            return protocol("the other host gives pages that were not asked for");
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the other host gives pages that were not asked for",
+            ));
         }
         let Some(cache) = driver.saved() else { return Ok(None) };
         if self.check_may_change(member).is_ok() {

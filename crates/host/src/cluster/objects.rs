@@ -1,7 +1,7 @@
 //! Objects whose home is another host, and those of this host that others use.
 
 use super::wire::{Answer, Call, Claim, Shared};
-use super::{Cluster, PATIENCE, lock};
+use super::{Cluster, PATIENCE, lock, unexpected};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::server::object::Object;
@@ -21,10 +21,6 @@ const HOME_AWAY: Duration = Duration::from_secs(30);
 const PAGES_BACK: Duration = Duration::from_secs(60);
 /// How long writers of all hosts are held for a true instant, before it is given up.
 const FROZEN: Duration = Duration::from_secs(20);
-
-fn unexpected() -> Error {
-    Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
-}
 
 impl Cluster {
     /// Begins to schedule the object, or to ask its scheduler. Called once for each cache of a shared object. `lent`: what

@@ -11,12 +11,11 @@ pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
 pub use file::FilePager;
-pub use moving::{MayStore, MovingPager};
+pub use moving::{HomeFile, MovingPager};
 pub use replicas::Replicas;
 
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
-use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,15 +77,9 @@ pub trait Pager: Send + Sync {
         None
     }
 
-    /// From now on this host is the object's home, and alone has the file. `replicas`: who keeps the same beside it.
-    fn is_home(
-        &self,
-        file: File,
-        size_bytes: u64,
-        may_store: MayStore,
-        replicas: Option<Arc<dyn Replicas>>,
-    ) -> Result<()> {
-        drop((file, size_bytes, may_store, replicas));
+    /// From now on this host is the object's home, and alone has the file.
+    fn is_home(&self, home: HomeFile, size_bytes: u64) -> Result<()> {
+        drop((home, size_bytes));
         Err(Error::new(ErrorKind::Unsupported, "the object's home does not move"))
     }
 

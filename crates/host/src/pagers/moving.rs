@@ -17,6 +17,16 @@ pub struct MovingPager {
     home: OnceLock<Home>,
 }
 
+/// What the home of such an object has, and no other host.
+pub struct HomeFile {
+    /// The file, locked.
+    pub file: File,
+    /// Whether anything may be stored there.
+    pub may_store: MayStore,
+    /// Who keeps the same beside it.
+    pub replicas: Option<Arc<dyn Replicas>>,
+}
+
 struct Home {
     file: FilePager,
     may_store: MayStore,
@@ -137,13 +147,7 @@ impl Pager for MovingPager {
         self.pager().stamp()
     }
 
-    fn is_home(
-        &self,
-        file: File,
-        size_bytes: u64,
-        may_store: MayStore,
-        replicas: Option<Arc<dyn Replicas>>,
-    ) -> Result<()> {
+    fn is_home(&self, HomeFile { file, may_store, replicas }: HomeFile, size_bytes: u64) -> Result<()> {
         let file = FilePager::new(file, size_bytes);
         let taken = self.home.set(Home { file, may_store, replicas, overtaken: Mutex::default() });
         taken.map_err(|_| Error::new(ErrorKind::Busy, "this host has the object's file already"))
@@ -186,7 +190,8 @@ mod tests {
         file.set_len(4 * PAGE).unwrap();
         let pager = MovingPager::default();
         let replicas: Arc<dyn Replicas> = copy.clone();
-        pager.is_home(file, 4 * PAGE, Box::new(|| true), Some(replicas)).unwrap();
+        let home = HomeFile { file, may_store: Box::new(|| true), replicas: Some(replicas) };
+        pager.is_home(home, 4 * PAGE).unwrap();
         let bytes = |byte: u8, pages: u64| vec![byte; (pages * PAGE) as usize];
         pager.begins_writing(&[0, 1, 2].into());
         pager.publish(PAGE, &bytes(2, 1)).unwrap();

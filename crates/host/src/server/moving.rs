@@ -27,13 +27,6 @@ fn open(path: &Path) -> Result<File> {
         .doing(format!("opening {}, the file of an object whose home moves", path.display()))
 }
 
-/// The file of an object without a common file, of this host alone.
-fn make_file(path: &Path) -> Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
-    opened.map(File::from).doing(format!("making {}", path.display()))
-}
-
 fn try_lock(file: &File, path: &Path) -> Result<bool> {
     let path = path.display();
     file_lock::try_lock(file).doing(format!(
@@ -139,7 +132,7 @@ impl Host {
             .doing("choosing a name for a file")?;
         let name = format!("own-{:032x}", u128::from_le_bytes(number));
         let path = self.machine.directory.join("replicas").join(name);
-        let file = make_file(&path)?;
+        let file = newer::open_own(&path)?;
         let unused = Unused(Some(path));
         file.set_len(options.size_bytes).doing("making the file of an object")?;
         Ok((file.into(), unused))
@@ -199,7 +192,7 @@ impl Host {
         let _held = used.hold()?;
         let replicated = about.options.is_replicated();
         let path = if replicated { self.replica_path(uuid) } else { about.path.clone() };
-        let file = if replicated { make_file(&path)? } else { open(&path)? };
+        let file = if replicated { newer::open_own(&path)? } else { open(&path)? };
         let stat = file.metadata().doing("looking at the backing file")?;
         let (device, inode, owner_uid) = (stat.dev(), stat.ino(), stat.uid());
         let size_bytes = self.size_as_home(uuid, about)?;

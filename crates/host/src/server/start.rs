@@ -91,7 +91,9 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     let registry = Registry::open(directory, limits.quotas)?;
     end_on_panic();
-    commonhold_sys::memory::keep_freed(LONG_MESSAGE_BYTES);
+    if options.cluster.is_some() {
+        commonhold_sys::memory::keep_freed(LONG_MESSAGE_BYTES);
+    }
     crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
     let pipe = eviction_pipe(&vault, &kept)?;

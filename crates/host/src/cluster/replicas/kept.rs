@@ -11,7 +11,6 @@ use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use roaring::RoaringBitmap;
-use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -66,11 +65,23 @@ struct Kept {
     only: RoaringBitmap,
 }
 
-/// Opens the file of a replica, or makes it.
-pub(super) fn open(path: &Path) -> Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
-    opened.map(File::from).doing(format!("opening {}", path.display()))
+/// A file of that size in which nothing is kept yet.
+pub(super) fn make(path: &Path, object: u128, size_bytes: u64) -> Result<(File, Newer)> {
+    let making = || format!("making {}", path.display());
+    let file = newer::open_own(path)?;
+    newer::make_own(path, object)?; // from here on there is nothing that anybody could take for whole
+    file.set_len(0).and_then(|()| file.set_len(size_bytes)).doing(making())?;
+    let mut newer = Newer::open(path, object)?;
+    newer.kept_by(None);
+    Ok((file, newer))
+}
+
+/// What is there, if it is whole.
+fn find(path: &Path, object: u128, boot: &str) -> Option<(File, Newer)> {
+    let mut newer = Newer::open(path, object).ok().filter(|newer| newer.whole_as(boot).is_some())?;
+    newer.kept_by(None);
+    let file = File::options().read(true).write(true).open(path).ok()?;
+    Some((file, newer))
 }
 
 fn check_size(size_bytes: u64) -> Result<()> {
@@ -95,19 +106,9 @@ fn set_of(runs: &[(u32, u32)], size_bytes: u64) -> RoaringBitmap {
 }
 
 impl Kept {
-    fn make(path: &Path, object: u128, size_bytes: u64) -> Result<(File, Newer)> {
-        let making = || format!("making {}", path.display());
-        let file = open(path)?;
-        newer::make_own(path, object)?; // from here on there is nothing that anybody could take for whole
-        file.set_len(0).and_then(|()| file.set_len(size_bytes)).doing(making())?;
-        Ok((file, Newer::open(path, object)?))
-    }
-
-    /// What is there, if it is whole.
-    fn find(path: &Path, object: u128, boot: &str) -> Option<(File, Newer)> {
-        let newer = Newer::open(path, object).ok().filter(|newer| newer.whole_as(boot).is_some())?;
-        let file = File::options().read(true).write(true).open(path).ok()?;
-        Some((file, newer))
+    /// Kept for that home, whose last request was that one.
+    fn new(home: HostId, last: u64, size_bytes: u64, (file, newer): (File, Newer)) -> Kept {
+        Kept { home, last, asked: Instant::now(), size_bytes, file, newer, only: RoaringBitmap::new() }
     }
 
     fn does(&mut self, what: Keep, bytes: &[u8], directory: &Path) -> Result<()> {
@@ -228,26 +229,14 @@ impl Cluster {
         }
         let path = host.replica_path(object);
         let found = if anew {
-            let (file, newer) = Kept::make(&path, object, size_bytes)?;
+            let (file, newer) = make(&path, object, size_bytes)?;
             newer.note_whole(&host.machine.boot_id, [self.me.host.0, 0])?;
             Some((file, newer))
         } else {
             // The home has everything that it needs of it: from now on it has the home's size.
-            Kept::find(&path, object, &host.machine.boot_id)
-                .filter(|(file, _)| file.set_len(size_bytes).is_ok())
+            find(&path, object, &host.machine.boot_id).filter(|(file, _)| file.set_len(size_bytes).is_ok())
         };
-        Ok(found.map(|(file, mut newer)| {
-            newer.kept_by(None);
-            Kept {
-                home,
-                last: number,
-                asked: Instant::now(),
-                size_bytes,
-                file,
-                newer,
-                only: RoaringBitmap::new(),
-            }
-        }))
+        Ok(found.map(|found| Kept::new(home, number, size_bytes, found)))
     }
 
     fn remove_kept(&self, object: u128) {
@@ -300,19 +289,10 @@ impl Cluster {
             if !self.has_all(&path, object, &homed) {
                 return Err(nothing());
             }
-            let (file, mut newer) = Kept::find(&path, object, &host.machine.boot_id).ok_or_else(nothing)?;
+            let found = find(&path, object, &host.machine.boot_id).ok_or_else(nothing)?;
             // As large as it is here: the next home knows how much of that is the object, and only its `Begin` cuts.
-            let size_bytes = file.metadata().doing("looking at what is kept")?.len();
-            newer.kept_by(None);
-            *kept = Some(Kept {
-                home: from,
-                last: 0,
-                asked: Instant::now(),
-                size_bytes,
-                file,
-                newer,
-                only: RoaringBitmap::new(),
-            });
+            let size_bytes = found.0.metadata().doing("looking at what is kept")?.len();
+            *kept = Some(Kept::new(from, 0, size_bytes, found));
         }
         kept.as_ref().map_or_else(|| Err(busy("it begins anew")), |kept| kept.give(from_page))
     }

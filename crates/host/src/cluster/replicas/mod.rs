@@ -17,7 +17,8 @@ pub(super) use home::Home;
 pub(super) use kept::KeptHere;
 
 use super::wire::{Answer, Call, Keep};
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES};
+use super::{busy, unexpected};
+use commonhold_object::PAGE_SIZE_BYTES;
 use roaring::RoaringBitmap;
 
 const PAGE: usize = PAGE_SIZE_BYTES as usize;
@@ -25,14 +26,6 @@ const PAGE: usize = PAGE_SIZE_BYTES as usize;
 const MOST_PAGES: usize = 256;
 /// Runs of pages of one message.
 const MOST_RUNS: usize = 2048;
-
-fn busy(text: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Busy, text)
-}
-
-fn unexpected() -> Error {
-    Error::new(ErrorKind::Protocol, "the other host answers something else than was asked")
-}
 
 /// A set of pages as runs, in parts that fit into messages; at least one.
 fn in_parts(pages: &RoaringBitmap) -> Vec<Vec<(u32, u32)>> {

@@ -6,7 +6,7 @@ use super::{Answer, PAGE, busy, kept, unexpected};
 use crate::cluster::registry::Homed;
 use crate::cluster::wire::Call;
 use crate::cluster::{Cluster, PATIENCE};
-use crate::newer::{self, Newer};
+use crate::newer::Newer;
 use crate::server::object::Object;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
@@ -122,7 +122,7 @@ impl Cluster {
             }
             let (file, _) = match &mut begun {
                 Some(begun) => begun,
-                None => begun.insert(begin(path, object, size_bytes)?),
+                None => begun.insert(kept::make(path, object, size_bytes)?),
             };
             write(file, size_bytes, &pages, &bytes).doing("writing what another host kept")?;
             all.extend(newer);
@@ -134,17 +134,6 @@ impl Cluster {
         }
         Ok(())
     }
-}
-
-fn begin(path: &Path, object: u128, size_bytes: u64) -> Result<(File, Newer)> {
-    let file = kept::open(path)?;
-    newer::make_own(path, object)?;
-    file.set_len(0)
-        .and_then(|()| file.set_len(size_bytes))
-        .doing("making room for what another host kept")?;
-    let mut newer = Newer::open(path, object)?;
-    newer.kept_by(None);
-    Ok((file, newer))
 }
 
 fn write(file: &File, size_bytes: u64, pages: &[u32], bytes: &[u8]) -> std::io::Result<()> {
