@@ -10,6 +10,7 @@
 //! | `crash` | a job that goes on while things are killed |
 //! | `cut` | cuts the connections between hosts |
 //! | `network` | hosts in network name spaces of their own, which can be cut off |
+//! | `moving` | which host becomes the home of an object that moves, and what was lost |
 //! | `field` | a cluster whose clients note what they read and write, while hosts are struck |
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
 //! | `ledger` | what a client had done, known to others after it was killed |
@@ -29,6 +30,7 @@ pub mod etcd;
 pub mod field;
 pub mod host;
 pub mod ledger;
+pub mod moving;
 pub mod network;
 pub mod page;
 pub mod raw;

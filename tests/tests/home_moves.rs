@@ -7,6 +7,7 @@ use commonhold_tests::cluster::{says, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
+use commonhold_tests::moving::{claimant, five_are_lost_until_revert, is_version};
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -37,15 +38,9 @@ impl Setting {
         Some(setting)
     }
 
-    /// Which of the others says that it becomes the home; one alone does.
+    /// Which of the others becomes the home.
     fn claimant(&self) -> usize {
-        let said = |number: &usize| says(&self.hosts[*number], "becomes the home of");
-        let mut claimants = wait::until("a host becomes the home", || {
-            let all: Vec<usize> = (1..self.hosts.len()).filter(said).collect();
-            (!all.is_empty()).then_some(all)
-        });
-        assert_eq!(claimants.len(), 1, "two homes");
-        claimants.remove(0)
+        claimant(&self.hosts, &[0])
     }
 
     /// The machine of that host is no more, and with it its processes.
@@ -99,10 +94,7 @@ fn another_host_goes_on_as_the_home() {
             hosts[home].log()
         );
         if on_loss == "strict" {
-            let doomed = hosts[3 - home].worker();
-            doomed.all(&format!("open o {NAME} r\nmap m o r shared 0 0"));
-            doomed.dies("get m 983040", libc::SIGBUS);
-            assert_eq!(workers[home].ok(&format!("revert {NAME}")), "5");
+            five_are_lost_until_revert(&hosts[3 - home], &workers[home], NAME);
         }
         workers[3 - home].all("check m 240 5 1\nfill m 240 5 6\nfill m 0 1 7");
         workers[home].all("check m 240 5 6\ncheck m 0 1 7\ncheck m 1 9 2");
@@ -234,13 +226,7 @@ fn a_claimant_may_die_at_any_instant() {
         for number in left {
             let worker = &workers[number];
             worker.all("check m 40 60 1\ncheck m 140 116 1");
-            let newest = |page: u32| {
-                worker.ask(&format!("check m {page} 1 2")).is_ok() || {
-                    worker.ok(&format!("check m {page} 1 1"));
-                    false
-                }
-            };
-            let all: Vec<bool> = (0..40).chain(100..140).map(newest).collect();
+            let all = is_version(worker, (0..40).chain(100..140), 2);
             assert!(wholly || all.iter().all(|newest| *newest), "their processes alone were lost: {all:?}");
             // If the claimant had begun, what others had was its alone.
             seen.push(all);

@@ -6,6 +6,7 @@ use commonhold_tests::cluster::{says, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
+use commonhold_tests::moving::{claimant, five_are_lost_until_revert, is_version};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
 
 const NAME: &str = "/lab/kept";
@@ -43,19 +44,6 @@ impl Setting {
             let all: Vec<usize> = (0..self.hosts.len()).filter(keeps).collect();
             (all.len() >= count).then_some(all)
         })
-    }
-
-    /// Which of the others says that it becomes the home; one alone does. Asked again at the end of what is tried: a second
-    /// may say it later.
-    fn claimant(&self, but: &[usize]) -> usize {
-        let said =
-            |number: &usize| !but.contains(number) && says(&self.hosts[*number], "becomes the home of");
-        let mut claimants = wait::until("a host becomes the home", || {
-            let all: Vec<usize> = (0..self.hosts.len()).filter(said).collect();
-            (!all.is_empty()).then_some(all)
-        });
-        assert_eq!(claimants.len(), 1, "two homes");
-        claimants.remove(0)
     }
 
     /// The machine of that host is no more, and with it its processes, and its disk.
@@ -107,13 +95,10 @@ fn another_host_goes_on_as_the_home() {
             worker.all("check m 0 10 2\ncheck m 10 5 5\ncheck m 15 5 2\ncheck m 20 10 1\ncheck m 30 10 3");
             worker.all("check m 40 10 1\ncheck m 50 5 6\ncheck m 55 185 1\ncheck m 245 11 1");
         }
-        let home = setting.claimant(&[0]);
+        let home = claimant(hosts, &[0]);
         assert!(says(&hosts[home], "the newest versions of 5 pages are lost"), "{}", hosts[home].log());
         if on_loss == "strict" {
-            let doomed = hosts[3 - home].worker();
-            doomed.all(&format!("open o {NAME} r\nmap m o r shared 0 0"));
-            doomed.dies("get m 983040", libc::SIGBUS);
-            assert_eq!(workers[home].ok(&format!("revert {NAME}")), "5");
+            five_are_lost_until_revert(&hosts[3 - home], &workers[home], NAME);
         }
         workers[3 - home].all("check m 240 5 1\nfill m 240 5 6\nfill m 0 1 7");
         workers[home].all("check m 240 5 6\ncheck m 0 1 7\ncheck m 1 9 2");
@@ -126,7 +111,7 @@ fn another_host_goes_on_as_the_home() {
         back.eventually(&format!("open o {NAME} rw"));
         back.all("map m o rw shared 0 0\ncheck m 240 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
         workers[home].ok("check m 5 1 8");
-        assert_eq!(setting.claimant(&[0]), home);
+        assert_eq!(claimant(hosts, &[0]), home);
     }
 }
 
@@ -166,7 +151,7 @@ fn two_of_three_are_lost_at_once() {
     setting.lose(0);
     let worker = &workers[left];
     worker.all("check m 0 40 2\ncheck m 40 20 1\ncheck m 70 10 1\ncheck m 80 10 4\ncheck m 90 166 1");
-    let home = setting.claimant(&[0, lost]);
+    let home = claimant(hosts, &[0, lost]);
     if lost == 1 {
         assert!(says(&hosts[home], "the newest versions of 10 pages are lost"), "{}", hosts[home].log());
         assert_eq!(worker.ok(&format!("revert {NAME}")), "10");
@@ -175,7 +160,7 @@ fn two_of_three_are_lost_at_once() {
         worker.ok("check m 60 10 3");
     }
     worker.all(&format!("fill m 0 256 9\nsync o 0 {MIB}"));
-    assert_eq!(setting.claimant(&[0, lost]), home);
+    assert_eq!(claimant(hosts, &[0, lost]), home);
     // The fourth host has not used it, and keeps it now if it did not.
     setting.lose(home);
     let fourth = &workers[3];
@@ -233,11 +218,11 @@ fn what_is_kept_outlives_processes() {
     for worker in &workers[1..] {
         worker.all("check m 0 10 2\ncheck m 10 10 3\ncheck m 20 10 4\ncheck m 30 10 5\ncheck m 40 216 1");
     }
-    let home = setting.claimant(&[0]);
+    let home = claimant(hosts, &[0]);
     hosts[home].kill_host();
     workers[home].all("check m 0 10 2\nfill m 0 10 6");
     workers[3 - home].all("check m 0 10 6\ncheck m 30 10 5");
-    assert_eq!(setting.claimant(&[0]), home);
+    assert_eq!(claimant(hosts, &[0]), home);
 }
 
 /// Host and keeper of the home stand still until another host has taken its place, and then go on, with a sync under way.
@@ -253,7 +238,7 @@ fn a_home_that_was_paused_changes_nothing_any_more() {
     let pids = [status.keeper_pid, status.host_pid];
     pids.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
     workers[0].send(&format!("sync o 0 {MIB}"));
-    let home = setting.claimant(&[0]);
+    let home = claimant(hosts, &[0]);
     workers[2].all("check m 0 10 3\nfill m 20 1 4");
     pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
     drop(workers[0].answer());
@@ -265,7 +250,7 @@ fn a_home_that_was_paused_changes_nothing_any_more() {
     wait::until("there are enough", || {
         workers[home].ok(&format!("stat {NAME} warning")).is_empty().then_some(())
     });
-    assert_eq!(setting.claimant(&[0]), home);
+    assert_eq!(claimant(hosts, &[0]), home);
     setting.lose(home);
     let left = 3 - home;
     workers[left].all("check m 0 1 5\ncheck m 1 9 3\ncheck m 20 1 4\ncheck m 21 79 1\ncheck m 100 10 2");
@@ -284,7 +269,7 @@ fn a_claimant_may_die_at_any_instant() {
         workers[1].ok("check m 0 40 2");
         workers[2].ok("fill m 100 40 3");
         setting.lose(0);
-        let first = setting.claimant(&[0]);
+        let first = claimant(hosts, &[0]);
         chance.pause(60);
         let wholly = round % 2 == 0;
         if wholly {
@@ -297,13 +282,7 @@ fn a_claimant_may_die_at_any_instant() {
         for number in left {
             let worker = &workers[number];
             worker.all("check m 0 40 2\ncheck m 40 60 1\ncheck m 140 116 1");
-            let newest = |page: u32| {
-                worker.ask(&format!("check m {page} 1 3")).is_ok() || {
-                    worker.ok(&format!("check m {page} 1 1"));
-                    false
-                }
-            };
-            let all: Vec<bool> = (100..140).map(newest).collect();
+            let all = is_version(worker, 100..140, 3);
             let kept = !wholly || first != 2;
             assert!(!kept || all.iter().all(|newest| *newest), "who had them lives: {all:?}");
             seen.push(all);
@@ -419,7 +398,7 @@ fn another_size_and_another_name() {
 #[test]
 fn a_size_that_the_registry_has_not_heard_of() {
     let Some(setting) = Setting::new(3, 0, "strict replicas=1") else { return };
-    let Setting { workers, etcd, .. } = &setting;
+    let Setting { hosts, workers, etcd, .. } = &setting;
     let other = &workers[3 - setting.replicas(0, 1)[0]];
     workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
     etcd.pause(true);
@@ -432,7 +411,7 @@ fn a_size_that_the_registry_has_not_heard_of() {
         worker.eventually(&format!("map k o rw shared {MIB} {MIB}"));
         worker.all("check m 0 256 1\ncheck k 0 44 0\ncheck k 44 100 2\ncheck k 144 112 0");
     }
-    setting.claimant(&[0]);
+    claimant(hosts, &[0]);
 }
 
 /// What could not move is refused when it is created.

@@ -30,6 +30,17 @@ impl Drop for Stopped {
     }
 }
 
+/// The home stands still, and the other host cannot reach it until this is dropped.
+fn home_that_is_away(hosts: &[TestHost]) -> Option<Stopped> {
+    let home = Stopped::new(hosts[0].status().host_pid);
+    if cut_connections(hosts[1].status().host_pid) == 0 {
+        eprintln!("skipped: connections of another process cannot be cut here");
+        return None;
+    }
+    until_says(&hosts[1], "host0 cannot be reached");
+    Some(home)
+}
+
 #[test]
 fn what_is_within_its_minimum_hold_comes_home_when_that_is_over() {
     let (_hosts, workers) = shared(MIB, "hold-us=900000");
@@ -57,13 +68,7 @@ fn what_a_slow_home_cannot_take_at_once_comes_home_when_it_can() {
 fn what_waits_for_its_home_outlives_the_process() {
     let (hosts, workers) = shared(MIB, "");
     workers[1].ok("fill m 0 200 1");
-    let home = Stopped::new(hosts[0].status().host_pid);
-    if cut_connections(hosts[1].status().host_pid) == 0 {
-        drop(home);
-        eprintln!("skipped: connections of another process cannot be cut here");
-        return;
-    }
-    until_says(&hosts[1], "host0 cannot be reached");
+    let Some(home) = home_that_is_away(&hosts) else { return };
     workers[1].all("drop m\nclose o");
     hosts[1].kill_host();
     hosts[1].status(); // of the next process
@@ -96,13 +101,7 @@ fn what_is_mapped_comes_home_before_a_host_ends() {
 fn a_host_that_is_to_stop_does_not_wait_for_a_home_that_is_away() {
     let (hosts, workers) = shared(MIB, "");
     workers[1].ok("fill m 0 20 2");
-    let home = Stopped::new(hosts[0].status().host_pid);
-    if cut_connections(hosts[1].status().host_pid) == 0 {
-        drop(home);
-        eprintln!("skipped: connections of another process cannot be cut here");
-        return;
-    }
-    until_says(&hosts[1], "host0 cannot be reached");
+    let Some(_home) = home_that_is_away(&hosts) else { return };
     hosts[1].command(&["host", "stop", "--force"], |_| {}).expect("it stops");
     let told = hosts[1].log();
     assert!(told.contains("what is newest here could not be given to"), "what is lost is told: {told}");

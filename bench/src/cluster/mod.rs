@@ -32,64 +32,85 @@ pub struct Cluster {
     directory: PathBuf,
 }
 
+/// What a processor of a host does while an answer is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaiting {
+    /// It may halt, as that of the other side of a comparison does.
+    Asleep,
+    /// As hosts are started without a word about it: it does not halt for a while.
+    AsUsual,
+}
+
+/// How the hosts of a cluster are started.
+struct Settings {
+    /// Of each host, in bytes, if not what the host takes by itself.
+    page_sizes: Vec<Option<u64>>,
+    /// Seconds.
+    lease: Option<u64>,
+    awaiting: Awaiting,
+}
+
+impl Settings {
+    fn of(count: usize) -> Settings {
+        Settings { page_sizes: vec![None; count], lease: None, awaiting: Awaiting::AsUsual }
+    }
+}
+
 impl Cluster {
     /// Starts one of that many hosts, with TLS.
     pub fn start(context: &Context, count: usize) -> Result<Cluster> {
         Cluster::start_in(context.directory.join(format!("cluster-{count}")), count, None)
     }
 
+    /// The same, of two hosts that await answers in that way.
+    pub fn start_two(context: &Context, awaiting: Awaiting) -> Result<Cluster> {
+        let directory = context.directory.join(format!("cluster-2-{awaiting:?}"));
+        Cluster::start_on(directory, Network::create(2), Settings { awaiting, ..Settings::of(2) })
+    }
+
     /// The same, where each host, and what uses it, has processors of its own, as far as there are enough.
-    pub fn start_apart(context: &Context, count: usize) -> Result<Cluster> {
-        let directory = context.directory.join(format!("cluster-{count}"));
-        Cluster::start_on(directory, Network::create(count).with_processors(count)?, &vec![None; count], None)
+    pub fn start_two_apart(context: &Context, awaiting: Awaiting) -> Result<Cluster> {
+        let directory = context.directory.join(format!("cluster-2-apart-{awaiting:?}"));
+        let network = Network::create(2).with_processors(2)?;
+        Cluster::start_on(directory, network, Settings { awaiting, ..Settings::of(2) })
     }
 
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
     pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
-        Cluster::start_on(directory, Network::create(count), &vec![None; count], lease)
+        Cluster::start_on(directory, Network::create(count), Settings { lease, ..Settings::of(count) })
     }
 
     /// Starts one, with TLS, of hosts with pages of these sizes, in bytes.
     pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
-        let sizes: Vec<Option<u64>> = sizes.iter().copied().map(Some).collect();
+        let settings =
+            Settings { page_sizes: sizes.iter().copied().map(Some).collect(), ..Settings::of(sizes.len()) };
         let directory = context.directory.join("cluster-of-page-sizes");
-        Cluster::start_on(directory, Network::create(sizes.len()), &sizes, None)
+        Cluster::start_on(directory, Network::create(sizes.len()), settings)
     }
 
-    fn start_on(
-        directory: PathBuf,
-        network: Network,
-        page_sizes: &[Option<u64>],
-        lease: Option<u64>,
-    ) -> Result<Cluster> {
-        let count = page_sizes.len();
+    fn start_on(directory: PathBuf, network: Network, settings: Settings) -> Result<Cluster> {
+        let count = settings.page_sizes.len();
         std::fs::create_dir_all(&directory)?;
         certificates(&directory, count)?;
         let mut cluster = Cluster { hosts: Vec::new(), network, directory };
         let list = cluster.network.host_address(0)?;
-        for (number, page_size) in page_sizes.iter().enumerate() {
-            cluster.start_host(number, list, *page_size, lease)?;
+        for number in 0..count {
+            cluster.start_host(number, list, &settings)?;
         }
         cluster.wait_until_complete()?;
         Ok(cluster)
     }
 
-    fn start_host(
-        &mut self,
-        number: usize,
-        list: SocketAddr,
-        page_size: Option<u64>,
-        lease: Option<u64>,
-    ) -> Result<()> {
+    fn start_host(&mut self, number: usize, list: SocketAddr, settings: &Settings) -> Result<()> {
         let own = if number == 0 { list } else { self.network.host_address(number)? };
         let name = host_name(number);
         let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
         words.extend(["--identity".into(), self.directory.join(&name).into()]);
-        if let Ok(microseconds) = std::env::var("COMMONHOLD_BENCH_IDLE_POLL") {
-            words.extend(["--idle-poll".into(), microseconds.into()]);
+        if settings.awaiting == Awaiting::Asleep {
+            words.extend(["--idle-poll", "0"].map(Into::into));
         }
-        words.extend(page_size.map(|bytes| format!("--page-size={bytes}").into()));
-        match lease {
+        words.extend(settings.page_sizes[number].map(|bytes| format!("--page-size={bytes}").into()));
+        match settings.lease {
             _ if number > 0 => words.extend(["--join".into(), list.to_string().into()]),
             Some(seconds) => words.extend(["--lease".into(), seconds.to_string().into()]),
             None => {}

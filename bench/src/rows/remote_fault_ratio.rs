@@ -2,7 +2,7 @@
 //! costs at least.
 
 use crate::cluster::floor::{Floor, Least, WARM_UP};
-use crate::cluster::{Cluster, Sharer};
+use crate::cluster::{Awaiting, Cluster, Sharer};
 use crate::context::{Context, Random};
 use crate::failure::Result;
 use crate::faults::{FreshPages, Touch};
@@ -34,7 +34,8 @@ impl Row for ReadFaultRatio {
 
     fn about(&self) -> &'static str {
         "read fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare \
-         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults, everybody \
+         asleep while waiting"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -60,7 +61,8 @@ impl Row for WriteFaultRatio {
 
     fn about(&self) -> &'static str {
         "write fault of one page that another host wrote last, TLS on ÷ (TCP round trip 32 B → 4 KiB + bare \
-         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults"
+         userfaultfd fault), to the home and from it, back to back and with pauses (the worst); medians of the single faults, everybody \
+         asleep while waiting"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -93,7 +95,21 @@ impl Sides {
 }
 
 fn measure(context: &Context, touch: Touch) -> Result<Measured> {
-    let cluster = Cluster::start_apart(context, 2)?;
+    let (worst, mut detail) = measure_awaiting(context, touch, Awaiting::Asleep, [31, 15])?;
+    let (as_usual, its_detail) = measure_awaiting(context, touch, Awaiting::AsUsual, [9, 5])?;
+    detail.insert("ratio_with_idle_polling".into(), json!(rounded(as_usual.ratio())));
+    detail.insert("with_idle_polling".into(), Value::Object(its_detail));
+    Ok(worst.measured(worst.ratio(), Value::Object(detail)))
+}
+
+/// The worst of four, in so many pairs back to back, and with pauses; and all of them.
+fn measure_awaiting(
+    context: &Context,
+    touch: Touch,
+    awaiting: Awaiting,
+    [back_to_back, with_pauses]: [usize; 2],
+) -> Result<(Pairs, Map<String, Value>)> {
+    let cluster = Cluster::start_two_apart(context, awaiting)?;
     let mut floor = Floor::start(context, cluster.network())?;
     let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
     home.create(NAME, PAGES * PAGE, None)?;
@@ -107,8 +123,8 @@ fn measure(context: &Context, touch: Touch) -> Result<Measured> {
     let mut worst: Option<Pairs> = None;
     for direction in ["from the home", "to the home"] {
         for (way, gap, count, pairs) in [
-            ("back to back", None, context.pick(512, 128), context.pick(31, 5)),
-            ("with pauses", Some(GAP), context.pick(80, 40), context.pick(15, 3)),
+            ("back to back", None, context.pick(512, 128), context.pick(back_to_back, 5)),
+            ("with pauses", Some(GAP), context.pick(80, 40), context.pick(with_pauses, 3)),
         ] {
             let (pairs, summary) = compare(&mut sides, &mut floor, touch, (count, gap), pairs)?;
             detail.insert(format!("{direction}, {way}"), summary);
@@ -124,7 +140,7 @@ fn measure(context: &Context, touch: Touch) -> Result<Measured> {
         detail.insert("bare_fault_if_the_server_looks_all_the_time".into(), json!(rounded(looking * 1e-3)));
     }
     match worst {
-        Some(pairs) => Ok(pairs.measured(pairs.ratio(), Value::Object(detail))),
+        Some(pairs) => Ok((pairs, detail)),
         None => crate::failure::failed("nothing was measured"),
     }
 }

@@ -1,7 +1,7 @@
 //! `remote.seq_ratio`: an object of another host read from end to end, against one TLS stream of as many bytes.
 
 use crate::backed;
-use crate::cluster::{Cluster, Sharer};
+use crate::cluster::{Awaiting, Cluster, Sharer};
 use crate::context::Context;
 use crate::failure::{Doing, Result, failed};
 use crate::measure::{alternate, median, seconds};
@@ -44,7 +44,7 @@ impl Row for SeqRatio {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let cluster = Cluster::start(context, 2)?;
+        let cluster = Cluster::start_two(context, Awaiting::Asleep)?;
         let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
         let mut bare = Bare::start(&cluster)?;
         let mut cipher = String::new();
