@@ -2,8 +2,9 @@
 //! gives programs their copies, that of 32-bit programs one that answers that it has nothing to do with them. (Without it
 //! that loader would say of every program that it cannot load the other.)
 
+use crate::bind::Loader;
 use crate::store::Store;
-use crate::{Error, Result};
+use crate::{Error, Result, label};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,12 +45,16 @@ impl Store {
 
     fn put_library(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let path = Path::new(place).join(FILE);
-        if fs::read(self.root().join(&path)).is_ok_and(|there| there == bytes) {
+        // Whoever may use the loader may use what it is given.
+        let like = Loader::of_machine().path;
+        let there = self.root().join(&path);
+        if fs::read(&there).is_ok_and(|there| there == bytes) {
+            label::keep(&like, &there);
             return Ok(());
         }
         let directory = self.root().join(place);
         fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-        self.replace(&path, bytes)
+        self.replace(&path, bytes, Some(&like))
     }
 }
 
