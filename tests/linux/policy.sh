@@ -34,9 +34,11 @@ chcon u:object_r:lib_t libone.so
 chcon u:object_r:bin_t program
 echo 1 >/sys/fs/selinux/enforce
 
-# Runs a program in the domain app_t: no transition, of which the loader would be told to be careful.
+# Runs a program in the domain app_t, in which the shell is already; or given the domain at its start, as services are.
 # shellcheck disable=SC2016 # it is the other shell's
 confined() { sh -c 'printf u:r:app_t >/proc/self/attr/current; exec "$@"' sh "$@"; }
+# shellcheck disable=SC2016
+confined_at_start() { sh -c 'printf u:r:app_t >/proc/self/attr/exec; exec "$@"' sh "$@"; }
 # Compares what a program says with what it is to say.
 says() {
     wanted=$1
@@ -54,8 +56,8 @@ says '0 copies 1' confined ./program
     eval "$("$commonhold" rebase env --store "$place/store")"
     says '2 copies 1' ./program
     says '2 copies 1' confined ./program
-    # Given the domain at its start, as services are, a program is one whose loader ignores LD_AUDIT.
-    says '0 copies 1' runcon u:r:app_t "$place/program"
+    # The kernel says to the loader that it be careful, which then ignores LD_AUDIT.
+    says '0 copies 1' confined_at_start ./program
 )
 # All labels are made anew by somebody who knows no store.
 chcon -R u:object_r:var_lib_t store

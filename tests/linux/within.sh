@@ -120,4 +120,10 @@ check "rebase: the machine's own store" a_machines_store
 check "doctor says that copies are sealed" doctor_says_it
 check "rebase: a copy that is damaged on the disk" damage_on_the_disk
 check "a host, or why there is none" a_host
+# Nothing comes after it: a policy stays.
+if command -v secilc >/dev/null; then
+    check "rebase: a policy that is enforced" sh -x "${0%/*}/policy.sh" "$commonhold"
+else
+    echo "skipped: rebase under a policy that is enforced (apt install secilc)"
+fi
 [ "$failed" -eq 0 ]
