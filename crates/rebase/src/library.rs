@@ -43,15 +43,23 @@ impl Store {
         PLACES_32.iter().try_for_each(|place| self.put_library(place, &none))
     }
 
+    /// Gives the audit library the loader's label, where it has another. Only when all copies have theirs: a confined
+    /// program that may have the library and no copy does not start, while one that may not have it starts as it is.
+    pub fn keep_labels(&self) {
+        let loader = Loader::of_machine().path;
+        for place in PLACES.iter().chain(&PLACES_32) {
+            label::keep(&loader, &self.root().join(place).join(FILE));
+        }
+    }
+
     fn put_library(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let path = Path::new(place).join(FILE);
-        // Whoever may use the loader may use what it is given.
-        let like = Loader::of_machine().path;
         let there = self.root().join(&path);
         if fs::read(&there).is_ok_and(|there| there == bytes) {
-            label::keep(&like, &there);
             return Ok(());
         }
+        // Whoever may use the loader may use what it is given. But see `keep_labels`.
+        let like = if there.exists() { there } else { Loader::of_machine().path };
         let directory = self.root().join(place);
         fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
         self.replace(&path, bytes, Some(&like))
