@@ -49,8 +49,8 @@ says() {
 
 "$commonhold" rebase set --store "$place/store" "$place/program"
 find store -type f -exec ls -Z {} +
-ls -Z store/copies/*/libone.so | grep -q :lib_t
-ls -Z store/programs/* | grep -q :var_lib_t
+says u:object_r:lib_t stat -c %C store/copies/*/libone.so
+says u:object_r:var_lib_t stat -c %C store/programs/*
 says '0 copies 1' confined ./program
 (
     eval "$("$commonhold" rebase env --store "$place/store")"
