@@ -4,6 +4,7 @@ mod answers;
 mod given;
 mod places;
 mod rig;
+mod sealed;
 mod starts;
 mod states;
 mod stores;
