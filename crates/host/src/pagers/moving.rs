@@ -138,8 +138,7 @@ impl Pager for MovingPager {
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
         self.check_may_store()?;
-        self.pager().resize(size_bytes)?;
-        self.replicas().map_or(Ok(()), |replicas| replicas.resize(size_bytes))
+        self.pager().resize(size_bytes) // replicas are told by whoever knows which locks it holds
     }
 
     fn would_wait(&self, offset: u64) -> bool {
