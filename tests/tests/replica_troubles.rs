@@ -2,7 +2,7 @@
 //! away when the object is removed, one may only read. Needs etcd, as the tests of `etcd.rs`.
 #![cfg(feature = "etcd")]
 
-use commonhold_tests::cluster::{another, ca, free_address};
+use commonhold_tests::cluster::{another, ca, free_address, until_says};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
 use commonhold_tests::scratch::RamDisk;
@@ -124,6 +124,27 @@ fn a_replica_that_stands_still_is_survived() {
     last.eventually(&format!("open o {NAME} rw"));
     last.all("map m o rw shared 0 0\ncheck m 0 50 2\ncheck m 50 50 3\ncheck m 100 10 4\ncheck m 110 10 5");
     last.all("check m 120 136 1\nfill m 0 256 6\ncheck m 0 256 6");
+}
+
+/// A replica is lost while etcd is away: the home waits for etcd, in a turn of the object. When its lease ends it fences itself
+/// all the same, and not its keeper, which would wait an eighth of the lease longer; and goes on when etcd is back.
+#[test]
+fn who_fences_the_home_does_not_wait_for_who_waits_for_etcd() {
+    let Some(etcd) = Etcd::start() else { return };
+    let hosts = hosts(&etcd, 3, 24);
+    let home = home_of(&hosts, MIB, 2);
+    until_enough(&home);
+    home.all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+    let other = another(&hosts[2], NAME);
+    home.ok("fill m 0 10 2");
+    etcd.pause(true);
+    hosts[1].kill_both();
+    other.send("check m 0 10 2"); // the replicas must have it first
+    until_says(&hosts[0], "fenced: the registry could not be reached for most of the lease");
+    etcd.pause(false);
+    other.answer().unwrap();
+    other.all("check m 10 246 1\nfill m 10 10 3");
+    home.all("check m 0 10 2\ncheck m 10 10 3");
 }
 
 /// The disk of a replica is full: the home goes on with the other, and says why. When there is room again it keeps them again.
