@@ -129,8 +129,8 @@ impl Transport for Link {
         self.peers().map_or(0, |peers| peers.unacknowledged(to))
     }
 
-    fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
-        self.peers()?.connect(host, address)
+    fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
+        self.peers()?.connect_within(host, address, within)
     }
 
     fn disconnect(&self, host: HostId, why: &str) {

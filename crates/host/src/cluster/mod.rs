@@ -75,8 +75,9 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()>;
     /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
     fn on_the_way(&self, to: HostId) -> usize;
-    /// Makes sure that there is a connection with a host, which listens at that address.
-    fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
+    /// Makes sure that there is a connection with a host, which listens at that address. Waits no longer than `within` for it,
+    /// nor than some seconds.
+    fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()>;
     /// Ends the session with a host: what is on its way may be lost.
     fn disconnect(&self, host: HostId, why: &str);
     /// Who listens at an address.
@@ -152,6 +153,8 @@ pub struct Cluster {
     kept_here: replicas::KeptHere,
     /// Objects of this home that others keep.
     replicated: Mutex<HashMap<u128, Arc<replicas::Home>>>,
+    /// When it is looked whether they still do.
+    looking: Arc<replicas::Looking>,
     /// What replicas were asked for so far.
     keep_asked: AtomicU64,
 }
@@ -223,6 +226,7 @@ impl Cluster {
             locks: locks::AllLocks::default(),
             kept_here: replicas::KeptHere::default(),
             replicated: Mutex::default(),
+            looking: Arc::default(),
             keep_asked: AtomicU64::new(1),
         };
         Ok(Arc::new(cluster))
