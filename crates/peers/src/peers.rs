@@ -143,11 +143,6 @@ impl Peers {
         self.table.session(to)?.send(message, payload)
     }
 
-    /// Bytes that were sent to a host, and whose handler has not had them yet as far as is known here; 0 without a session.
-    pub fn unacknowledged(&self, to: HostId) -> usize {
-        self.table.session(to).map_or(0, |session| session.unacknowledged())
-    }
-
     /// Whether a host is connected, as far as is known.
     pub fn is_connected(&self, host: HostId) -> bool {
         self.table.link(host).is_ok()

@@ -101,8 +101,12 @@ impl Carrier for Cluster {
         self.say_unlocked(object, session, pages);
     }
 
-    fn on_the_way(&self, host: HostId) -> usize {
-        self.transport().map_or(0, |transport| transport.on_the_way(host))
+    fn ask_what_has_come(&self) {
+        if let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            this.look_what_has_come();
+        }
     }
 
     fn is_away(&self, host: HostId) -> bool {

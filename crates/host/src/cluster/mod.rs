@@ -20,6 +20,7 @@
 //! | `refusals` | which refused connections the log tells |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
+//! | `dealt_with` | what their homes have dealt with of what they were sent |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
@@ -28,6 +29,7 @@ mod asked;
 mod beginnings;
 mod calls;
 mod carry;
+mod dealt_with;
 mod give_back;
 pub mod lease;
 mod leaving;
@@ -73,8 +75,6 @@ use wire::{Answer, Call, Member, Message};
 pub trait Transport: Send + Sync {
     /// Sends a message with the bytes behind it, whose buffer it may take; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()>;
-    /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
-    fn on_the_way(&self, to: HostId) -> usize;
     /// Makes sure that there is a connection with a host, which listens at that address. Waits no longer than `within` for it,
     /// nor than some seconds.
     fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()>;
@@ -145,6 +145,8 @@ pub struct Cluster {
     idle_poll: IdlePoll,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
+    /// Whom it is asked what they have dealt with.
+    asking_homes: dealt_with::Asking,
     holds: Arc<Holds>,
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
@@ -221,6 +223,7 @@ impl Cluster {
             ending: AtomicBool::new(false),
             idle_poll: IdlePoll::new(idle_poll),
             waiting: carry::Waiting::default(),
+            asking_homes: dealt_with::Asking::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
             locks: locks::AllLocks::default(),
@@ -436,6 +439,7 @@ impl Cluster {
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }
+            Call::HasCome { object } => self.deal_with(from, object),
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length, freeze } => {
                 self.sync_for_other(from, object, offset, length, freeze)

@@ -54,7 +54,7 @@ impl Pools {
             | Call::Lookup(_)
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
-            Call::GaveUp { .. } => &self.settling,
+            Call::GaveUp { .. } | Call::HasCome { .. } => &self.settling,
             Call::Keep { .. } | Call::Kept { .. } => &self.keeping,
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,

@@ -184,6 +184,11 @@ pub enum Call {
         /// From this page on.
         from_page: u32,
     },
+    /// Of an object's home: answered when it has dealt with all that the caller's scheduler said before.
+    HasCome {
+        /// Which object.
+        object: u128,
+    },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave {
         /// Which object.

@@ -1,6 +1,7 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::dealt_with::HeldBack;
 use super::freezing::PutOff;
 use super::held_here::Kept;
 use super::holds::Held;
@@ -108,6 +109,8 @@ pub(super) struct State {
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
     pub put_off: PutOff,
+    /// What waits until the home has dealt with what it was sent.
+    pub held_back: HeldBack,
     /// How often it was begun to speak with a home.
     pub beginnings: u64,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
@@ -160,6 +163,7 @@ impl Driver {
             not_kept: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
+            held_back: HeldBack::default(),
             beginnings: 0,
             lent,
             stamp: first_stamp(),
@@ -296,7 +300,12 @@ impl Driver {
         if self.waits_for_replicas() {
             return self.later(came);
         }
-        self.do_now(&mut self.state(), came);
+        let mut state = self.state();
+        if let Some(came) = self.hold_back(&mut state, came)? {
+            self.do_now(&mut state, came);
+        }
+        drop(state);
+        self.look_at_the_way();
         Ok(())
     }
 
@@ -327,6 +336,7 @@ impl Driver {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
+        state.held_back.clear();
         state.late.clear();
         state.stuck = false;
         self.outbox.clear();

@@ -21,12 +21,13 @@
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `leaving` | pages that go unasked, no faster than their home takes them |
+//! | `dealt_with` | what the home has dealt with of what it was sent |
 //! | `inbox` | what waits to happen, where a turn waits for other hosts |
-//! | `overflow` | the bytes of it, where memory has no room for them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
+mod dealt_with;
 mod driver;
 mod freezing;
 mod give_back;
@@ -40,7 +41,6 @@ mod leaving;
 pub mod locks;
 mod moving;
 mod outbox;
-mod overflow;
 mod part;
 mod size;
 mod sizes;
@@ -83,10 +83,8 @@ pub trait Carrier: Send + Sync {
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
 
-    /// Bytes that were sent to that host and have not arrived yet, as far as is known here.
-    fn on_the_way(&self, _host: HostId) -> usize {
-        0
-    }
+    /// Homes are to be asked what they have dealt with of the pages that are on their way to them. Does not wait.
+    fn ask_what_has_come(&self) {}
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {
