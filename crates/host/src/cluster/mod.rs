@@ -46,8 +46,8 @@ pub mod registry;
 mod replicas;
 mod rights;
 mod sizes;
-#[cfg(test)]
-mod specimens;
+#[doc(hidden)]
+pub mod specimens;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -326,18 +326,20 @@ impl Cluster {
     fn said(self: &Arc<Self>, from: HostId, message: Message, payload: Vec<u8>) -> Result<()> {
         match message {
             Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
-            Message::Coherence { object, message } => {
+            Message::Coherence { object, messages } => {
                 self.idle_poll.heard();
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.
-                    if let Some(answer) = message.answer_of_nobody() {
-                        Carrier::send(&**self, from, object, &answer, &mut Vec::new());
+                    let answers: Vec<_> =
+                        messages.iter().filter_map(|message| message.answer_of_nobody()).collect();
+                    if !answers.is_empty() {
+                        Carrier::send(&**self, from, object, answers, &mut Vec::new());
                     }
                     return Ok(());
                 };
-                self.check_may_say(&driver, from, &message)?;
-                driver.message(from, message, payload)
+                messages.iter().try_for_each(|message| self.check_may_say(&driver, from, message))?;
+                driver.messages(from, messages, payload)
             }
             Message::Answer { number, answer } => {
                 if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {

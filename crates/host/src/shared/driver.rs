@@ -286,27 +286,38 @@ impl Driver {
         self.do_now(&mut self.state(), Later::HoldOver);
     }
 
-    /// A message came from another host, with these bytes.
-    pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
-        self.check(&message)?;
-        let frames = self.count_frames(&message.carries().pages());
-        if bytes.len() != frames as usize * PAGE + if stamped(&message) { STAMP } else { 0 } {
+    /// Messages came from another host, with these bytes, which are those of the first one first.
+    pub fn messages(self: &Arc<Self>, from: HostId, messages: Vec<Said>, bytes: Vec<u8>) -> Result<()> {
+        messages.iter().try_for_each(|message| self.check(message))?;
+        let lengths: Vec<usize> = messages.iter().map(|message| self.length(message)).collect();
+        let all: usize = lengths.iter().sum();
+        if bytes.len() != all {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
+                format!("{from} sent {} bytes with messages of {all}", bytes.len()),
             ));
         }
-        let came = Later::Message(from, message, bytes);
+        let came = split(bytes, &lengths);
+        let came = messages.into_iter().zip(came).map(|(said, bytes)| Later::Message(from, said, bytes));
         if self.waits_for_replicas() {
-            return self.later(came);
+            return came.into_iter().try_for_each(|came| self.later(came));
         }
+        // The answers to them go together, too.
         let mut state = self.state();
-        if let Some(came) = self.hold_back(&mut state, came)? {
-            self.do_now(&mut state, came);
+        for came in came {
+            if let Some(came) = self.hold_back(&mut state, came)? {
+                self.do_now(&mut state, came);
+            }
         }
         drop(state);
         self.look_at_the_way();
         Ok(())
+    }
+
+    /// Bytes that lie behind a message.
+    fn length(&self, message: &Said) -> usize {
+        let stamp = if stamped(message) { STAMP } else { 0 };
+        self.count_frames(&message.carries().pages()) as usize * PAGE + stamp
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -413,8 +424,22 @@ impl Drop for Locked<'_> {
         let driver = self.driver;
         driver
             .outbox
-            .send_all(|to, message, bytes| driver.carrier.send(to, driver.plan.object, message, bytes));
+            .send_all(|to, messages, bytes| driver.carrier.send(to, driver.plan.object, messages, bytes));
     }
+}
+
+/// The bytes of each message. Those of one alone are not copied.
+fn split(bytes: Vec<u8>, lengths: &[usize]) -> Vec<Vec<u8>> {
+    if let [_] = lengths {
+        return vec![bytes];
+    }
+    let mut rest = &bytes[..];
+    let next = |length: &usize| {
+        let (next, behind) = rest.split_at(*length);
+        rest = behind;
+        next.to_vec()
+    };
+    lengths.iter().map(next).collect()
 }
 
 pub(super) fn why_not(why: Why) -> Error {
