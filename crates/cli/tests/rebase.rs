@@ -29,6 +29,7 @@ fn a_program_is_set_started_checked_and_unset() {
     let output = Command::new(&program).env("LD_AUDIT", &variable).output().unwrap();
     assert_eq!(output.stdout, b"- 1 none\n");
     assert!(place.json(&["clean"])["removed"].as_u64().unwrap() >= 1);
+    assert_eq!(place.json(&["clean"])["removed"].as_u64(), Some(0));
     assert_eq!(place.complaint(&["unset", text(&program)]).matches("is not set for rebasing").count(), 1);
 }
 
@@ -82,4 +83,26 @@ fn what_cannot_be_is_said_in_one_line() {
     assert!(place.complaint(&["core", text(&script)]).contains("damaged or no program"));
     let nothing = place.json(&["list"]);
     assert_eq!(nothing.as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_others_may_write_in_a_store_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let program = place.program();
+    place.says(&["set", text(&program)]);
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let copies = std::fs::read_dir(place.path("store/copies")).unwrap().flatten();
+    let copy = copies.map(|entry| entry.path().join("libc.so.6")).find(|path| path.exists()).unwrap();
+    mode(&copy, 0o666);
+    assert_eq!(place.json(&["list"])[0]["changed"].as_str(), Some(text(&copy)));
+    assert!(place.complaint(&["verify"]).contains("or others can write it"));
+    assert_eq!(place.json(&["set", text(&program)])["copies_made"], 1);
+    place.says(&["verify"]);
+    mode(&place.path("store/lib"), 0o777);
+    for words in [&["env"][..], &["verify"], &["set", text(&program)]] {
+        assert!(place.complaint(words).contains("store/lib cannot be used: others may write there"));
+    }
 }

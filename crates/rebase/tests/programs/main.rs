@@ -1,6 +1,8 @@
 //! Programs and libraries, made here by the C compiler, started with and without copies.
 
 mod answers;
+mod copies;
+mod cores;
 mod given;
 mod places;
 mod rig;
