@@ -3,6 +3,7 @@
 mod answers;
 mod copies;
 mod cores;
+mod executables;
 mod given;
 mod places;
 mod rig;

@@ -44,7 +44,8 @@ fn wrong(why: commonhold_rebase::Error) -> Failure {
         Why::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             ErrorKind::Permission
         }
-        Why::File { .. } | Why::Images(_) => ErrorKind::Io,
+        Why::File { .. } => ErrorKind::Io,
+        Why::Images(why) => why.kind(),
         _ => ErrorKind::Invalid,
     };
     error(kind, why.to_string())
