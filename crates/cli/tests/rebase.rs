@@ -106,3 +106,48 @@ fn what_others_may_write_in_a_store_is_not_used() {
         assert!(place.complaint(words).contains("store/lib cannot be used: others may write there"));
     }
 }
+
+#[test]
+fn core_names_originals_after_renew_and_clean() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.contains(['/', '|']) {
+        eprintln!(
+            "left out, because the kernel does not write core dumps where programs are started: {pattern}"
+        );
+        return;
+    }
+    let place = Place::new();
+    let (source, program) = (place.path("ends.c"), place.path("ends"));
+    std::fs::write(&source, "#include <stdlib.h>\nint main(void) { abort(); }").unwrap();
+    assert!(Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    place.says(&["set", text(&program)]);
+    let dumps = place.path("dumps");
+    std::fs::create_dir(&dumps).unwrap();
+    let script = format!("ulimit -c unlimited && exec {}", text(&program));
+    let mut command = Command::new("sh");
+    for (name, value) in place.json(&["env"]).as_object().unwrap() {
+        command.env(name, value.as_str().unwrap());
+    }
+    command.arg("-c").arg(script).current_dir(&dumps).status().unwrap();
+    let dump = std::fs::read_dir(&dumps).unwrap().flatten().next().unwrap().path();
+    let libc = || {
+        let files = place.json(&["core", text(&dump)]);
+        let files = files.as_array().unwrap().clone();
+        files.into_iter().find(|file| file["file"].as_str().unwrap().ends_with("/libc.so.6")).unwrap()
+    };
+    let before = libc();
+    assert!(before["file"].as_str().unwrap().starts_with(text(&place.path("store/copies"))));
+    assert!(before["original"].as_str().unwrap().ends_with("/libc.so.6"), "{before}");
+    assert_eq!((&before["base"], before["exists"].as_bool()), (&before["address"], Some(true)));
+    place.says(&["renew"]);
+    assert_eq!(libc(), before);
+    place.says(&["clean"]);
+    let mut gone = before.clone();
+    gone["exists"] = Value::from(false);
+    assert_eq!(libc(), gone);
+    let line = place.says(&["core", text(&dump)]);
+    assert!(
+        line.lines().any(|line| line.contains("copy of ") && line.ends_with("the copy is gone")),
+        "{line}"
+    );
+}
