@@ -25,4 +25,3 @@ pub const EXIT_GROUP: usize = 231;
 pub const OPENAT: usize = 257;
 pub const NEWFSTATAT: usize = 262;
 pub const READLINKAT: usize = 267;
-pub const FACCESSAT: usize = 269;

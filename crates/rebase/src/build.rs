@@ -4,8 +4,9 @@
 use crate::bind::Loader;
 use crate::copy::Role;
 use crate::elf::Elf;
+use crate::origin::Origin;
 use crate::plan::{Binding, Files, Id, Plan, Program, Unset, state_of, words};
-use crate::record::{Entry, encode};
+use crate::record::{Copied, Entry, encode};
 use crate::store::{Set, Store};
 use crate::{Error, Result, copy, label, trial};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
@@ -39,6 +40,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 struct Made {
     path: PathBuf,
     base: u64,
+    state: State,
     is_new: bool,
 }
 
@@ -131,7 +133,9 @@ fn slide(ranges: &Ranges) -> Result<u16> {
 /// What a copy is made from says what it is.
 fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(b"commonhold rebase 1");
+    hasher.update(b"commonhold rebase 2");
+    hasher.update(elf.path.as_os_str().as_bytes());
+    hasher.update(&[0]);
     hasher.update(&[u8::from(role == Role::Program)]);
     hasher.update(&base.to_le_bytes());
     hasher.update(&elf.bytes);
@@ -148,15 +152,25 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
     let words = words(&plan.files, binding, |id| bases.get(&id).copied());
     let key = key(elf, binding.role, base, &words);
     let file: OsString = elf.path.file_name().unwrap_or_default().into();
-    let is_new = !store.has(&key, &file);
-    if is_new {
-        store.discard(&key)?;
-        store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
-    }
+    let there = store.has(&key, &file);
+    let is_new = there.is_none();
+    let sound = match there {
+        Some(state) => state,
+        None => {
+            store.discard(&key)?;
+            let bytes = copy::make(elf, binding.role, base, &words)?;
+            store.put(&key, &file, &bytes, &Origin::new(elf, base), binding.role)?
+        }
+    };
     let path = store.copy(&key, &file);
-    // The original may have got another since.
+    // The original may have got another since; that is another state of the copy, too.
     label::keep(&elf.path, &path);
-    Ok(Made { path, base, is_new })
+    let state = state_of(&path)?;
+    if (State { changed_ns: sound.changed_ns, ..state }) != sound {
+        let why = std::io::Error::other("it was changed while it was looked at: try again");
+        return Err(Error::file(&path)(why));
+    }
+    Ok(Made { path, base, state, is_new })
 }
 
 /// All copies, on all processors.
@@ -194,21 +208,24 @@ fn write_records(
     copies: &[Option<usize>],
     made: &[Made],
 ) -> Result<()> {
-    let copied: Vec<Option<(&Path, u64)>> = copies
-        .iter()
-        .zip(&program.files)
-        .map(|(copy, id)| {
-            let dynamic = files.elf(*id).dynamic_address().unwrap_or(0);
-            copy.map(|index| (made[index].path.as_path(), made[index].base + dynamic))
+    let copied = |(copy, id): (&Option<usize>, &Id)| {
+        let dynamic = files.elf(*id).dynamic_address().unwrap_or(0);
+        copy.map(|index| {
+            let Made { path, base, state, .. } = &made[index];
+            Copied { path: path.as_os_str(), dynamic: base + dynamic, state: *state }
         })
-        .collect();
-    if let Some((copy, _)) = copied[0] {
+    };
+    let copied: Vec<Option<Copied<'_>>> = copies.iter().zip(&program.files).map(copied).collect();
+    if let Some(itself) = copied[0] {
+        let copy = Path::new(itself.path);
         let paths = program.paths_of(copy, files)?;
-        let mut copied = copied.clone();
-        copied[0] = Some((&program.path, IS_THE_COPY));
-        let own = state_of(copy)?;
-        let record = record(files, program, &paths, Some(own), &copied);
-        store.write_record(copy, &record)?;
+        let original = Copied {
+            path: program.path.as_os_str(),
+            dynamic: IS_THE_COPY,
+            state: files.state(program.files[0]),
+        };
+        let of_copy = [&[Some(original)], &copied[1..]].concat();
+        store.write_record(copy, &record(files, program, &paths, Some(itself.state), &of_copy))?;
     }
     store.write_record(&program.path, &record(files, program, &program.said.objects, None, &copied))
 }
@@ -219,11 +236,11 @@ fn record(
     program: &Program,
     paths: &[PathBuf],
     itself: Option<State>,
-    copied: &[Option<(&Path, u64)>],
+    copied: &[Option<Copied<'_>>],
 ) -> Vec<u8> {
     let entry = |place: usize| Entry {
         path: paths[place].as_os_str(),
-        copy: copied[place].map(|(path, dynamic)| (path.as_os_str(), dynamic)),
+        copy: copied[place],
         state: itself.filter(|_| place == 0).unwrap_or_else(|| files.state(program.files[place])),
     };
     let others = (1..program.files.len()).filter(|place| *place != program.loader);

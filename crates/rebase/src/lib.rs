@@ -17,8 +17,10 @@ pub mod copy;
 pub mod core_dump;
 pub mod elf;
 mod error;
+mod guard;
 mod label;
 mod library;
+mod origin;
 pub mod plan;
 mod record;
 pub mod state;
@@ -26,6 +28,7 @@ pub mod store;
 mod trial;
 
 pub use error::{Error, Result};
+pub use origin::Origin;
 
 /// Whose addresses: the machine's or a user's.
 pub mod images {

@@ -3,7 +3,8 @@
 //! that loader would say of every program that it cannot load the other.)
 
 use crate::bind::Loader;
-use crate::store::Store;
+use crate::guard::is_our_file;
+use crate::store::{Store, make_directory};
 use crate::{Error, Result, label};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,16 @@ const PLACES: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
 /// And to those of 32-bit programs.
 const PLACES_32: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
 
+/// A directory, and before it those in which it is.
+fn with_those_above(place: &str) -> impl Iterator<Item = &str> {
+    place.match_indices('/').map(|(at, _)| &place[..at]).chain([place])
+}
+
+/// Their directories.
+pub(crate) fn directories() -> impl Iterator<Item = &'static str> {
+    PLACES.into_iter().chain(PLACES_32).flat_map(with_those_above)
+}
+
 impl Store {
     /// What `LD_AUDIT` is to be. The loader itself puts the name of its directory into it.
     pub fn library(&self) -> PathBuf {
@@ -23,10 +34,16 @@ impl Store {
 
     /// Whether the audit library is there for programs to have.
     pub fn is_installed(&self) -> bool {
-        PLACES.iter().all(|place| self.root().join(place).join(FILE).exists())
+        PLACES.iter().all(|place| is_our_file(&self.root().join(place).join(FILE)))
     }
 
-    /// Puts the audit library there, if it is not.
+    /// Those of them that others could have made what they are.
+    pub(crate) fn foreign_libraries(&self) -> Vec<PathBuf> {
+        let all = PLACES.iter().chain(&PLACES_32).map(|place| self.root().join(place).join(FILE));
+        all.filter(|path| path.symlink_metadata().is_ok() && !is_our_file(path)).collect()
+    }
+
+    /// Puts the audit library there, if it is not, or if others could have put it there.
     pub fn install(&self) -> Result<()> {
         if BYTES.is_empty() {
             return Err(Error::unfit(self.root(), "rebasing is for x86-64 and glibc"));
@@ -54,14 +71,15 @@ impl Store {
 
     fn put_library(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let path = Path::new(place).join(FILE);
-        let there = self.root().join(&path);
-        if fs::read(&there).is_ok_and(|there| there == bytes) {
+        let whole = self.root().join(&path);
+        if is_our_file(&whole) && fs::read(&whole).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
+        for directory in with_those_above(place) {
+            make_directory(&self.root().join(directory))?;
+        }
         // Whoever may use the loader may use what it is given. But see `keep_labels`.
-        let like = if there.exists() { there } else { Loader::of_machine().path };
-        let directory = self.root().join(place);
-        fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
+        let like = if is_our_file(&whole) { whole } else { Loader::of_machine().path };
         self.replace(&path, bytes, Some(&like))
     }
 }

@@ -8,10 +8,31 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Entry<'a> {
     /// Its path as the loader has it.
     pub path: &'a OsStr,
-    /// The path of its copy, and the address of the copy's dynamic section.
-    pub copy: Option<(&'a OsStr, u64)>,
+    /// Its copy.
+    pub copy: Option<Copied<'a>>,
     /// Its state.
     pub state: State,
+}
+
+/// What stands for a file.
+#[derive(Clone, Copy)]
+pub struct Copied<'a> {
+    /// Its path.
+    pub path: &'a OsStr,
+    /// The address of its dynamic section.
+    pub dynamic: u64,
+    /// Its state.
+    pub state: State,
+}
+
+/// Of a file that has no copy.
+const NO_STATE: State = State { device: 0, inode: 0, size: 0, modified_ns: 0, changed_ns: 0 };
+
+fn put(bytes: &mut Vec<u8>, state: State) {
+    let State { device, inode, size, modified_ns, changed_ns } = state;
+    for word in [device, inode, size, modified_ns as u64, changed_ns as u64] {
+        bytes.extend(word.to_le_bytes());
+    }
 }
 
 /// The bytes of a record: the program, its loader, and the other files.
@@ -26,14 +47,14 @@ pub fn encode(entries: &[Entry<'_>]) -> Vec<u8> {
         at as u32
     };
     for entry in entries {
-        let (copy, dynamic) =
-            entry.copy.map_or((first_string as u32, 0), |(copy, dynamic)| (place(copy), dynamic));
+        let (copy, dynamic, copy_state) = entry
+            .copy
+            .map_or((first_string as u32, 0, NO_STATE), |copy| (place(copy.path), copy.dynamic, copy.state));
         files.extend(place(entry.path).to_le_bytes());
         files.extend(copy.to_le_bytes());
-        let State { device, inode, size, modified_ns, changed_ns } = entry.state;
-        for word in [device, inode, size, modified_ns as u64, changed_ns as u64, dynamic, 0] {
-            files.extend(word.to_le_bytes());
-        }
+        put(&mut files, entry.state);
+        files.extend(dynamic.to_le_bytes());
+        put(&mut files, copy_state);
     }
     let strings_bytes = strings.len();
     let mut record = MAGIC.to_vec();

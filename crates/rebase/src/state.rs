@@ -1,10 +1,14 @@
 //! Whether what was made still holds, and what is not needed any more.
 
+use crate::elf::Elf;
+use crate::guard::is_our_file;
+use crate::origin::{Origin, build_id};
 use crate::plan::state_of;
 use crate::store::Store;
 use crate::{Error, Result};
+use commonhold_images::ranges::Range;
 use commonhold_record::{File, Record};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ pub enum State {
         /// How many.
         copies: usize,
     },
-    /// A file is not what it was: it is started as if it were not set, until `update`.
+    /// A file or a copy is not what it was: it is started as if it were not set, until `update`.
     Stale {
         /// Which.
         file: PathBuf,
@@ -43,42 +47,68 @@ pub fn of(store: &Store, program: &Path) -> Result<State> {
         Err(error) => return Err(Error::file(&at)(error)),
     };
     let Some(record) = Record::new(&bytes) else { return Ok(State::Unset) };
+    // As a start finds it: what others could have written is none.
+    let foreign = (!is_our_file(&at)).then_some(at);
     let changed = record.files().find(|file| !holds(file)).map(|file| path(file.path));
-    let gone = record
-        .files()
-        .map(|file| path(file.copy))
-        .find(|copy| !copy.as_os_str().is_empty() && !copy.exists());
-    match changed.or(gone) {
+    let is_off =
+        |file: &File<'_>| !file.copy.is_empty() && state_of(&path(file.copy)).ok() != Some(file.copy_state);
+    let off = record.files().find(is_off).map(|file| path(file.copy));
+    match foreign.or(changed).or(off) {
         Some(file) => Ok(State::Stale { file }),
         None => Ok(State::Current { copies: record.files().filter(|file| !file.copy.is_empty()).count() }),
     }
 }
 
-/// Removes copies that no record names and no process maps, and the addresses of libraries that have none any more. Gives
-/// how many copies went.
-pub fn clean(store: &Store) -> Result<usize> {
+/// Keys of copies that a record names or a process maps.
+fn used(store: &Store) -> Result<BTreeSet<String>> {
     store.remove_records_of_copies()?;
-    let mut named = BTreeSet::new();
+    let mut used = store.mapped();
     for bytes in store.records()? {
         let record = Record::new(&bytes);
         let copies = record.iter().flat_map(Record::files).map(|file| path(file.copy));
-        named.extend(
+        used.extend(
             copies.filter_map(|copy| Some(copy.parent()?.file_name()?.to_string_lossy().into_owned())),
         );
     }
-    let mapped = store.mapped();
-    let all: BTreeSet<String> = store.copies()?.into_iter().map(|(key, _)| key).collect();
-    let unused: BTreeSet<String> =
-        all.into_iter().filter(|key| !named.contains(key) && !mapped.contains(key)).collect();
+    Ok(used)
+}
+
+/// Removes copies that no record names and no process maps, and takes the addresses back of libraries that have none any
+/// more. Gives how many copies went.
+pub fn clean(store: &Store) -> Result<usize> {
+    let used = used(store)?;
+    let unused: BTreeSet<String> = store.keys()?.difference(&used).cloned().collect();
     store.remove(&unused)?;
+    release_but_of(store, &used)?;
     Ok(unused.len())
+}
+
+/// Takes the addresses back of libraries of which no copy is named by a record or mapped by a process.
+pub fn release(store: &Store) -> Result<()> {
+    release_but_of(store, &used(store)?)
+}
+
+fn release_but_of(store: &Store, keys: &BTreeSet<String>) -> Result<()> {
+    let origin_of = store.origin_of_keys();
+    let bases: BTreeSet<u64> = keys.iter().filter_map(origin_of).map(|origin| origin.base).collect();
+    let ranges = store.ranges()?;
+    for range in ranges.list()?.iter().filter(|range| is_of_a_library(range)) {
+        if !bases.contains(&range.first) {
+            ranges.release_this(range)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_of_a_library(range: &Range) -> bool {
+    range.name.starts_with("rebase:")
 }
 
 /// Takes all addresses back, so that the next build draws new ones. Copies that are mapped stay while they are.
 pub fn renew(store: &Store) -> Result<()> {
     let ranges = store.ranges()?;
     for range in ranges.list()? {
-        if range.name.starts_with("rebase:") {
+        if is_of_a_library(&range) {
             ranges.release(&range.name)?;
         }
     }
@@ -92,22 +122,27 @@ pub struct Mapped {
     pub first: u64,
     /// The file.
     pub path: PathBuf,
-    /// If it is a copy: of what, as far as a record still says.
-    pub original: Option<PathBuf>,
+    /// If it is a copy, or was one: of what.
+    pub origin: Option<Origin>,
+    /// Whether the original is another file now, or gone: known by the build ID, if it has one.
+    pub is_another: bool,
     /// Whether the file is still there.
     pub exists: bool,
 }
 
+/// Whether the file at the path of an original has not its build ID.
+fn is_another(origin: &Origin) -> bool {
+    let now = || build_id(&Elf::open(&origin.path).ok()?);
+    origin.build_id.is_some() && now() != origin.build_id
+}
+
 /// The files of a process or core dump, those that are copies with their originals.
 pub fn originals(store: &Store, files: impl IntoIterator<Item = (u64, PathBuf)>) -> Result<Vec<Mapped>> {
-    let mut by_copy = BTreeMap::new();
-    for bytes in store.records()? {
-        let record = Record::new(&bytes);
-        by_copy.extend(record.iter().flat_map(Record::files).map(|file| (path(file.copy), path(file.path))));
-    }
+    let origin_of = store.origins()?;
     let one = |(first, path): (u64, PathBuf)| {
-        let original = by_copy.get(&path).filter(|_| !path.as_os_str().is_empty()).cloned();
-        Mapped { first, exists: path.exists(), original, path }
+        let origin = origin_of(&path);
+        let is_another = origin.as_ref().is_some_and(is_another);
+        Mapped { first, exists: path.exists(), origin, is_another, path }
     };
     Ok(files.into_iter().map(one).collect())
 }

@@ -3,22 +3,27 @@
 //! ```text
 //! ranges                    the registry of addresses; of …/commonhold/rebase the one beside, which images share
 //! copies/KEY/libz.so.1.2    one copy; KEY says what it was made from, and it is never changed
-//! copies/KEY/.sum           the hash of its bytes; beside a program also links to all that lies beside the original
+//! copies/KEY/.sum           the hash of its bytes
+//! copies/KEY/.of            what it was made of; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
+//! gone                      what copies that were removed had been made of
 //! lib…/libcommonhold_start.so  what loaders are given, each its own
 //! ```
 
 use crate::copy::Role;
-use crate::{Error, Result, label};
+use crate::guard::{is_our_directory, is_our_file, refuse_shared};
+use crate::plan::state_of;
+use crate::{Error, Origin, Result, label, origin};
 use commonhold_images::ranges::{Owner, Ranges};
 use commonhold_images::store::registry_of;
+use commonhold_record::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What glibc is told by it.
@@ -42,12 +47,13 @@ impl Store {
     /// The store in a directory, made if it is not there. What others could have put there is not used.
     pub fn open(root: &Path, owner: Owner) -> Result<Store> {
         for directory in [root.to_owned(), root.join("copies"), root.join("programs")] {
-            if !directory.exists() {
-                fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-                fs::set_permissions(&directory, Permissions::from_mode(0o755))
-                    .map_err(Error::file(&directory))?;
-            }
+            make_directory(&directory)?;
             refuse_shared(&directory)?;
+        }
+        for directory in crate::library::directories().map(|directory| root.join(directory)) {
+            if directory.exists() {
+                refuse_shared(&directory)?;
+            }
         }
         let root = root.canonicalize().map_err(Error::file(root))?;
         Ok(Store { root, owner })
@@ -89,16 +95,19 @@ impl Store {
         self.root.join("copies").join(key).join(file)
     }
 
-    /// Whether that copy is there, as it was written.
-    pub fn has(&self, key: &str, file: &OsStr) -> bool {
-        is_as_written(&self.copy(key, file)).unwrap_or(false)
+    /// The state of that copy, if it is there as it was written, and nobody else can have written it.
+    pub fn has(&self, key: &str, file: &OsStr) -> Option<State> {
+        let copy = self.copy(key, file);
+        let before = state_of(&copy).ok()?;
+        let sound = is_as_written(&copy).unwrap_or(false);
+        (sound && state_of(&copy).is_ok_and(|after| after == before)).then_some(before)
     }
 
     /// Takes away what is in the place of a copy and is none. Who maps it keeps it.
     pub fn discard(&self, key: &str) -> Result<()> {
         let copies = self.root.join("copies");
         let place = copies.join(key);
-        if !place.exists() {
+        if place.symlink_metadata().is_err() {
             return Ok(());
         }
         let aside = tempfile::Builder::new().prefix(".damaged-").tempdir_in(&copies);
@@ -106,36 +115,38 @@ impl Store {
         fs::rename(&place, aside.path().join(key)).map_err(Error::file(&place))
     }
 
-    /// Puts a copy there: whole, with its hash, or not at all. `like`: the original, whose label it gets.
-    pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], like: &Path, role: Role) -> Result<()> {
+    /// Puts a copy there: whole, with its hash and what it was made of, or not at all. It gets the original's label.
+    pub fn put(&self, key: &str, file: &OsStr, bytes: &[u8], of: &Origin, role: Role) -> Result<State> {
         let copies = self.root.join("copies");
         let made =
             tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
         let path = made.path().join(file);
         write(&path, bytes)?;
         if role == Role::Program {
-            link_neighbours(like, made.path())?;
+            link_neighbours(&of.path, made.path())?;
         }
         // Where there is no such thing the hash beside it has to do.
         let _ = File::open(&path).and_then(commonhold_images::verity::seal);
         // Behind that: who may not write a file may not seal it.
         set_mode(&path, if role == Role::Program { 0o555 } else { 0o444 })?;
-        let sum = made.path().join(SUM);
-        write(&sum, blake3::hash(bytes).to_hex().as_bytes())?;
-        set_mode(&sum, 0o444)?;
-        label::keep(like, &path);
+        for (name, bytes) in [(SUM, blake3::hash(bytes).to_hex().as_bytes()), (origin::FILE, &of.encode())] {
+            write(&made.path().join(name), bytes)?;
+            set_mode(&made.path().join(name), 0o444)?;
+        }
+        label::keep(&of.path, &path);
         fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;
         let place = copies.join(key);
         match fs::rename(made.path(), &place) {
             // Another process was faster, with the same bytes.
-            Err(_) if self.has(key, file) => Ok(()),
-            outcome => outcome.map_err(Error::file(&place)),
+            Err(error) => self.has(key, file).ok_or_else(|| Error::file(&place)(error)),
+            Ok(()) => state_of(&place.join(file)),
         }
     }
 
-    /// The copies whose bytes are not those that were written, or that the file system does not give out for that reason.
+    /// What is not as it was written, what the file system does not give out for that reason, or what others could have
+    /// written: copies, and what loaders are given.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
-        let mut damaged = Vec::new();
+        let mut damaged: Vec<PathBuf> = self.foreign_libraries();
         for (_, path) in self.copies()? {
             match is_as_written(&path) {
                 Ok(true) => {}
@@ -153,27 +164,28 @@ impl Store {
     pub fn copies(&self) -> Result<Vec<(String, PathBuf)>> {
         let copies = self.root.join("copies");
         let mut all = Vec::new();
-        for entry in fs::read_dir(&copies).map_err(Error::file(&copies))?.flatten() {
-            let key = entry.file_name().to_string_lossy().into_owned();
-            if key.starts_with('.') {
-                continue;
-            }
-            let files = fs::read_dir(entry.path()).map_err(Error::file(&entry.path()))?.flatten();
+        for key in self.keys()? {
+            let directory = copies.join(&key);
+            let origin = Origin::beside(&directory.join(SUM));
+            let name = origin.as_ref().and_then(|origin| origin.path.file_name());
+            let files = fs::read_dir(&directory).map_err(Error::file(&directory))?.flatten();
+            // What lies beside a program is there by links.
             let is_copy = |file: &fs::DirEntry| {
-                file.file_name() != SUM && file.file_type().is_ok_and(|kind| kind.is_file())
+                let plain = file.file_type().is_ok_and(|kind| kind.is_file());
+                let beside = file.file_name() == SUM || file.file_name() == origin::FILE;
+                Some(file.file_name().as_os_str()) == name || plain && !beside
             };
             all.extend(files.filter(is_copy).map(|file| (key.clone(), file.path())));
         }
         Ok(all)
     }
 
-    /// Removes copies, but not those that a process maps.
-    pub fn remove(&self, keys: &BTreeSet<String>) -> Result<()> {
-        for key in keys {
-            let directory = self.root.join("copies").join(key);
-            fs::remove_dir_all(&directory).map_err(Error::file(&directory))?;
-        }
-        Ok(())
+    /// The keys of all copies, also of those that are gone.
+    pub fn keys(&self) -> Result<BTreeSet<String>> {
+        let copies = self.root.join("copies");
+        let entries = fs::read_dir(&copies).map_err(Error::file(&copies))?.flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
     /// Keys of copies that a process of this machine maps.
@@ -196,11 +208,13 @@ impl Store {
 
     /// The programs that are set, and whether each has a copy itself.
     pub fn programs(&self) -> Result<Set> {
-        let text = match fs::read(self.root.join("set")) {
+        let path = self.root.join("set");
+        let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Set::new()),
-            Err(error) => return Err(Error::file(&self.root.join("set"))(error)),
+            Err(error) => return Err(Error::file(&path)(error)),
         };
+        refuse_shared(&path)?;
         let line = |line: &[u8]| {
             let (moved, path) = (line.first()? == &b'x', line.get(2..)?);
             Some((PathBuf::from(OsStr::from_bytes(path)), moved))
@@ -281,25 +295,27 @@ impl Store {
     }
 }
 
-/// Whatever others may write, or have made, can be anything.
-fn refuse_shared(directory: &Path) -> Result<()> {
-    let metadata = fs::metadata(directory).map_err(Error::file(directory))?;
-    let user = rustix::process::geteuid().as_raw();
-    if metadata.uid() != 0 && metadata.uid() != user {
-        let why = format!("it belongs to user {}, and what is there would be run by you", metadata.uid());
-        return Err(Error::store(directory, why));
+/// A directory that others may read, if it is not there.
+pub(crate) fn make_directory(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        return Ok(());
     }
-    if metadata.permissions().mode() & 0o022 != 0 {
-        let why = "others may write there: remove it, or take that right from them and what is there away";
-        return Err(Error::store(directory, why));
-    }
-    Ok(())
+    fs::create_dir_all(directory).map_err(Error::file(directory))?;
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).map_err(Error::file(directory))
 }
 
+/// Whether a copy has the bytes that were written, nobody else can have written it or what stands beside it, and it is told
+/// of what it is one.
 fn is_as_written(copy: &Path) -> Result<bool> {
+    let (sum, of) = (copy.with_file_name(SUM), copy.with_file_name(origin::FILE));
+    let ours = copy.parent().is_some_and(is_our_directory)
+        && [copy, &sum, &of].into_iter().all(is_our_file)
+        && Origin::beside(copy).is_some();
+    if !ours {
+        return Ok(false);
+    }
     let bytes = fs::read(copy).map_err(Error::file(copy))?;
-    let sum = fs::read_to_string(copy.with_file_name(SUM)).unwrap_or_default();
-    Ok(sum == blake3::hash(&bytes).to_hex().as_str())
+    Ok(fs::read_to_string(sum).unwrap_or_default() == blake3::hash(&bytes).to_hex().as_str())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -3,19 +3,23 @@
 //! runs: so it is flat, is read where it lies, needs no memory, and every offset in it is checked.
 //!
 //! ```text
-//! magic 8 | bytes of the whole u32 | number of files u32 | sum of what follows u64 | files, 64 bytes each | strings, each
+//! magic 8 | bytes of the whole u32 | number of files u32 | sum of what follows u64 | files, 96 bytes each | strings, each
 //! ended by a zero
+//!
+//! file: place of its path u32 | place of its copy's path u32 | its state 40 | address of the copy's dynamic section u64 |
+//! the copy's state 40
+//! state: device, inode, size, modified ns, changed ns, u64 each
 //! ```
 //! The first file is the program, the second its loader. Numbers are little endian.
 #![no_std]
 #![forbid(unsafe_code)]
 
 /// The first bytes of a record of this version.
-pub const MAGIC: [u8; 8] = *b"CHREBAS1";
+pub const MAGIC: [u8; 8] = *b"CHREBAS2";
 /// Before the files.
 pub const HEADER_BYTES: usize = 24;
 /// Each file.
-pub const FILE_BYTES: usize = 64;
+pub const FILE_BYTES: usize = 96;
 /// In the record of a program's copy, as [`File::dynamic`] of the first file: its `copy` is the original.
 pub const IS_THE_COPY: u64 = u64::MAX;
 /// More than any program has.
@@ -47,6 +51,9 @@ pub struct File<'a> {
     pub state: State,
     /// Where the dynamic section of the copy must be found.
     pub dynamic: u64,
+    /// The state of the copy when it was whole, and nobody else could write it. The time of the last change of its inode
+    /// tells all that others could do to it later, and a change of owner and mode too.
+    pub copy_state: State,
 }
 
 /// A record, in the bytes of its file.
@@ -62,6 +69,17 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+fn state(bytes: &[u8], at: usize) -> Option<State> {
+    let long = |place: usize| long(bytes, at + place);
+    Some(State {
+        device: long(0)?,
+        inode: long(8)?,
+        size: long(16)?,
+        modified_ns: long(24)? as i64,
+        changed_ns: long(32)? as i64,
+    })
 }
 
 fn string(bytes: &[u8], at: usize) -> Option<&[u8]> {
@@ -104,18 +122,11 @@ impl<'a> Record<'a> {
 
     fn read(&self, index: usize) -> Option<File<'a>> {
         let at = HEADER_BYTES.checked_add(index.checked_mul(FILE_BYTES)?)?;
-        let long = |place: usize| long(self.bytes, at + place);
-        let state = State {
-            device: long(8)?,
-            inode: long(16)?,
-            size: long(24)?,
-            modified_ns: long(32)? as i64,
-            changed_ns: long(40)? as i64,
-        };
+        let (state, copy_state) = (state(self.bytes, at + 8)?, state(self.bytes, at + 56)?);
         let path = string(self.bytes, word(self.bytes, at)? as usize)?;
         let copy = string(self.bytes, word(self.bytes, at + 4)? as usize)?;
         let copy = if copy.len() > 1 { copy } else { &[] };
-        Some(File { path, copy, state, dynamic: long(48)? })
+        Some(File { path, copy, state, dynamic: long(self.bytes, at + 48)?, copy_state })
     }
 }
 

@@ -43,9 +43,8 @@ pub fn start() -> ! {
 
 /// Starts the copy of the program instead of it. Comes back if that cannot be.
 pub fn as_copy(copy: &[u8]) {
-    if !copy.is_empty()
-        && let (Some(arguments), Some(variables)) =
-            (strings(b"/proc/self/cmdline\0", &[]), strings(b"/proc/self/environ\0", &[]))
+    if let (Some(arguments), Some(variables)) =
+        (strings(b"/proc/self/cmdline\0", &[]), strings(b"/proc/self/environ\0", &[]))
     {
         system::execute(copy, arguments, variables);
     }

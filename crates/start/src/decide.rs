@@ -11,8 +11,16 @@ const TRIAL: &[u8] = b"LD_TRACE_LOADED_OBJECTS=commonhold";
 /// This library's file, in the directory that has the records.
 const RECORDS: &[u8] = b"/programs/";
 
-/// The record that holds for this start.
-pub fn record() -> Option<&'static [u8]> {
+/// What was decided.
+pub struct Decision {
+    /// The record that holds for this start.
+    pub record: &'static [u8],
+    /// Who runs this.
+    pub user: u32,
+}
+
+/// Whether there is a record that holds for this start.
+pub fn decide() -> Option<Decision> {
     let mut directory = [0; LONGEST_PATH];
     let directory = find_directory(&mut directory)?;
     let mut program = [0; LONGEST_PATH];
@@ -21,13 +29,9 @@ pub fn record() -> Option<&'static [u8]> {
     let path = join(&mut path, &[directory, RECORDS, &name(&program[..program.len() - 1]), b"\0"])?;
     let file = File::open(path).ok()?;
     let status = file.status()?;
-    const OTHERS_MAY_WRITE: u32 = 0o022;
-    // In a user's name space everybody whom it does not know is this one.
-    const NOBODY: u32 = 65534;
-    let own = status.owner == system::user() && status.owner != NOBODY;
-    let trusted = status.owner == 0 || own;
+    let user = system::user();
     let bytes = usize::try_from(status.bytes).ok().filter(|bytes| *bytes <= MOST_BYTES)?;
-    if !trusted || status.mode & OTHERS_MAY_WRITE != 0 {
+    if !system::is_trusted(&status, user) {
         return None;
     }
     let bytes = system::map(&file, bytes)?;
@@ -35,7 +39,8 @@ pub fn record() -> Option<&'static [u8]> {
     let of_this_program = record.files().next().is_some_and(|file| file.path == program);
     let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);
     let addresses_are_free = || first_library(&record).is_none_or(system::is_free);
-    (of_this_program && record.files().all(as_it_was) && addresses_are_free()).then_some(bytes)
+    let holds = of_this_program && record.files().all(as_it_was) && addresses_are_free();
+    holds.then_some(Decision { record: bytes, user })
 }
 
 /// An address within the first library that has a copy. Where it is taken, or cannot be had at all, a look now saves a

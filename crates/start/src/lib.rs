@@ -4,8 +4,8 @@
 //! One start, in order:
 //! 1. [`la_version`]: which program is this, is there a record of it (`record`), and is everything as it was when that was
 //!    written (`decide`)? If not: version 0, and the loader forgets this library.
-//! 2. [`la_objsearch`]: the loader is about to try a path. If it is that of an original, it gets the copy's. The loader
-//!    goes on calling it by the original's name.
+//! 2. [`la_objsearch`]: the loader is about to try a path. If it is that of an original, it gets the copy's, if that is the
+//!    file that was written; else it ends (as in 3). The loader goes on calling it by the original's name.
 //! 3. [`la_objopen`]: something was mapped, and nothing was relocated yet. A copy that is not at its address, or a library
 //!    that the record does not know, ends it: the program is started again without this library (`again`).
 //! 4. [`la_activity`]: all is there, and nothing has run. Libraries that are opened from now on are originals, but for those
@@ -20,9 +20,9 @@ mod process;
 mod system;
 mod words;
 
-use commonhold_record::{File, IS_THE_COPY, Record};
+use commonhold_record::{IS_THE_COPY, Record, State};
 use core::ffi::{CStr, c_char, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// The version of the loader's interface that this is written for (`LAV_CURRENT` of glibc 2.35 and later).
 const INTERFACE: c_uint = 2;
@@ -30,6 +30,8 @@ const INTERFACE: c_uint = 2;
 /// What was decided, for the calls that follow. The loader makes them one at a time.
 static RECORD: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static RECORD_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Who runs this.
+static USER: AtomicU32 = AtomicU32::new(0);
 static RUNS: AtomicBool = AtomicBool::new(false);
 /// How many of its files came.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
@@ -59,19 +61,20 @@ pub extern "C" fn la_version(loader: c_uint) -> c_uint {
     if loader < INTERFACE {
         return 0;
     }
-    match decide::record() {
-        Some(bytes) => {
-            // A program that has a copy itself is that copy from here on.
-            let program = Record::new(bytes).and_then(|record| record.files().next());
-            if let Some(program) = program.filter(|program| program.dynamic != IS_THE_COPY) {
-                again::as_copy(program.copy);
-            }
-            RECORD_BYTES.store(bytes.len(), Ordering::Relaxed);
-            RECORD.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
-            INTERFACE
+    let Some(decision) = decide::decide() else { return 0 };
+    let bytes = decision.record;
+    // A program that has a copy itself is that copy from here on.
+    let program = Record::accepted(bytes).and_then(|record| record.files().next());
+    if let Some(program) = program.filter(|file| file.dynamic != IS_THE_COPY && !file.copy.is_empty()) {
+        if !system::is_as_written(program.copy, &program.copy_state, decision.user) {
+            return 0;
         }
-        None => 0,
+        again::as_copy(program.copy);
     }
+    USER.store(decision.user, Ordering::Relaxed);
+    RECORD_BYTES.store(bytes.len(), Ordering::Relaxed);
+    RECORD.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
+    INTERFACE
 }
 
 /// What a cookie says of an object: it belongs to the program's own name space, or to one that the program made.
@@ -97,7 +100,7 @@ pub unsafe extern "C" fn la_objsearch(
     let copied = || record.files().filter(|file| !file.copy.is_empty() && file.dynamic != IS_THE_COPY);
     if !RUNS.load(Ordering::Relaxed) {
         let Some(file) = copied().find(|file| file.path == path) else { return name };
-        if !system::may_read(file.copy) {
+        if !system::is_as_written(file.copy, &file.copy_state, USER.load(Ordering::Relaxed)) {
             again::start(); // beside other copies the original would be wrong
         }
         return file.copy.as_ptr().cast();
@@ -108,8 +111,11 @@ pub unsafe extern "C" fn la_objsearch(
         return name;
     }
     let Some(state) = system::state_of(path) else { return name };
-    let same = |file: &File<'_>| (file.state.device, file.state.inode) == (state.device, state.inode);
-    copied().find(same).map_or(name, |file| file.copy.as_ptr().cast())
+    let same = |one: &State, other: &State| (one.device, one.inode) == (other.device, other.inode);
+    let Some(file) = copied().find(|file| same(&file.state, &state)) else { return name };
+    // The loader has it, if it is still that file.
+    let is_here = system::state_of(file.copy).is_some_and(|copy| same(&file.copy_state, &copy));
+    if is_here { file.copy.as_ptr().cast() } else { name }
 }
 
 /// The loader has mapped something. Nothing of it is relocated.

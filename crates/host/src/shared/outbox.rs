@@ -15,10 +15,13 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Out>);
 
+/// Messages with the bytes of their pages, in order.
+type Queue = VecDeque<(Said, Vec<u8>)>;
+
 #[derive(Default)]
 struct Out {
     /// For each host, what it is to be told; who has waited longest comes first.
-    queues: VecDeque<(HostId, VecDeque<(Said, Vec<u8>)>)>,
+    queues: VecDeque<(HostId, Queue)>,
     /// Somebody is sending, to that host, and will look again.
     sending: Option<HostId>,
 }
@@ -27,7 +30,7 @@ impl Out {
     fn push(&mut self, to: HostId, message: Said, bytes: Vec<u8>) {
         match self.queues.iter_mut().find(|(whose, _)| *whose == to) {
             Some((_, queue)) => queue.push_back((message, bytes)),
-            None => self.queues.push_back((to, VecDeque::from([(message, bytes)]))),
+            None => self.queues.push_back((to, Queue::from([(message, bytes)]))),
         }
     }
 

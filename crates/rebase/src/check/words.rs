@@ -3,7 +3,6 @@
 
 use crate::elf::{Elf, Kind};
 use crate::plan::{Files, Program};
-use crate::state;
 use crate::store::Store;
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -81,12 +80,13 @@ fn mappings(process: i32) -> Result<Vec<Mapping>> {
 /// Reads them all from a process that has stopped.
 pub fn read(process: i32, store: &Store, files: &Files, program: &Program) -> Result<Words> {
     let mappings = mappings(process)?;
-    let mapped = state::originals(store, mappings.iter().map(|one| (one.first, one.path.clone())))?;
+    let origin_of = store.origins()?;
     // The first mapping of each file is its beginning.
     let mut firsts: HashMap<PathBuf, (u64, bool)> = HashMap::new();
-    for one in mapped {
-        let is_copy = one.original.is_some();
-        let path = one.original.unwrap_or(one.path);
+    for one in &mappings {
+        let origin = origin_of(&one.path);
+        let is_copy = origin.is_some();
+        let path = origin.map_or_else(|| one.path.clone(), |origin| origin.path);
         let real = path.canonicalize().unwrap_or(path);
         firsts.entry(real).or_insert((one.first, is_copy));
     }

@@ -1,6 +1,9 @@
 //! Programs and libraries, made here by the C compiler, started with and without copies.
 
 mod answers;
+mod copies;
+mod cores;
+mod executables;
 mod given;
 mod places;
 mod rig;

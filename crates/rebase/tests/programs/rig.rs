@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+/// Whose stores these are.
+pub const MACHINE: Owner = Owner::Machine;
+
 pub struct Rig {
     pub store: Store,
     pub set: Set,

@@ -96,3 +96,55 @@ fn a_copy_that_was_changed_is_found() {
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(rig.store.damaged().unwrap(), [path]);
 }
+
+/// The libraries that have addresses.
+fn with_addresses(rig: &Rig) -> Vec<String> {
+    let ranges = rig.store.ranges().unwrap().list().unwrap().into_iter();
+    ranges.map(|range| range.name.rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn libraries_that_have_no_copies_any_more_have_no_addresses() {
+    use commonhold_images::ranges::{Arch, Region, Wanted};
+    let (mut rig, program) = ready();
+    rig.library("two", "int two(void) { return 2; }", &[]);
+    let other = rig.program("other", "int two(void); int main(void) { return two() - 2; }", &["-ltwo"]);
+    rig.set(&[&other]);
+    // An image in the same registry is nobody's business here.
+    let image = Wanted {
+        name: "words@1".into(),
+        arch: Arch::X86_64,
+        region: Region::Homogeneous,
+        bytes: 4096,
+        alignment: 4096,
+        group: None,
+        slide: 0,
+    };
+    rig.store.ranges().unwrap().assign(&image).unwrap();
+    let mut child = rig.command(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+    let sorted = |rig: &Rig| {
+        let mut all = with_addresses(rig);
+        all.sort();
+        all
+    };
+    let all = sorted(&rig);
+    assert!(all.contains(&"libone.so".into()) && all.contains(&"libtwo.so".into()), "{all:?}");
+    // Both are set no more; the one is mapped, and what it has in common with the other is too.
+    for path in [&program, &other] {
+        rig.set.remove(path);
+        rig.store.remove_record(path).unwrap();
+    }
+    state::release(&rig.store).unwrap();
+    let without: Vec<String> = all.iter().filter(|name| *name != "libtwo.so").cloned().collect();
+    assert_eq!(sorted(&rig), without);
+    assert_eq!(state::clean(&rig.store).unwrap(), 1);
+    assert_eq!(sorted(&rig), without);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    state::clean(&rig.store).unwrap();
+    assert_eq!(sorted(&rig), ["words@1"]);
+    // Set again, they have addresses and copies as before.
+    rig.set(&[&program, &other]);
+    assert_eq!(sorted(&rig), all);
+}

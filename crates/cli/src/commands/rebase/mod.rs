@@ -44,7 +44,8 @@ fn wrong(why: commonhold_rebase::Error) -> Failure {
         Why::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             ErrorKind::Permission
         }
-        Why::File { .. } | Why::Images(_) => ErrorKind::Io,
+        Why::File { .. } => ErrorKind::Io,
+        Why::Images(why) => why.kind(),
         _ => ErrorKind::Invalid,
     };
     error(kind, why.to_string())
@@ -143,6 +144,7 @@ fn unset(arguments: &Programs) -> Done {
         store.remove_record(&path).map_err(wrong)?;
     }
     store.set_programs(&all).map_err(wrong)?;
+    state::release(&store).map_err(wrong)?;
     answer(arguments.rest.form.json, &views::Programs::new(&all), |_| String::new())
 }
 
@@ -243,7 +245,7 @@ fn verify(rest: &Rest) -> Done {
     })?;
     let line = |path: &PathBuf| {
         let text = format!(
-            "{} is not what was written: run `commonhold rebase update`, which makes it anew",
+            "{} is not what was written, or others can write it: run `commonhold rebase update`, which makes it anew",
             path.display()
         );
         Error::new(ErrorKind::Corrupt, text)

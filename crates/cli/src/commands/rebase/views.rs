@@ -146,6 +146,12 @@ struct OneFile {
     address: u64,
     file: String,
     original: Option<String>,
+    /// Of the original that the copy was made of.
+    build_id: Option<String>,
+    /// The address of the copy: the original's symbols are at their values and so much more.
+    base: Option<u64>,
+    /// Whether another file is in the place of the original by now, or none.
+    original_is_another: bool,
     exists: bool,
 }
 
@@ -158,7 +164,10 @@ impl Files {
         let one = |mapped: &Mapped| OneFile {
             address: mapped.first,
             file: text(&mapped.path),
-            original: mapped.original.as_deref().map(text),
+            original: mapped.origin.as_ref().map(|origin| text(&origin.path)),
+            build_id: mapped.origin.as_ref().and_then(|origin| origin.build_id.clone()),
+            base: mapped.origin.as_ref().map(|origin| origin.base),
+            original_is_another: mapped.is_another,
             exists: mapped.exists,
         };
         Files(mapped.iter().map(one).collect())
@@ -166,12 +175,18 @@ impl Files {
 
     pub fn text(&self) -> String {
         let row = |one: &OneFile| {
-            let what = match (&one.original, one.exists) {
-                (Some(original), true) => format!("copy of {original}"),
-                (Some(original), false) => format!("copy of {original}, gone"),
-                (None, true) => String::new(),
-                (None, false) => "gone".to_owned(),
-            };
+            let mut what = Vec::new();
+            if let Some(original) = &one.original {
+                let build_id = one.build_id.as_ref().map(|id| format!(" with build ID {id}"));
+                what.push(format!("copy of {original}{}", build_id.unwrap_or_default()));
+            }
+            if one.original_is_another {
+                what.push("which is another now".to_owned());
+            }
+            if !one.exists {
+                what.push(if one.original.is_some() { "the copy is gone" } else { "gone" }.to_owned());
+            }
+            let what = what.join(", ");
             vec![format!("{:#x}", one.address), one.file.clone(), what]
         };
         columns(None, self.0.iter().map(row).collect(), &[0])
