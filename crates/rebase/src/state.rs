@@ -3,7 +3,7 @@
 use crate::plan::state_of;
 use crate::store::Store;
 use crate::{Error, Result};
-use commonhold_record::{File, Record};
+use commonhold_record::{File, IS_THE_COPY, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -103,7 +103,9 @@ pub fn originals(store: &Store, files: impl IntoIterator<Item = (u64, PathBuf)>)
     let mut by_copy = BTreeMap::new();
     for bytes in store.records()? {
         let record = Record::new(&bytes);
-        by_copy.extend(record.iter().flat_map(Record::files).map(|file| (path(file.copy), path(file.path))));
+        // The record of a program's copy names the program there.
+        let copies = record.iter().flat_map(Record::files).filter(|file| file.dynamic != IS_THE_COPY);
+        by_copy.extend(copies.map(|file| (path(file.copy), path(file.path))));
     }
     let one = |(first, path): (u64, PathBuf)| {
         let original = by_copy.get(&path).filter(|_| !path.as_os_str().is_empty()).cloned();

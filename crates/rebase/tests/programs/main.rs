@@ -1,9 +1,15 @@
 //! Programs and libraries, made here by the C compiler, started with and without copies.
 
+mod altered;
 mod answers;
+mod found;
 mod given;
+mod not_understood;
+mod occupied;
+mod order;
 mod places;
 mod rig;
 mod starts;
 mod states;
 mod stores;
+mod unresolved;
