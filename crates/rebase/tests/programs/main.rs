@@ -4,6 +4,7 @@ mod altered;
 mod answers;
 mod found;
 mod given;
+mod loaders;
 mod not_understood;
 mod occupied;
 mod order;
