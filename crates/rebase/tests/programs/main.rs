@@ -4,6 +4,8 @@ mod altered;
 mod answers;
 mod found;
 mod given;
+#[path = "../../../../tests/left_out.rs"]
+mod left_out;
 mod loaders;
 mod not_understood;
 mod occupied;
@@ -13,4 +15,5 @@ mod rig;
 mod starts;
 mod states;
 mod stores;
+mod tools;
 mod unresolved;

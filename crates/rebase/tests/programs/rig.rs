@@ -124,15 +124,6 @@ static inline void where(void *address) {
 }
 "#;
 
-/// Whether this is root; says what is left out where it is not.
-pub fn is_root(what: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("left out, because it needs root: {what}");
-    }
-    root
-}
-
 /// Lines of a program that say by the address alone whether something is in a copy: nothing of `/proc` is needed.
 pub const BY_ADDRESS: &str = r#"
 #include <stdio.h>
