@@ -188,3 +188,32 @@ fn a_program_whose_copies_find_something_else_is_not_set() {
     // They run, and as they are.
     assert_eq!((rig.run(&plain), rig.run(&other)), ("20\n".into(), "7\n".into()));
 }
+
+#[test]
+fn what_was_just_written_to_a_file_is_not_a_programs_own_memory() {
+    let mut rig = Rig::new();
+    let path = rig.path("written");
+    let main = format!(
+        "#include <fcntl.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <unistd.h>
+         enum {{ BYTES = 8 << 20 }};
+         static char own[2 << 20];
+         int main(void) {{
+             int file = open(\"{}\", O_RDWR | O_CREAT | O_TRUNC, 0644);
+             for (int i = 0; i < BYTES / (2 << 20); i++) if (write(file, own, sizeof own) != sizeof own) return 1;
+             memset(own, 1, sizeof own);
+             char *all = mmap(0, BYTES, PROT_READ, MAP_PRIVATE, file, 0), sum = 0;
+             for (int i = 0; i < BYTES; i += 4096) sum += all[i];
+             return sum;
+         }}",
+        path.display()
+    );
+    let program = rig.program("program", &main, &[]);
+    rig.set(&[&program]);
+    let comparison = rig.compare(&program);
+    assert!(comparison.same(), "{comparison:#?}");
+    for outcome in [comparison.stock, comparison.rebased] {
+        // What it has changed itself is: two of the ten MiB.
+        assert!((2048..8192).contains(&outcome.private_kib), "{outcome:?}");
+        assert!(outcome.relocated_kib < outcome.private_kib, "{outcome:?}");
+    }
+}

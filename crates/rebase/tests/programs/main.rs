@@ -12,6 +12,7 @@ mod occupied;
 mod order;
 mod places;
 mod rig;
+mod rights;
 mod starts;
 mod states;
 mod stores;

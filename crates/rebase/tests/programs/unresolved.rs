@@ -76,3 +76,19 @@ fn a_version_that_a_library_does_not_have_is_missed_at_the_start() {
     assert_eq!((stock.status.code(), said(&stock)), (with.status.code(), said(&with)));
     assert!(!stock.status.success());
 }
+
+#[test]
+fn a_program_that_ends_before_it_begins_cannot_be_compared() {
+    let mut rig = Rig::new();
+    rig.library("one", ONE, &[]);
+    let main = "int missing(void); int twice(int); int main(int n, char **a) { return n > 5 ? missing() : twice(0); }";
+    let program = rig.program("program", main, &["-lone", UNCHECKED]);
+    assert!(rig.set(&[&program]).unset.is_empty());
+    assert_eq!(rig.run(&program), "");
+    // All functions are looked up at the start where words are compared, and one is missing.
+    let name = program.as_os_str().to_owned();
+    let why = commonhold_rebase::check::compare(&rig.store, &program, &name, &[]).unwrap_err().to_string();
+    let expected = "cannot be compared: its loader ended it before it began (status 127): ";
+    assert!(why.contains(expected) && why.contains("undefined symbol: missing"), "{why}");
+    assert_eq!(why.lines().count(), 1, "{why}");
+}
