@@ -7,7 +7,7 @@ use std::io::Write;
 /// This cannot be tried on this machine, or by this user; nothing that could be installed helps.
 pub fn left_out(what: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let line = format!("{test}: {what}");
+    let line = format!("{test}: {}", what.replace('\n', "; "));
     eprintln!("left out: {line}");
     let Some(path) = std::env::var_os("COMMONHOLD_TESTS_LEFT_OUT") else { return };
     let file = std::fs::File::options().create(true).append(true).open(&path);
