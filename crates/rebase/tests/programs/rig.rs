@@ -1,5 +1,7 @@
 //! A directory with libraries, programs and a store.
 
+pub use crate::left_out::is_root;
+
 use commonhold_images::ranges::Owner;
 use commonhold_rebase::build::{Report, build};
 use commonhold_rebase::check::{Comparison, compare};

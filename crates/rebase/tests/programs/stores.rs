@@ -1,7 +1,6 @@
 //! What others may have put into a store, and what changes while it is made.
 
-use crate::left_out::is_root;
-use crate::rig::{BY_ADDRESS, Rig};
+use crate::rig::{BY_ADDRESS, Rig, is_root};
 use commonhold_images::ranges::Owner;
 use commonhold_rebase::build::build;
 use commonhold_rebase::state::{self, State};
