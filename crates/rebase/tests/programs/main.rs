@@ -13,6 +13,7 @@ mod order;
 mod places;
 mod rig;
 mod rights;
+mod sanitizers;
 mod starts;
 mod states;
 mod stores;
