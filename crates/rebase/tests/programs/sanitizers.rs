@@ -34,16 +34,15 @@ fn a_program_with_the_code_of_data_flow_sanitizer_is_refused() {
 #[test]
 fn what_clang_builds_with_its_sanitizers_is_refused() {
     let mut rig = Rig::new();
-    rig.library("one", ONE, &[]);
     let source = rig.path("main.c");
-    std::fs::write(&source, main_source()).unwrap();
+    // One of them has other names for all functions: nothing of another library is called.
+    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
     for (option, name) in
         [("memory", "MemorySanitizer"), ("thread", "ThreadSanitizer"), ("dataflow", "DataFlowSanitizer")]
     {
         let program = rig.path(option);
         let mut clang = Command::new("clang");
         clang.arg(format!("-fsanitize={option}")).arg(&source).arg("-o").arg(&program);
-        clang.arg(format!("-L{}", rig.path("").display())).args(["-lone", "-Wl,-rpath,$ORIGIN"]);
         if !clang.output().is_ok_and(|made| made.status.success()) {
             // It is large: nothing installs it for this.
             left_out(&format!("programs built with {name} (there is no clang with it)"));
