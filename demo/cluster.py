@@ -1,12 +1,11 @@
 """Three hosts share one object: a program on each counts texts into it, and one host is killed with all that it runs.
 
-Usage: cluster.py WORK LETTERS_PROGRAM COMMONHOLD_PROGRAM. On one machine the hosts differ by port; between machines they
-would by address, and have certificates (docs/CLUSTER.md)."""
+Usage: cluster.py WORK LETTERS_PROGRAM COMMONHOLD_PROGRAM. Each host has a network namespace and a certificate of its own, as
+between machines (docs/CLUSTER.md); where namespaces are not allowed, a port."""
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import time
 import commonhold as ch
 import numpy as np
 from layout import DOCUMENT_BYTES
+from network import network
 from prepare import texts
 
 NAME, PAGE, BATCH, PATIENCE_S = "/demo/letters", 4096, 8, 100
@@ -21,32 +21,33 @@ LEASE_S = 2
 HOSTS = ["alpha", "beta", "gamma"]
 
 
-def free_address():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
-
-
 class Cluster:
     def __init__(self, work, program, commonhold):
         self.work, self.program, self.commonhold = work, program, commonhold
         self.states = {name: os.path.join(work, name) for name in HOSTS}
         self.programs = {}
+        self.network = network(HOSTS)
         self.end = time.monotonic() + PATIENCE_S
 
     def start(self):
-        first = free_address()
+        authority = os.path.join(self.work, "authority")
+        self.certificate("init", "--dir", authority)
         for name, state in self.states.items():
-            place = ["--lease", str(LEASE_S), "--listen", first]
-            if name != HOSTS[0]:
-                place = ["--listen", free_address(), "--join", first]
-            self.run(name, "host", "start", "--quiet", "--plain", "--name", name, *place)
+            identity = os.path.join(self.work, f"identity-{name}")
+            self.certificate("issue", name, "--dir", authority, "--into", identity)
+            place = ["--listen", self.network.addresses[name], "--identity", identity]
+            place += ["--lease", str(LEASE_S)] if name == HOSTS[0] else ["--join", self.network.addresses[HOSTS[0]]]
+            self.run(name, "host", "start", "--quiet", "--state", state, "--name", name, *place)
         while len(self.hosts()) < len(HOSTS):
             self.pause("three hosts in the cluster")
+        print(f"   three hosts, each with a certificate; between them: {self.network.words}", flush=True)
+
+    def certificate(self, *words):
+        subprocess.run([self.commonhold, "ca", *words], check=True, capture_output=True)
 
     def run(self, name, *words):
-        """A command of a host's own; gives what it prints."""
-        words = [self.commonhold, *words, *(["--state", self.states[name]] if words[:2] == ("host", "start") else [])]
+        """A command where that host is; gives what it prints."""
+        words = [*self.network.before(name), self.commonhold, *words]
         return subprocess.run(words, env=self.environment(name), check=True, capture_output=True, text=True).stdout
 
     def environment(self, name):
@@ -75,7 +76,8 @@ class Cluster:
             file.writelines(os.fsencode(path) + b"\n" for path in paths)
 
     def begin(self, name):
-        self.programs[name] = subprocess.Popen([self.program, NAME, self.list], env=self.environment(name))
+        words = [*self.network.before(name), self.program, NAME, self.list]
+        self.programs[name] = subprocess.Popen(words, env=self.environment(name))
         print(f"   {name}: process {self.programs[name].pid}", flush=True)
 
     def wait_for(self, share):
@@ -113,6 +115,7 @@ class Cluster:
         for name, state in self.states.items():
             if os.path.exists(os.path.join(state, "host.sock")):
                 subprocess.run([self.commonhold, "host", "stop", "--force"], env=self.environment(name), capture_output=True)
+        self.network.end()
 
 
 def letters_of(paths):

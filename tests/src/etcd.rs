@@ -162,6 +162,11 @@ impl Etcd {
         TestHost::with(&words.into_iter().chain(files.iter().map(String::as_str)).collect::<Vec<_>>())
     }
 
+    /// The words by which a host knows them.
+    pub fn words(&self) -> [String; 2] {
+        ["--registry".to_owned(), format!("etcd://{}/lab", self.clients.join(","))]
+    }
+
     /// A host of theirs, called `hostN`, with a lease of six seconds.
     pub fn host(&self, number: usize) -> TestHost {
         let url = format!("etcd://{}/lab", self.clients.join(","));

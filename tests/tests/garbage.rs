@@ -3,6 +3,7 @@
 use commonhold::ErrorKind;
 use commonhold_coherence::{Access as Right, HostId, Span, central, explicit, forwarding};
 use commonhold_host::cluster::registry::{Before, News};
+use commonhold_host::cluster::specimens;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message, Shared};
 use commonhold_host::shared::{Said, Told};
 use commonhold_object::{Access, Credentials, Name};
@@ -98,7 +99,7 @@ fn hand_over(page: u32, number: u64, keeper: Option<HostId>) -> forwarding::Mess
 
 /// Messages of every sort, about an object that the sender has nothing to do with.
 fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
-    let said = |message| Message::Coherence { object, message };
+    let said = |message| Message::Coherence { object, messages: vec![message] };
     let central = |message| said(Said::Central(message));
     let span = Span::new(0, 2);
     let claim = Claim { name: name("/shared"), object: 7, moving: None };
@@ -138,6 +139,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         Message::Answer { number: 3, answer: Ok(Answer::Pages(u64::MAX)) },
         Message::News(news),
     ]);
+    all.extend(specimens::messages(object));
     all
 }
 
@@ -261,7 +263,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         let nobody = Credentials { uid: 1234, gid: 1234, groups: vec![] };
         let opening = Call::Open { name: name("/shared"), who: nobody, access: Access::Read };
         assert_eq!(call(home, opening).unwrap_err().kind, ErrorKind::Permission);
-        let central = |message| Message::Coherence { object: shared, message: Said::Central(message) };
+        let central = |message| Message::Coherence { object: shared, messages: vec![Said::Central(message)] };
         let (span, page) = (Span::one(0), vec![0x55; PAGE]);
         let says = [
             (0, central::Message::Request { span, access: Right::Read, has_copy: false }, 0, "no process of"),
@@ -484,7 +486,7 @@ fn who_babbles_about_an_object_that_it_has_open_harms_nothing_else() {
                     // It may just have been cut off.
                     let _ = stranger.tell(
                         hosts[at],
-                        &Message::Coherence { object, message },
+                        &Message::Coherence { object, messages: vec![message] },
                         &vec![seed as u8; bytes],
                     );
                 }

@@ -8,6 +8,7 @@ use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
 use commonhold_tests::moving::{claimant, five_are_lost_until_revert, is_version};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
+use std::time::Duration;
 
 const NAME: &str = "/lab/kept";
 
@@ -289,6 +290,30 @@ fn a_claimant_may_die_at_any_instant() {
         }
         assert!(seen.windows(2).all(|two| two[0] == two[1]), "hosts see different versions: {seen:?}");
     }
+}
+
+/// What came home waits there for replicas that stand still, and then the home's process alone is killed: whoever sent it has
+/// what was not dealt with.
+#[test]
+fn what_waits_at_the_home_outlives_its_process() {
+    const PAGES: u64 = 5120;
+    let Some(setting) = Setting::sized(4, 0, PAGES * 4096, "strict=revert replicas=2") else { return };
+    let Setting { hosts, workers, .. } = &setting;
+    let replicas = setting.replicas(0, 2);
+    let sharer = (1..4).find(|number| !replicas.contains(number)).unwrap();
+    workers[sharer].ok(&format!("fill m 0 {PAGES} 1"));
+    let stopped: Vec<u32> = replicas.iter().map(|number| hosts[*number].status().host_pid).collect();
+    stopped.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
+    workers[sharer].all("drop m\nclose o"); // all of it leaves, as fast as it may
+    std::thread::sleep(Duration::from_secs(4)); // as much as comes in that time; any other would do
+    hosts[0].kill_host();
+    stopped.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
+    workers[sharer].eventually(&format!("open o {NAME} rw"));
+    workers[sharer].ok("map m o rw shared 0 0");
+    for number in [0, sharer, replicas[0]] {
+        workers[number].ok(&format!("check m 0 {PAGES} 1"));
+    }
+    assert!(!says(&hosts[0], "are lost"), "{}", hosts[0].log());
 }
 
 /// Nobody counts but the home: it goes on, says so, and is waited for when it is lost.

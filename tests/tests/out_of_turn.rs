@@ -47,15 +47,18 @@ impl Guest {
     }
 
     fn says(&self, message: central::Message, bytes: &[u8]) {
-        let message = Message::Coherence { object: self.object, message: Said::Central(message) };
+        let message = Message::Coherence { object: self.object, messages: vec![Said::Central(message)] };
         self.stranger.tell(self.home, &message, bytes).unwrap();
     }
 
     /// Waits for the next thing that the home's scheduler says; nothing else is to come.
     fn hears(&self) -> central::Message {
         match self.stranger.hears() {
-            Message::Coherence { message: Said::Central(message), .. } => message,
             Message::News(_) => self.hears(),
+            Message::Coherence { messages, .. } => match &messages[..] {
+                [Said::Central(message)] => message.clone(),
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }

@@ -4,7 +4,7 @@ use super::{Cluster, Sharer};
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::view::PAGE;
-use commonhold::{Host, MessageKind};
+use commonhold::{Counts, Host, MessageKind};
 use commonhold_simulator::measure::Strict;
 use std::time::{Duration, Instant};
 
@@ -215,11 +215,21 @@ impl Game<'_> {
 
     /// How often each party's host got the right to write.
     fn acquired(&self) -> Result<Vec<u64>> {
+        self.counted(|counts| counts.hand_overs)
+    }
+
+    /// How often the parties' hosts have sent a request on to whom they thought to be the owner.
+    pub fn forwarded(&self) -> Result<u64> {
+        Ok(self.counted(|counts| counts.forwards)?.iter().sum())
+    }
+
+    /// A number of each party's host.
+    fn counted(&self, number: impl Fn(&Counts) -> u64) -> Result<Vec<u64>> {
         let first = usize::from(self.strict == Strict::Central);
         let hosts = self.field.clients[first..first + self.parties.len()].iter();
         let counted = |client: &Host| {
             let seen = client.counts(&self.name, 0)?;
-            Ok(seen.objects.iter().map(|object| object.counts.hand_overs).sum())
+            Ok(seen.objects.iter().map(|object| number(&object.counts)).sum())
         };
         hosts.map(counted).collect()
     }

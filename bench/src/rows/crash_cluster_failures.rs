@@ -6,7 +6,7 @@ use crate::failure::{Result, failed};
 use crate::measure::{median, most, percentile};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::storm::life::{BOUND, Life};
-use crate::storm::plan::{HOSTS, LEASE, Plan};
+use crate::storm::plan::{HOSTS, LEASE, Plan, Scene};
 use crate::storm::tally::Tally;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -125,7 +125,8 @@ fn run_life(
 ) -> Result<()> {
     let directory = context.directory.join(format!("life-{number}"));
     std::fs::create_dir(&directory)?;
-    let mut life = Life::begin(&directory)?;
+    let scene = Scene::of_life(number);
+    let mut life = Life::begin(&directory, scene)?;
     let (wires, network) = life.network();
     lock(score).network = network;
     for _ in 0..TRIALS_IN_A_LIFE {
@@ -136,13 +137,16 @@ fn run_life(
         let plan = Plan::new(context.seed, trial, wires);
         let outcome = life.trial(plan)?;
         let mut score = lock(score);
-        *score.strikes.entry(format!("{:?}", plan.strike)).or_default() += 1;
+        *score.strikes.entry(format!("{scene:?}: {:?}", plan.strike)).or_default() += 1;
         score.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
         score.tally += outcome.tally;
         score.trials += 1;
         if outcome.tally.total() > 0 {
-            let failure =
-                format!("seed {}, trial {trial} ({plan:?}): {}", context.seed, outcome.tally.to_json());
+            let failure = format!(
+                "seed {}, trial {trial} ({scene:?}, {plan:?}): {}",
+                context.seed,
+                outcome.tally.to_json()
+            );
             eprintln!("commonhold-bench: {failure}");
             score.failures.push(failure);
             keep(context, &directory, number)?;

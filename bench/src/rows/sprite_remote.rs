@@ -43,6 +43,8 @@ const RANDOM: [(&str, usize, bool, [f64; 3]); 4] = [
     ("mmap", 1000, true, [1.2, 0.83, 1.2]),
 ];
 
+const LIKE: &str = "lines like the paper's: their time by the first line's within a factor of two of his";
+
 /// What stands for what.
 const MEANS: &str = "the file is a strict object with its home on the other host; read: Commonhold's copy out \
                      of it, a page at a time (getc: by way of a buffer of a page); mmap: one byte of each page \
@@ -96,7 +98,7 @@ impl Row for SpriteTable4Remote {
     }
 
     fn unit(&self) -> &'static str {
-        "published figures reproduced"
+        LIKE
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -114,8 +116,13 @@ impl Row for SpriteTable4Remote {
         let mut once = |n: usize| subject.sequential(SEQUENTIAL[n].0, &mut floor);
         rotate(SEQUENTIAL.len(), 1, &mut once)?;
         let times = rotate(SEQUENTIAL.len(), rounds, &mut once)?;
-        let rows = SEQUENTIAL.iter().zip(&times).map(|((_, name, seconds, rate), time)| {
+        let relations = relations(&times, &SEQUENTIAL.map(|(_, _, seconds, _)| seconds));
+        let lines = SEQUENTIAL.iter().zip(&times).zip(&relations);
+        let rows = lines.map(|(((_, name, seconds, rate), time), relation)| {
             json!({
+                "by_the_first": relation.ours,
+                "published_by_the_first": relation.published,
+                "alike": relation.alike(),
                 "measurement": name,
                 "seconds": rounded(*time),
                 "mb_per_second": rounded(HIS_FILE as f64 / 1e6 / time),
@@ -129,13 +136,21 @@ impl Row for SpriteTable4Remote {
             "what_stands_for_what": MEANS,
             "network": subject.cluster.network().words(),
         });
-        Ok(Measured::single((SEQUENTIAL.len() * 2) as f64, rounds, detail))
+        Ok(Measured::single(count_alike(&relations), rounds, detail))
     }
 
     fn page(&self, detail: &Value) -> String {
-        let columns =
-            ["measurement", "seconds", "mb_per_second", "published_seconds", "published_mb_per_second"];
-        let head = ["measurement", "sec", "MB/s", "published sec", "published MB/s"];
+        let columns = [
+            "measurement",
+            "seconds",
+            "mb_per_second",
+            "by_the_first",
+            "published_seconds",
+            "published_mb_per_second",
+            "published_by_the_first",
+        ];
+        let head =
+            ["measurement", "sec", "MB/s", "÷ first", "published sec", "published MB/s", "published ÷ first"];
         page(detail, &columns, &head)
     }
 }
@@ -149,7 +164,7 @@ impl Row for SpriteTable6Remote {
     }
 
     fn unit(&self) -> &'static str {
-        "published figures reproduced"
+        LIKE
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -173,8 +188,13 @@ impl Row for SpriteTable6Remote {
         };
         rotate(RANDOM.len(), 1, &mut once)?;
         let times = rotate(RANDOM.len(), rounds, &mut once)?;
-        let rows = RANDOM.iter().zip(&times).map(|((name, probes, _, published), time)| {
+        let relations = relations(&times, &RANDOM.map(|(_, _, _, [seconds, ..])| seconds));
+        let lines = RANDOM.iter().zip(&times).zip(&relations);
+        let rows = lines.map(|(((name, probes, _, published), time), relation)| {
             json!({
+                "by_the_first": relation.ours,
+                "published_by_the_first": relation.published,
+                "alike": relation.alike(),
                 "measurement": name,
                 "probes": probes,
                 "seconds": rounded(*time),
@@ -191,7 +211,7 @@ impl Row for SpriteTable6Remote {
             "what_stands_for_what": MEANS,
             "network": subject.cluster.network().words(),
         });
-        Ok(Measured::single((RANDOM.len() * 3) as f64, rounds, detail))
+        Ok(Measured::single(count_alike(&relations), rounds, detail))
     }
 
     fn page(&self, detail: &Value) -> String {
@@ -201,9 +221,11 @@ impl Row for SpriteTable6Remote {
             "seconds",
             "kb_per_second",
             "ms_per_probe",
+            "by_the_first",
             "published_seconds",
             "published_kb_per_second",
             "published_ms_per_probe",
+            "published_by_the_first",
         ];
         let head = [
             "measurement",
@@ -211,12 +233,39 @@ impl Row for SpriteTable6Remote {
             "sec",
             "KB/s",
             "ms/probe",
+            "÷ first",
             "published sec",
             "published KB/s",
             "published ms/probe",
+            "published ÷ first",
         ];
         page(detail, &columns, &head)
     }
+}
+
+/// A line's time by that of the table's first line: what a machine of another age can have in common with his.
+struct Relation {
+    ours: f64,
+    published: f64,
+}
+
+impl Relation {
+    fn alike(&self) -> bool {
+        (0.5..=2.0).contains(&(self.ours / self.published))
+    }
+}
+
+fn relations(times: &[f64], published: &[f64]) -> Vec<Relation> {
+    let relation = |(ours, his): (&f64, &f64)| Relation {
+        ours: rounded(ours / times[0]),
+        published: rounded(his / published[0]),
+    };
+    times.iter().zip(published).map(relation).collect()
+}
+
+/// The first line, to which all are set in relation, does not count.
+fn count_alike(relations: &[Relation]) -> f64 {
+    relations[1..].iter().filter(|relation| relation.alike()).count() as f64
 }
 
 fn page(detail: &Value, columns: &[&str], head: &[&str]) -> String {

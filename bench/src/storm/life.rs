@@ -1,6 +1,6 @@
 //! A cluster, its clients, and what they noted: strikes come from outside, one trial after the other.
 
-use super::plan::{HOME, HOSTS, LEASE, Plan, Strike};
+use super::plan::{HOME, HOSTS, LEASE, Plan, Scene, Strike};
 use super::tally::Tally;
 use crate::cluster::Cluster;
 use crate::failure::{Result, failed};
@@ -32,6 +32,7 @@ struct Client {
 
 /// The whole.
 pub struct Life {
+    scene: Scene,
     clients: Vec<Client>,
     notes: Vec<PathBuf>,
     losses: Vec<Loss>,
@@ -58,11 +59,12 @@ pub struct Outcome {
 
 impl Life {
     /// Starts hosts and clients.
-    pub fn begin(directory: &Path) -> Result<Life> {
+    pub fn begin(directory: &Path, scene: Scene) -> Result<Life> {
         let cluster = Cluster::start_in(directory.join("cluster"), HOSTS, Some(LEASE))?;
         let file = directory.join("stored");
         std::fs::File::create_new(&file)?.set_len(u64::from(REGISTERS) * PAGE as u64)?;
         let mut this = Life {
+            scene,
             clients: Vec::new(),
             notes: Vec::new(),
             losses: Vec::new(),
@@ -97,6 +99,7 @@ impl Life {
             self.cluster.host(host).state().to_string_lossy().into_owned(),
             NAME.to_owned(),
             file.to_owned(),
+            self.scene.word().to_owned(),
             REGISTERS.to_string(),
             notes.to_string_lossy().into_owned(),
             host.to_string(),
@@ -130,8 +133,11 @@ impl Life {
         tally.late += stuck;
         let recovery = (stuck == 0).then(|| begun.elapsed());
         let end = now();
-        // The home says what is lost, and nothing else may be.
-        let hosts = self.named_in_logs();
+        let mut hosts = self.named_in_logs();
+        if self.scene == Scene::Forwarding && !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper)
+        {
+            hosts |= 1 << plan.host;
+        }
         self.losses.extend(trouble::loss(hosts, HOME, start, end));
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
@@ -175,7 +181,8 @@ impl Life {
                     self.kill_clients(host, EACH);
                 }
                 std::thread::sleep(plan.lasting);
-                if host != HOME {
+                // Where the home schedules, nobody gets a page while it is away.
+                if host != HOME || self.scene == Scene::Forwarding {
                     let host = host as u8;
                     self.windows.push(Window { host, start, killed, starts: now(), end: 0 });
                 }
@@ -224,14 +231,19 @@ impl Life {
         }
     }
 
+    /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone. Where the home
+    /// schedules, it says what is lost, and nothing else may be.
     fn named_in_logs(&mut self) -> u64 {
         let mut all = 0;
         for (number, read) in self.read.iter_mut().enumerate() {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
-            if number == HOME {
-                all |= trouble::lost_in(log.get(*read..).unwrap_or_default(), HOSTS, HOME);
-            }
+            let new = log.get(*read..).unwrap_or_default();
+            all |= match (self.scene, number) {
+                (Scene::Forwarding, _) => trouble::named_in(new, number, HOSTS, HOME),
+                (Scene::Central, HOME) => trouble::lost_in(new, HOSTS, HOME),
+                (Scene::Central, _) => 0,
+            };
             *read = log.len();
         }
         all
@@ -244,7 +256,8 @@ impl Life {
         }
         trouble::until(&mut operations, instant);
         trouble::judged(&mut operations, &self.windows);
-        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper: None })
+        let keeper = (self.scene == Scene::Forwarding).then_some(HOME as u8);
+        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper })
     }
 
     /// Checks all that was noted until that instant; what was found wrong before is not counted again.

@@ -11,6 +11,30 @@ pub const HOME: usize = 1;
 /// Seconds of a lease.
 pub const LEASE: u64 = 1;
 
+/// How the object of a cluster is shared. Both lie on a file, and what is lost serves again as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scene {
+    /// Its home schedules it.
+    Central,
+    /// All hosts that have it do.
+    Forwarding,
+}
+
+impl Scene {
+    /// They take turns.
+    pub fn of_life(number: u64) -> Scene {
+        if number.is_multiple_of(2) { Scene::Central } else { Scene::Forwarding }
+    }
+
+    /// As the client that makes the object is told.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scene::Central => "central",
+            Scene::Forwarding => "forwarding",
+        }
+    }
+}
+
 /// What is done to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strike {

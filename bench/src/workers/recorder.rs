@@ -34,13 +34,13 @@ impl Registers for FirstWords {
     }
 }
 
-/// Arguments: state directory, name, file to create the object on (or `-`), registers, file for the notes, number of the
+/// Arguments: state directory, name, file to create the object on (or `-`), how it is scheduled then, registers, file for the notes, number of the
 /// host, number of this process.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let [state, name, file, registers, notes, host, process] = arguments else {
-        return failed("recorder takes seven arguments");
+    let [state, name, file, scheduled, registers, notes, host, process] = arguments else {
+        return failed("recorder takes eight arguments");
     };
-    let object = object(Path::new(state), name, file)?;
+    let object = object(Path::new(state), name, file, scheduled)?;
     let words = FirstWords { mapping: object.map(&objects::everything())?, object };
     let load = Load {
         host: host.parse()?,
@@ -55,13 +55,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn object(state: &Path, name: &str, file: &str) -> Result<Object> {
+fn object(state: &Path, name: &str, file: &str, scheduled: &str) -> Result<Object> {
     if file != "-" {
         let file = File::options().read(true).write(true).open(file)?;
+        let coherence = match scheduled {
+            "central" => Coherence::strict(OnLoss::Revert),
+            "forwarding" => Coherence::forwarding(OnLoss::Revert),
+            other => return failed(format!("an object is scheduled central or forwarding, not {other}")),
+        };
         let options = CreateOptions {
             pager: PagerKind::File,
             sync: SyncMode::Ordered,
-            coherence: Coherence::strict(OnLoss::Revert),
+            coherence,
             reserve: Some(false),
             ..CreateOptions::default()
         };

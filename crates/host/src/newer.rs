@@ -185,7 +185,13 @@ impl Newer {
         &self.pages
     }
 
-    /// These may be from now on. On disk when this returns.
+    /// Whether hosts are to be told the same, before anybody relies on it.
+    pub fn has_replicas(&self) -> bool {
+        self.replicas.is_some()
+    }
+
+    /// These may be from now on. On disk when this returns; replicas are told by whoever says it here, who need not wait with
+    /// a lock for that. On an error they are not, but where replicas have it.
     pub fn set(&mut self, pages: &RoaringBitmap) -> Result<()> {
         if pages.is_subset(&self.pages) {
             return Ok(());
@@ -195,9 +201,11 @@ impl Newer {
         let noting = || "noting that pages are newer than the file".to_owned();
         let flushed = |newer: &Self| if newer.is_durable { newer.file.sync_data() } else { Ok(()) };
         let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
-        let told =
-            noted.and_then(|()| self.replicas.as_ref().map_or(Ok(()), |others| others.set_newer(&new)));
-        told.inspect_err(|_| self.pages -= &new)
+        noted.inspect_err(|_| {
+            if !self.has_replicas() {
+                self.pages -= &new;
+            }
+        })
     }
 
     /// These are in the file.

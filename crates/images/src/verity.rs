@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// `struct fsverity_enable_arg` of `<linux/fsverity.h>`, without salt and signature.
 #[repr(C)]
@@ -24,7 +25,11 @@ struct Enable {
 const ENABLE: u64 = 1 << 30 | (size_of::<Enable>() as u64) << 16 | (b'f' as u64) << 8 | 133;
 const SHA256: u32 = 1;
 
-/// Seals a file that nobody has open to write. An error where the file system has no such thing.
+/// How often a file that somebody writes is tried again, a millisecond later each time.
+const TRIES: u32 = 100;
+
+/// Seals a file that the caller may write, and that nobody has open to write. An error where the file system has no such
+/// thing. A process that another thread just began has what was open here until it is another program: that is waited for.
 pub fn seal(file: impl AsFd) -> Result<()> {
     let enable = Enable {
         version: 1,
@@ -37,10 +42,18 @@ pub fn seal(file: impl AsFd) -> Result<()> {
         signature: 0,
         more: [0; 11],
     };
-    // SAFETY: the call reads the structure, which is as the kernel's header has it.
-    match unsafe { libc::ioctl(file.as_fd().as_raw_fd(), ENABLE as _, &raw const enable) } {
-        0 => Ok(()),
-        _ => Err(Error::last_os_error()),
+    let mut tries = 0;
+    loop {
+        // SAFETY: the call reads the structure, which is as the kernel's header has it.
+        if unsafe { libc::ioctl(file.as_fd().as_raw_fd(), ENABLE as _, &raw const enable) } == 0 {
+            return Ok(());
+        }
+        let error = Error::last_os_error();
+        if tries == TRIES || error.raw_os_error() != Some(libc::ETXTBSY) {
+            return Err(error);
+        }
+        tries += 1;
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -9,8 +9,10 @@ use commonhold_images::include::include_from;
 use commonhold_images::ranges::Owner;
 use commonhold_images::store::Store;
 use commonhold_images::{Error, verity};
+use rustix::fs::Advice;
 use std::fs::File;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -53,9 +55,11 @@ fn publishes_on_what_is_mounted() {
     let published = place.publish(&made).unwrap();
     assert!(published.has_verity && store.open(published.id).unwrap().has_verity());
     assert!(verity::is_sealed(File::open(&published.path).unwrap()));
-    // Not even its owner changes it.
+    // Not even its owner changes it, who gives himself the right.
+    std::fs::set_permissions(&published.path, PermissionsExt::from_mode(0o644)).unwrap();
     let changed = File::options().write(true).open(&published.path).unwrap_err();
     assert_eq!(changed.raw_os_error(), Some(libc::EPERM));
+    std::fs::set_permissions(&published.path, PermissionsExt::from_mode(0o444)).unwrap();
     // It serves like any other.
     let image = include_from(std::slice::from_ref(&store), "words@1", false).unwrap();
     // SAFETY: the second page of an image that is included for good.
@@ -65,4 +69,34 @@ fn publishes_on_what_is_mounted() {
     assert!(matches!(store.remove("words@1.0.0"), Err(Error::InUse { .. })));
     place.publish(&Made::data("other", "1.0.0")).unwrap();
     store.remove("other@1.0.0").unwrap();
+    // Only who mounted it has what lies under it.
+    if let Ok(disk) = std::env::var("DISK") {
+        bytes_that_change_on_the_disk_are_not_given_out(&place, Path::new(&disk));
+    }
+}
+
+fn bytes_that_change_on_the_disk_are_not_given_out(place: &Place, disk: &Path) {
+    let made = Made { fill: 0x5c, ..Made::data("damaged", "1.0.0") };
+    let published = place.publish(&made).unwrap();
+    let disk = File::options().read(true).write(true).open(disk).unwrap();
+    let is_its = |page: &u64| {
+        let mut bytes = [0; 4096];
+        disk.read_exact_at(&mut bytes, page * 4096).unwrap();
+        bytes == [0x5c; 4096]
+    };
+    let pages: Vec<u64> = (0..disk.metadata().unwrap().len() / 4096).filter(is_its).collect();
+    assert_eq!(pages.len(), 1, "{pages:?}");
+    disk.write_all_at(b"changed", pages[0] * 4096 + 100).unwrap();
+    let forget = |file: &File| rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
+    forget(&File::open(&published.path).unwrap());
+    let error = std::fs::read(&published.path).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    let (wrong, checked) = place.store.verify().unwrap();
+    assert_eq!((wrong.len(), checked), (1, 2), "{wrong:?}");
+    assert_eq!(wrong[0].0, "damaged@1.0.0");
+    // What is published again takes its place.
+    assert!(!place.publish(&made).unwrap().is_new);
+    forget(&File::open(&published.path).unwrap());
+    assert!(place.store.verify().unwrap().0.is_empty());
+    assert!(place.store.open(published.id).unwrap().has_verity());
 }

@@ -129,7 +129,8 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
         used.iter().map(|one| (values.step(one), one.start, one.end)).collect();
     for loss in &history.losses {
         let about_to_write = operations.iter().any(|one| is_about_to_write(one, loss));
-        let step = Step::Loss { hosts: loss.hosts, start: loss.start, about_to_write };
+        let wanted = operations.iter().any(|one| is_a_write_during(one, loss));
+        let step = Step::Loss { hosts: loss.hosts, start: loss.start, about_to_write, wanted };
         steps.push((step, loss.start, loss.end));
     }
     let mut events: Vec<Event> = Vec::new();
@@ -161,8 +162,11 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
 }
 
 fn is_about_to_write(operation: &Operation, loss: &Loss) -> bool {
+    loss.hosts & (1 << operation.host) != 0 && is_a_write_during(operation, loss)
+}
+
+fn is_a_write_during(operation: &Operation, loss: &Loss) -> bool {
     matches!(operation.act, Act::Write(_) | Act::Failed)
-        && loss.hosts & (1 << operation.host) != 0
         && operation.start <= loss.end.unwrap_or(u64::MAX)
         && operation.end.unwrap_or(u64::MAX) >= loss.start
 }

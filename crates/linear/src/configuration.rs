@@ -17,11 +17,13 @@ pub(crate) enum Step {
     Sync,
     Failed,
     Revert,
-    /// `about_to_write`: such a host may have had the page for writing without having written.
+    /// `about_to_write`: such a host may have had the page for writing without having written. `wanted`: somebody wanted to
+    /// write it, whose copies or those of others may be gone for that.
     Loss {
         hosts: u64,
         start: u64,
         about_to_write: bool,
+        wanted: bool,
     },
 }
 
@@ -74,9 +76,12 @@ impl Rules<'_> {
                 all
             }
             Step::Revert => same(version),
-            Step::Loss { hosts, start, about_to_write } => {
+            Step::Loss { hosts, start, about_to_write, wanted } => {
                 let writer = self.writers[arena.write(version) as usize];
-                let of_them = arena.is_alone(version) && writer.is_some_and(|host| hosts & (1 << host) != 0);
+                let by_them = writer.is_some_and(|host| hosts & (1 << host) != 0);
+                let of_them = arena.is_alone(version) && by_them;
+                // Who had read it may have dropped the copy, for whom it was about to be handed over to.
+                let dropped = wanted && by_them && self.keeper.is_some();
                 // The keeper itself is lost: all others drop what they have.
                 let of_all = self.keeper.is_some_and(|keeper| hosts == !(1 << keeper))
                     && !arena.before(version, true).is_empty();
@@ -84,7 +89,8 @@ impl Rules<'_> {
                     OnLoss::Revert if (of_them || of_all) && !lost => {
                         self.taken_back(arena, from, start, self.keeper.is_some() && hosts.count_ones() > 1)
                     }
-                    OnLoss::Error if of_them || of_all || about_to_write => {
+                    OnLoss::Revert if dropped && !lost => self.run_taken_back(arena, from, start, hosts),
+                    OnLoss::Error if of_them || of_all || about_to_write || dropped => {
                         vec![Configuration { lost: true, ..from }]
                     }
                     _ => Vec::new(),
@@ -122,7 +128,35 @@ impl Rules<'_> {
         since: u64,
         all: bool,
     ) -> Vec<Configuration> {
-        let mut before = arena.before(from.version, all);
+        let before = arena.before(from.version, all);
+        self.back_to(arena, from, since, before)
+    }
+
+    /// Versions that may come back if the last writes of those hosts are gone, also those that others had read. (Where what
+    /// another host wrote between is not known any more, because nobody read it, some are older than could be.)
+    fn run_taken_back(
+        &self,
+        arena: &mut Arena,
+        from: Configuration,
+        since: u64,
+        hosts: u64,
+    ) -> Vec<Configuration> {
+        let mut before = arena.before(from.version, true);
+        let is_theirs = |version: &Version| {
+            self.writers[arena.write(*version) as usize].is_some_and(|host| hosts & (1 << host) != 0)
+        };
+        let theirs = before.iter().take_while(|version| is_theirs(version)).count();
+        before.truncate(theirs + 1);
+        self.back_to(arena, from, since, before)
+    }
+
+    fn back_to(
+        &self,
+        arena: &mut Arena,
+        from: Configuration,
+        since: u64,
+        mut before: Vec<Version>,
+    ) -> Vec<Configuration> {
         let last = before.last().copied();
         before.retain(|version| {
             Some(*version) == last || self.last_read[arena.write(*version) as usize] >= since

@@ -18,7 +18,8 @@
 //!   takes back as above.
 //!
 //! Under forwarding hosts hand pages over without the home ([`History::keeper`]): of one host that is lost the same may go
-//! back; when several are, or a revert is asked for, everything since the home itself wrote; and when the home is lost the
+//! back, also what others read, if somebody wanted to write meanwhile: copies are dropped before a page is handed over. When
+//! several are, or a revert is asked for, everything since the home itself wrote; and when the home is lost the
 //! others drop what they have, so that what comes back is what the home had, whoever read newer versions.
 //!
 //! Times are of CLOCK_MONOTONIC of the one machine that all processes of a history run on.

@@ -135,6 +135,12 @@ fn what_comes_back_under_forwarding_may_be_older() {
     assert!(!revert(&[write, (2, Read(6), 150, 151)], one));
     assert!(revert(&[write, (2, Read(5), 150, 151)], two) && revert(&[write, (2, Read(6), 150, 151)], two));
     assert!(!revert(&[write, (2, Read(4), 150, 151)], two), "the home had a newer one");
+    // What others have read they may have dropped for somebody who wants to write.
+    let read = [write, (2, Read(8), 30, 31)];
+    assert!(!revert(&[read[0], read[1], (2, Read(7), 150, 151)], one));
+    let wanted = [read[0], read[1], (0, Write(9), 90, 160)];
+    assert!(revert(&[wanted[0], wanted[1], wanted[2], (2, Read(7), 150, 151)], one));
+    assert!(!revert(&[wanted[0], wanted[1], wanted[2], (2, Read(4), 150, 151)], one));
     // What others have too is lost with the home alone.
     assert!(!revert(&[(2, Read(5), 150, 151)], two) && revert(&[(2, Read(5), 150, 151)], home));
     assert!(!revert(&[(2, Read(5), 50, 51)], home));

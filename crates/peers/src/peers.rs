@@ -15,7 +15,7 @@ use commonhold_object::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The connections of one host with the others of its cluster.
 pub struct Peers {
@@ -73,8 +73,13 @@ impl Peers {
     /// A session whose connection broke goes on.
     /// Both hosts may do so at once: one connection stays.
     pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
+        self.connect_within(host, address, DEADLINE)
+    }
+
+    /// The same for who cannot wait as long as that takes at most.
+    pub fn connect_within(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
         self.security.check(address)?;
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + within.min(DEADLINE);
         let last = match self.table.begin_dialing(host, deadline)? {
             Turn::Connected => return Ok(()),
             Turn::Dial(last) => last,
@@ -136,11 +141,6 @@ impl Peers {
     /// error the payload is as it was.
     pub fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()> {
         self.table.session(to)?.send(message, payload)
-    }
-
-    /// Bytes that were sent to a host, and whose handler has not had them yet as far as is known here; 0 without a session.
-    pub fn unacknowledged(&self, to: HostId) -> usize {
-        self.table.session(to).map_or(0, |session| session.unacknowledged())
     }
 
     /// Whether a host is connected, as far as is known.

@@ -124,13 +124,6 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes that were sent, and that the other end has not said to have received.
-    pub fn unacknowledged(&self) -> usize {
-        let mut state = lock(&self.state);
-        state.retained.acknowledge(self.acknowledged.load(Ordering::Acquire));
-        state.retained.bytes()
-    }
-
     /// What every frame says beside its own.
     fn say_received(&self, header: Header) -> Header {
         let received = self.received();

@@ -7,7 +7,7 @@ use crate::elf::Elf;
 use crate::plan::{Binding, Files, Id, Plan, Program, Unset, state_of, words};
 use crate::record::{Entry, encode};
 use crate::store::{Set, Store};
-use crate::{Error, Result, copy, trial};
+use crate::{Error, Result, copy, label, trial};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
 use commonhold_record::{IS_THE_COPY, State};
 use std::collections::HashMap;
@@ -153,7 +153,10 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
         store.discard(&key)?;
         store.put(&key, &file, &copy::make(elf, binding.role, base, &words)?, &elf.path, binding.role)?;
     }
-    Ok(Made { path: store.copy(&key, &file), base, is_new })
+    let path = store.copy(&key, &file);
+    // The original may have got another since.
+    label::keep(&elf.path, &path);
+    Ok(Made { path, base, is_new })
 }
 
 /// All copies, on all processors.

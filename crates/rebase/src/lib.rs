@@ -17,6 +17,7 @@ pub mod copy;
 pub mod core_dump;
 pub mod elf;
 mod error;
+mod label;
 mod library;
 pub mod plan;
 mod record;

@@ -2,8 +2,9 @@
 //! gives programs their copies, that of 32-bit programs one that answers that it has nothing to do with them. (Without it
 //! that loader would say of every program that it cannot load the other.)
 
+use crate::bind::Loader;
 use crate::store::Store;
-use crate::{Error, Result};
+use crate::{Error, Result, label};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,14 +43,26 @@ impl Store {
         PLACES_32.iter().try_for_each(|place| self.put_library(place, &none))
     }
 
+    /// Gives the audit library the loader's label, where it has another. Only when all copies have theirs: a confined
+    /// program that may have the library and no copy does not start, while one that may not have it starts as it is.
+    pub fn keep_labels(&self) {
+        let loader = Loader::of_machine().path;
+        for place in PLACES.iter().chain(&PLACES_32) {
+            label::keep(&loader, &self.root().join(place).join(FILE));
+        }
+    }
+
     fn put_library(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let path = Path::new(place).join(FILE);
-        if fs::read(self.root().join(&path)).is_ok_and(|there| there == bytes) {
+        let there = self.root().join(&path);
+        if fs::read(&there).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
+        // Whoever may use the loader may use what it is given. But see `keep_labels`.
+        let like = if there.exists() { there } else { Loader::of_machine().path };
         let directory = self.root().join(place);
         fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-        self.replace(&path, bytes)
+        self.replace(&path, bytes, Some(&like))
     }
 }
 

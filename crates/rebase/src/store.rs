@@ -10,7 +10,7 @@
 //! ```
 
 use crate::copy::Role;
-use crate::{Error, Result};
+use crate::{Error, Result, label};
 use commonhold_images::ranges::{Owner, Ranges};
 use commonhold_images::store::registry_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,14 +112,18 @@ impl Store {
         let made =
             tempfile::Builder::new().prefix(".making-").tempdir_in(&copies).map_err(Error::file(&copies))?;
         let path = made.path().join(file);
-        write(&path, bytes, if role == Role::Program { 0o555 } else { 0o444 })?;
+        write(&path, bytes)?;
         if role == Role::Program {
             link_neighbours(like, made.path())?;
         }
         // Where there is no such thing the hash beside it has to do.
         let _ = File::open(&path).and_then(commonhold_images::verity::seal);
-        write(&made.path().join(SUM), blake3::hash(bytes).to_hex().as_bytes(), 0o444)?;
-        keep_label(like, &path);
+        // Behind that: who may not write a file may not seal it.
+        set_mode(&path, if role == Role::Program { 0o555 } else { 0o444 })?;
+        let sum = made.path().join(SUM);
+        write(&sum, blake3::hash(bytes).to_hex().as_bytes())?;
+        set_mode(&sum, 0o444)?;
+        label::keep(like, &path);
         fs::set_permissions(made.path(), Permissions::from_mode(0o755)).map_err(Error::file(made.path()))?;
         let place = copies.join(key);
         match fs::rename(made.path(), &place) {
@@ -129,12 +133,17 @@ impl Store {
         }
     }
 
-    /// The copies whose bytes are not those that were written.
+    /// The copies whose bytes are not those that were written, or that the file system does not give out for that reason.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for (_, path) in self.copies()? {
-            if !is_as_written(&path)? {
-                damaged.push(path);
+            match is_as_written(&path) {
+                Ok(true) => {}
+                Ok(false) => damaged.push(path),
+                Err(Error::File { source, .. }) if source.raw_os_error() == Some(libc::EIO) => {
+                    damaged.push(path)
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(damaged)
@@ -207,7 +216,7 @@ impl Store {
             text.extend(path.as_os_str().as_bytes());
             text.push(b'\n');
         }
-        self.replace(Path::new("set"), &text)
+        self.replace(Path::new("set"), &text, None)
     }
 
     /// Where the record of a program is.
@@ -226,7 +235,7 @@ impl Store {
     /// Writes the record of a program.
     pub fn write_record(&self, program: &Path, record: &[u8]) -> Result<()> {
         let path = self.record(program);
-        self.replace(path.strip_prefix(&self.root).unwrap_or(&path), record)
+        self.replace(path.strip_prefix(&self.root).unwrap_or(&path), record, None)
     }
 
     /// The program has no record any more.
@@ -256,14 +265,17 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a file of the store another: whoever reads it sees the one or the other.
-    pub fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+    /// Makes a file of the store another: whoever reads it sees the one or the other. `like`: whose label it gets.
+    pub fn replace(&self, path: &Path, bytes: &[u8], like: Option<&Path>) -> Result<()> {
         let path = self.root.join(path);
         let directory = path.parent().unwrap_or(&self.root);
         let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
         let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());
         written.map_err(Error::file(&path))?;
         file.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(Error::file(&path))?;
+        if let Some(like) = like {
+            label::keep(like, file.path());
+        }
         file.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
         Ok(())
     }
@@ -290,20 +302,13 @@ fn is_as_written(copy: &Path) -> Result<bool> {
     Ok(sum == blake3::hash(&bytes).to_hex().as_str())
 }
 
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let wrong = || Error::file(path);
-    let mut file = File::create_new(path).map_err(wrong())?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(wrong())?;
-    file.set_permissions(Permissions::from_mode(mode)).map_err(wrong())
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create_new(path).map_err(Error::file(path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::file(path))
 }
 
-/// Where the machine labels its files, the copy bears the original's.
-fn keep_label(from: &Path, to: &Path) {
-    let mut label = [0; 4096];
-    if let Ok(length) = rustix::fs::getxattr(from, "security.selinux", &mut label) {
-        let _ =
-            rustix::fs::setxattr(to, "security.selinux", &label[..length], rustix::fs::XattrFlags::empty());
-    }
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::file(path))
 }
 
 /// A program looks for what belongs to it beside itself: it finds that beside its copy too.

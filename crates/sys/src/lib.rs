@@ -7,6 +7,7 @@ pub mod clock;
 pub mod file_lock;
 pub mod frames;
 pub mod idle_poll;
+pub mod kernel;
 pub mod maps;
 pub mod memory;
 pub mod pagemap;

@@ -19,6 +19,19 @@ pub struct Book {
 struct Moving {
     newer: Newer,
     lent: RoaringBitmap,
+    /// Pages of `newer` of which the replicas, if there are such, have not heard it yet.
+    untold: RoaringBitmap,
+}
+
+impl Moving {
+    fn may_be_newer(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        let new = pages - self.newer.pages();
+        let noted = self.newer.set(&new);
+        if self.newer.has_replicas() {
+            self.untold |= new;
+        }
+        noted
+    }
 }
 
 /// The runs of consecutive numbers in a set, in order. Costs by the runs, not by the pages.
@@ -109,8 +122,9 @@ impl Book {
 
     /// From now on the next home can find out what is newer than the stored object.
     pub fn is_home(&mut self, newer: Newer) -> Result<()> {
-        let moving = self.moving.insert(Moving { newer, lent: RoaringBitmap::new() });
-        moving.newer.set(&(&self.dirty | &self.writing))?;
+        let moving = Moving { newer, lent: RoaringBitmap::new(), untold: RoaringBitmap::new() };
+        let moving = self.moving.insert(moving);
+        moving.may_be_newer(&(&self.dirty | &self.writing))?;
         let lent = self.lent();
         self.moving.iter_mut().for_each(|moving| moving.lent = lent.clone());
         Ok(())
@@ -119,9 +133,39 @@ impl Book {
     /// Of these pages those that nobody has newer are stored.
     pub fn now_stored(&mut self, pages: &RoaringBitmap) {
         if let Some(moving) = &mut self.moving {
-            let stored = pages - &self.dirty - &self.writing - &moving.lent;
+            let stored = pages - &self.dirty - &self.writing - &moving.lent - &moving.untold;
             // If that fails they count as newer, and are looked for in vain.
             let _ = moving.newer.clear(&stored);
+        }
+    }
+
+    /// Whether replicas must hear that any of these pages may be newer before that happens.
+    pub fn must_tell(&self, pages: &RoaringBitmap) -> bool {
+        self.moving.as_ref().is_some_and(|moving| {
+            moving.newer.has_replicas()
+                && (!pages.is_subset(moving.newer.pages()) || !pages.is_disjoint(&moving.untold))
+        })
+    }
+
+    /// These pages may be newer than what is stored as soon as the replicas have heard it.
+    pub fn may_be_newer(&mut self, pages: &RoaringBitmap) -> Result<()> {
+        self.moving.as_mut().map_or(Ok(()), |moving| moving.may_be_newer(pages))
+    }
+
+    /// Pages of which the replicas have not heard yet that they may be newer. They count as newer until they have.
+    pub fn untold(&self) -> RoaringBitmap {
+        self.moving.as_ref().map(|moving| moving.untold.clone()).unwrap_or_default()
+    }
+
+    /// Whether there are none.
+    pub fn is_all_told(&self) -> bool {
+        self.moving.as_ref().is_none_or(|moving| moving.untold.is_empty())
+    }
+
+    /// They have heard it.
+    pub fn told(&mut self, pages: &RoaringBitmap) {
+        if let Some(moving) = &mut self.moving {
+            moving.untold -= pages;
         }
     }
 
@@ -167,7 +211,7 @@ impl Book {
             return Ok(()); // a page that goes to and fro between hosts
         }
         let new = pages - &self.dirty;
-        let mut result = self.moving.as_mut().map_or(Ok(()), |moving| moving.newer.set(&new));
+        let mut result = self.moving.as_mut().map_or(Ok(()), |moving| moving.may_be_newer(&new));
         for run in runs(&new) {
             match self.live.prepare(Mark::Dirty, run.first, run.count) {
                 Ok(()) => self.live.mark(Mark::Dirty, run.first, run.count, true),
@@ -239,7 +283,7 @@ impl Book {
     pub fn lend(&mut self, range: PageRange, grant: Grant) -> Result<()> {
         self.live.prepare(Mark::Lent, range.first, range.count)?;
         if let Some(moving) = &mut self.moving {
-            moving.newer.set(&set_of(range))?;
+            moving.may_be_newer(&set_of(range))?;
             insert(&mut moving.lent, range);
         }
         self.live.granted(range.first, range.count, grant)?;
@@ -331,6 +375,62 @@ mod tests {
         book.unspill(&[11, 12, 40].into());
         drop(book);
         assert_eq!(*reopened(&dir).spilled(), [10, 13, 14].into());
+    }
+
+    /// What replicas were told to clear.
+    #[derive(Default)]
+    struct Others(std::sync::Mutex<RoaringBitmap>);
+
+    impl crate::pagers::Replicas for Others {
+        fn store(&self, _: u64, _: &[u8]) -> Result<()> {
+            Ok(())
+        }
+        fn set_newer(&self, _: &RoaringBitmap) -> Result<()> {
+            unreachable!("whoever asks the book does not wait for others")
+        }
+        fn clear_newer(&self, pages: &RoaringBitmap) {
+            *self.0.lock().unwrap() |= pages;
+        }
+        fn settle(&self) -> Result<()> {
+            Ok(())
+        }
+        fn resize(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_replicas_have_not_heard_of_counts_as_newer_and_is_not_cleared_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let (others, file) = (std::sync::Arc::new(Others::default()), dir.path().join("own"));
+        crate::newer::make_own(&file, 7).unwrap();
+        let mut newer = Newer::open(&file, 7).unwrap();
+        newer.kept_by(Some(others.clone()));
+        let mut book = book(&dir);
+        assert!(!book.must_tell(&[1].into()), "it has no replicas");
+        book.is_home(newer).unwrap();
+        assert!(book.must_tell(&[1].into()) && book.untold().is_empty());
+        book.may_be_newer(&[1, 2].into()).unwrap();
+        book.now_stored(&[1, 2].into());
+        assert_eq!((book.untold(), book.newer()), ([1, 2].into(), [1, 2].into()));
+        assert!(book.must_tell(&[1].into()));
+        book.told(&[1].into());
+        assert!(
+            !book.must_tell(&[1].into()) && book.must_tell(&[1, 2].into()) && book.must_tell(&[3].into())
+        );
+        // A page that nobody wrote after all; one that was written, and is stored again.
+        book.now_stored(&[1, 2].into());
+        assert_eq!(*others.0.lock().unwrap(), [1].into());
+        assert!(book.must_tell(&[1].into()));
+        book.add_dirty(&[2, 3].into()).unwrap();
+        book.told(&[2, 3].into());
+        book.now_stored(&[2, 3].into());
+        assert_eq!(book.newer(), [2, 3].into());
+        book.start_writing(&[2].into()).unwrap();
+        book.written(&[2].into());
+        assert_eq!((book.newer(), others.0.lock().unwrap().clone()), ([3].into(), [1, 2].into()));
+        let read = Newer::open(&file, 7).unwrap();
+        assert_eq!(*read.pages(), [3].into());
     }
 
     #[test]

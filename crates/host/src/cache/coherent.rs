@@ -108,9 +108,7 @@ impl Cache {
 
     /// At the home: pages go to a host that may write them, by the grant of that stamp.
     pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
-        let mut inner = self.lock();
-        let pages = pages.intersect(inner.whole());
-        inner.book.lend(pages, Grant { to: Some(to.0), stamp })
+        self.lend_told(pages, Grant { to: Some(to.0), stamp })
     }
 
     /// At the home: the newest version is here again, or is given up.

@@ -164,6 +164,9 @@ impl Cache {
             wake(mapping, page); // evicted since the touch: it faults anew, on a missing page
             return;
         }
+        if self.write_waits(inner, mapping, page) {
+            return;
+        }
         self.note_write(inner, page);
         match mapping.uffd.unprotect(mapping.address_of(page), PAGE_SIZE_BYTES) {
             Ok(()) => {}
@@ -189,6 +192,7 @@ impl Cache {
         for run in inner.book.unspill(&set) {
             super::lock(&self.spill).forget(run.first, run.count);
         }
+        self.tell_soon(inner);
     }
 
     /// Maps frames that exist, from the first page of `range` on, as many as the stream suggests.
@@ -225,6 +229,9 @@ impl Cache {
         let mut protect = mapping.writes_object();
         if protect && write && !inner.holds_writers() && inner.may(page, true) {
             if mapping.kind == Kind::Synchronous {
+                if self.write_waits(inner, mapping, page) {
+                    return;
+                }
                 self.note_write(inner, page);
             }
             protect = false;

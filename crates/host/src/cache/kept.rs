@@ -135,6 +135,12 @@ impl Cache {
         pages.iter().map(|page| (*page, inner.book.live().grant((*page).into()).stamp)).collect()
     }
 
+    /// Whether one of these frames may be, or may have been when the home asked for it last.
+    pub fn may_be_newest(&self, frames: PageRange) -> bool {
+        let inner = self.lock();
+        (frames.first..frames.end()).any(|frame| inner.book.is_dirty(frame as u32))
+    }
+
     /// Whether a frame may be the newest version of its page.
     pub fn has_newest(&self) -> bool {
         let inner = self.lock();

@@ -19,6 +19,7 @@
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `ask` | what it is asked for |
 //! | `larger` | what of that is about pages of more than 4 KiB |
+//! | `telling` | what replicas must hear before a page is written |
 //! | `leaving` | what is newest here when nobody here uses it any more |
 //! | `resize`, `recover` | what the names say |
 
@@ -44,6 +45,7 @@ mod shrink;
 mod stamp;
 pub mod stored;
 mod sync;
+mod telling;
 mod track;
 pub mod versions;
 pub mod view;
@@ -133,6 +135,9 @@ pub struct Cache {
     as_home: OnceLock<(Weak<Driver>, Role)>,
     /// How many pages are one to this host: its processes may use all of them or none.
     host_page: AtomicU64,
+    /// Whoever tells replicas what may be newer.
+    telling: Mutex<()>,
+    this: Weak<Cache>,
 }
 
 /// The bookkeeping.
@@ -179,6 +184,8 @@ struct Inner {
     last_failure: Option<(PageRange, commonhold_object::Error)>,
     /// Of an object that hosts share: what may be done here with which pages.
     rights: Option<coherent::Rights>,
+    /// A thread tells replicas what may be newer, and looks again.
+    is_telling: bool,
 }
 
 struct Waiting {
@@ -247,7 +254,9 @@ impl Cache {
         spill: Spill,
     ) -> Arc<Cache> {
         let own_workers = pager.may_block().then(OwnWorkers::new);
-        Arc::new(Cache {
+        Arc::new_cyclic(|this| Cache {
+            this: this.clone(),
+            telling: Mutex::default(),
             id,
             uuid,
             frames,
@@ -281,6 +290,7 @@ impl Cache {
                 failures: 0,
                 last_failure: None,
                 rights: None,
+                is_telling: false,
             }),
             held: Mutex::default(),
             settled: bell::Bell::default(),

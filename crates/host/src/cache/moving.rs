@@ -51,7 +51,9 @@ impl Cache {
     pub fn becomes_home(&self, home: HomeFile, newer: Newer) -> Result<()> {
         let mut inner = self.lock();
         inner.book.is_home(newer)?;
-        self.pager.is_home(home, inner.size_bytes)
+        self.pager.is_home(home, inner.size_bytes)?;
+        self.tell_soon(&mut inner);
+        Ok(())
     }
 
     /// At the home of an object that replicas keep: they have these pages as they are here. Nobody here may write them

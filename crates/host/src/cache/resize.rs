@@ -14,6 +14,17 @@ impl Cache {
         // Nothing in the journal may reach past the new end.
         self.checkpoint_all()?;
         let _turn = super::lock(&self.turn);
+        // Replicas hear of a larger size before it is the object's, of a smaller one after, and without the cache's lock.
+        let (replicas, before) = (self.pager.replicas(), self.size_bytes());
+        let tell = |size_bytes: u64| replicas.map_or(Ok(()), |replicas| replicas.resize(size_bytes));
+        if size_bytes <= before {
+            return self.resize_here(size_bytes).and_then(|()| tell(size_bytes));
+        }
+        tell(size_bytes)?;
+        self.resize_here(size_bytes).inspect_err(|_| drop(tell(before)))
+    }
+
+    fn resize_here(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         let driver = self.driver();
         let (_still, mut inner, gone) = loop {
             let still = driver.as_ref().map(|driver| driver.still());

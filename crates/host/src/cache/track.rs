@@ -133,6 +133,7 @@ impl Cache {
         for run in inner.book.unspill(dirty) {
             lock(&self.spill).forget(run.first, run.count);
         }
+        self.tell_soon(inner);
     }
 
     /// Under synchronous protection the book is exact; here its dirty pages are protected again, so that

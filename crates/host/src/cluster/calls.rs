@@ -84,6 +84,11 @@ impl Cluster {
         result
     }
 
+    /// This host does nothing any more with what was asked: nobody waits for an answer.
+    pub(super) fn ask_no_more(&self) {
+        lock(&self.calls.pending).clear();
+    }
+
     /// An answer came. From anybody but who was asked it is none. Gives it back if nobody waits for it (any more).
     pub(super) fn answered(
         &self,

@@ -60,11 +60,11 @@ impl Queue {
 }
 
 impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>) {
-        if message.kind() == Kind::Request {
+    fn send(&self, to: HostId, object: u128, messages: Vec<Said>, pages: &mut Vec<u8>) {
+        if messages.iter().any(|message| message.kind() == Kind::Request) {
             self.idle_poll.expect();
         }
-        let message = Message::Coherence { object, message: message.clone() };
+        let message = Message::Coherence { object, messages };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
             queue.push(message, pages);
@@ -101,8 +101,12 @@ impl Carrier for Cluster {
         self.say_unlocked(object, session, pages);
     }
 
-    fn on_the_way(&self, host: HostId) -> usize {
-        self.transport().map_or(0, |transport| transport.on_the_way(host))
+    fn ask_what_has_come(&self) {
+        if let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            this.look_what_has_come();
+        }
     }
 
     fn is_away(&self, host: HostId) -> bool {
@@ -170,8 +174,8 @@ mod tests {
     use commonhold_coherence::central;
 
     fn about(object: u128) -> Message {
-        let message = Said::Central(central::Message::Done { page: 0 });
-        Message::Coherence { object, message }
+        let messages = vec![Said::Central(central::Message::Done { page: 0 })];
+        Message::Coherence { object, messages }
     }
 
     #[test]

@@ -106,6 +106,13 @@ impl Lease {
         !state.fenced && clock::now() < state.fence_at
     }
 
+    /// How much of it is left until this host fences itself.
+    pub fn left(&self) -> Duration {
+        let state = lock(&self.state);
+        let until = if state.fenced { 0 } else { state.fence_at };
+        Duration::from_nanos(until.saturating_sub(clock::now()))
+    }
+
     /// From now on. False if that was so.
     pub fn fence(&self) -> bool {
         let mut state = lock(&self.state);
@@ -154,9 +161,9 @@ mod tests {
     fn who_has_fenced_itself_renews_nothing() {
         let lease = Lease::new(&Vault::alone().unwrap(), &[]).unwrap();
         let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600));
-        assert!(!lease.allows_storing());
+        assert!(!lease.allows_storing() && lease.left().is_zero());
         assert!(lease.renewed(times).unwrap());
-        assert!(lease.allows_storing());
+        assert!(lease.allows_storing() && lease.left() > Duration::from_secs(1800));
         assert_eq!(lease.word.read(), Some(times.keeper));
         let late = Times::of(1, Duration::from_nanos(8));
         assert_eq!(
@@ -169,6 +176,7 @@ mod tests {
         let brief = Times::of(commonhold_sys::clock::now(), Duration::from_secs(2));
         assert!(lease.renewed(brief).unwrap());
         assert!(lease.wait_for_its_end() && lease.is_fenced() && !lease.allows_storing());
+        assert!(lease.left().is_zero());
         assert!(!lease.renewed(times).unwrap());
         assert_eq!(lease.word.read(), Some(brief.keeper), "until what is to be done is done");
         lease.nothing_to_fence().unwrap();

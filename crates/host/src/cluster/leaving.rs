@@ -30,6 +30,7 @@ impl Cluster {
     pub fn has_left(&self, object: u128) {
         lock(&self.leaving).remove(&object);
         if let Ok(host) = self.host() {
+            host.machine.on_way.has_all_come(object);
             host.settle_removed(); // its home's record may have waited for this
         }
     }

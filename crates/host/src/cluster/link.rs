@@ -125,12 +125,8 @@ impl Transport for Link {
         self.peers()?.send(to, message, payload)
     }
 
-    fn on_the_way(&self, to: HostId) -> usize {
-        self.peers().map_or(0, |peers| peers.unacknowledged(to))
-    }
-
-    fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
-        self.peers()?.connect(host, address)
+    fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
+        self.peers()?.connect_within(host, address, within)
     }
 
     fn disconnect(&self, host: HostId, why: &str) {

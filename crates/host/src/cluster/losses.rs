@@ -313,6 +313,8 @@ impl Cluster {
 
     /// No process of this host uses anything shared from now on.
     fn drop_everything(&self) -> Result<()> {
+        // Turns of homes wait for answers of replicas, with locks that fencing needs.
+        self.ask_no_more();
         // One after the other, all of them: an error with one is no reason to leave the next.
         let (homes, others): (Vec<_>, Vec<_>) =
             self.drivers().into_iter().partition(|driver| driver.is_home());

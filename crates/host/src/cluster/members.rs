@@ -229,6 +229,9 @@ impl Cluster {
             self.lost(*host);
         }
         self.now_members(news.members);
+        if !lost.is_empty() || joined {
+            self.look_at_replicas();
+        }
         let begins = {
             let mut heard = lock(&self.heard);
             heard.number = news.number;
@@ -297,11 +300,16 @@ impl Cluster {
 
     /// Makes sure that there is a connection to a host.
     pub(super) fn reach(&self, host: HostId) -> Result<()> {
+        self.reach_within(host, PATIENCE)
+    }
+
+    /// The same for who cannot wait as long as that takes at most.
+    pub(super) fn reach_within(&self, host: HostId, within: Duration) -> Result<()> {
         if host == self.me.host {
             return Ok(());
         }
         let unknown =
             || Error::new(ErrorKind::Disconnected, format!("{host} does not belong to the cluster any more"));
-        self.transport()?.connect(host, self.member(host).ok_or_else(unknown)?.address)
+        self.transport()?.connect(host, self.member(host).ok_or_else(unknown)?.address, within)
     }
 }

@@ -20,6 +20,7 @@
 //! | `refusals` | which refused connections the log tells |
 //! | `link` | the connections that carry all this |
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
+//! | `dealt_with` | what their homes have dealt with of what they were sent |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
 //! | `objects` | objects whose home is another host, and those that others use here |
@@ -28,6 +29,7 @@ mod asked;
 mod beginnings;
 mod calls;
 mod carry;
+mod dealt_with;
 mod give_back;
 pub mod lease;
 mod leaving;
@@ -44,8 +46,8 @@ pub mod registry;
 mod replicas;
 mod rights;
 mod sizes;
-#[cfg(test)]
-mod specimens;
+#[doc(hidden)]
+pub mod specimens;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -73,10 +75,9 @@ use wire::{Answer, Call, Member, Message};
 pub trait Transport: Send + Sync {
     /// Sends a message with the bytes behind it, whose buffer it may take; it waits if the connection is broken.
     fn send(&self, to: HostId, message: &[u8], payload: &mut Vec<u8>) -> Result<()>;
-    /// Bytes that were sent to a host and have not arrived there yet, as far as is known here.
-    fn on_the_way(&self, to: HostId) -> usize;
-    /// Makes sure that there is a connection with a host, which listens at that address.
-    fn connect(&self, host: HostId, address: SocketAddr) -> Result<()>;
+    /// Makes sure that there is a connection with a host, which listens at that address. Waits no longer than `within` for it,
+    /// nor than some seconds.
+    fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()>;
     /// Ends the session with a host: what is on its way may be lost.
     fn disconnect(&self, host: HostId, why: &str);
     /// Who listens at an address.
@@ -144,6 +145,8 @@ pub struct Cluster {
     idle_poll: IdlePoll,
     /// What is to be sent to hosts as soon as there is a connection.
     waiting: carry::Waiting,
+    /// Whom it is asked what they have dealt with.
+    asking_homes: dealt_with::Asking,
     holds: Arc<Holds>,
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
@@ -152,6 +155,8 @@ pub struct Cluster {
     kept_here: replicas::KeptHere,
     /// Objects of this home that others keep.
     replicated: Mutex<HashMap<u128, Arc<replicas::Home>>>,
+    /// When it is looked whether they still do.
+    looking: Arc<replicas::Looking>,
     /// What replicas were asked for so far.
     keep_asked: AtomicU64,
 }
@@ -218,11 +223,13 @@ impl Cluster {
             ending: AtomicBool::new(false),
             idle_poll: IdlePoll::new(idle_poll),
             waiting: carry::Waiting::default(),
+            asking_homes: dealt_with::Asking::default(),
             holds: Holds::start()?,
             size_changes: AtomicU64::default(),
             locks: locks::AllLocks::default(),
             kept_here: replicas::KeptHere::default(),
             replicated: Mutex::default(),
+            looking: Arc::default(),
             keep_asked: AtomicU64::new(1),
         };
         Ok(Arc::new(cluster))
@@ -319,18 +326,20 @@ impl Cluster {
     fn said(self: &Arc<Self>, from: HostId, message: Message, payload: Vec<u8>) -> Result<()> {
         match message {
             Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
-            Message::Coherence { object, message } => {
+            Message::Coherence { object, messages } => {
                 self.idle_poll.heard();
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.
-                    if let Some(answer) = message.answer_of_nobody() {
-                        Carrier::send(&**self, from, object, &answer, &mut Vec::new());
+                    let answers: Vec<_> =
+                        messages.iter().filter_map(|message| message.answer_of_nobody()).collect();
+                    if !answers.is_empty() {
+                        Carrier::send(&**self, from, object, answers, &mut Vec::new());
                     }
                     return Ok(());
                 };
-                self.check_may_say(&driver, from, &message)?;
-                driver.message(from, message, payload)
+                messages.iter().try_for_each(|message| self.check_may_say(&driver, from, message))?;
+                driver.messages(from, messages, payload)
             }
             Message::Answer { number, answer } => {
                 if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {
@@ -432,6 +441,7 @@ impl Cluster {
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
             }
+            Call::HasCome { object } => self.deal_with(from, object),
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length, freeze } => {
                 self.sync_for_other(from, object, offset, length, freeze)

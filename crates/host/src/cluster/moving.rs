@@ -215,7 +215,7 @@ impl Cluster {
         let replicas = self.replicas_of(object);
         if homed.term == 1 && homed.replicas.is_empty() {
             // It is new: before anybody uses it. Later nobody waits until others have everything.
-            replicas.iter().try_for_each(|replicas| replicas.fill())?;
+            replicas.iter().try_for_each(|replicas| replicas.fill().map(drop))?;
         }
         self.registry()?.schedules(object)?;
         if let Some(replicas) = replicas {

@@ -20,6 +20,8 @@ pub(super) struct Pools {
     sizes: Arc<Workers>,
     /// What others have this host keep: written to files, and waited for by all who use an object.
     keeping: Arc<Workers>,
+    /// Other hosts get what they are to keep of this host's objects.
+    pub filling: Arc<Workers>,
     /// Hosts that are connected to, because messages wait for them: it takes some seconds with one that is away.
     pub connecting: Arc<Workers>,
     /// Everything else: waits some seconds at most.
@@ -35,6 +37,7 @@ impl Pools {
             waiting: Workers::new(64),
             sizes: Workers::new(32),
             keeping: Workers::new(32),
+            filling: Workers::new(64),
             connecting: Workers::new(64),
             short: Workers::new(64),
         }
@@ -51,7 +54,7 @@ impl Pools {
             | Call::Lookup(_)
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
-            Call::GaveUp { .. } => &self.settling,
+            Call::GaveUp { .. } | Call::HasCome { .. } => &self.settling,
             Call::Keep { .. } | Call::Kept { .. } => &self.keeping,
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,

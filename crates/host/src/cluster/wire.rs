@@ -62,12 +62,13 @@ pub struct Shared {
 /// One message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// Between the schedulers of an object; the bytes of its pages lie behind it.
+    /// Between the schedulers of an object: what one had to say to the other when it was sent. The bytes of the pages lie
+    /// behind it, in the same order.
     Coherence {
         /// Which object.
         object: u128,
         /// What.
-        message: Said,
+        messages: Vec<Said>,
     },
     /// To be answered.
     Call {
@@ -183,6 +184,11 @@ pub enum Call {
         object: u128,
         /// From this page on.
         from_page: u32,
+    },
+    /// Of an object's home: answered when it has dealt with all that the caller's scheduler said before.
+    HasCome {
+        /// Which object.
+        object: u128,
     },
     /// Of an object's home: no process of the caller's has it open any more.
     Leave {

@@ -32,12 +32,18 @@ struct Home {
     may_store: MayStore,
     replicas: Option<Arc<dyn Replicas>>,
     /// Pages that were published and that nobody was about to store since: what a sync or an eviction copied before is older.
-    /// Held while something is stored.
+    /// Nobody waits for this lock.
     overtaken: Mutex<RoaringBitmap>,
+    /// Held while something is stored.
+    storing: Mutex<()>,
 }
 
 impl Home {
-    fn storing(&self) -> MutexGuard<'_, RoaringBitmap> {
+    fn storing(&self) -> MutexGuard<'_, ()> {
+        self.storing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn overtaken(&self) -> MutexGuard<'_, RoaringBitmap> {
         self.overtaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,14 +57,14 @@ impl Home {
         if self.replicas.is_none() {
             return self.file.page_out(offset, data);
         }
-        let overtaken = self.storing();
+        let _storing = self.storing();
         let first = (offset / PAGE_SIZE_BYTES) as u32;
         let count = data.len().div_ceil(PAGE_SIZE_BYTES as usize) as u32;
-        if overtaken.range_cardinality(first..first + count) == 0 {
+        if self.overtaken().range_cardinality(first..first + count) == 0 {
             return self.store(offset, data);
         }
         (first..).zip(data.chunks(PAGE_SIZE_BYTES as usize)).try_for_each(|(page, data)| {
-            if overtaken.contains(page) {
+            if self.overtaken().contains(page) {
                 return Ok(());
             }
             self.store(u64::from(page) * PAGE_SIZE_BYTES, data)
@@ -97,15 +103,16 @@ impl Pager for MovingPager {
     fn publish(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_may_store()?;
         let Some(home) = self.home.get() else { return ElsewherePager.page_out(offset, data) };
-        let mut overtaken = home.storing();
+        let _storing = home.storing();
         let first = (offset / PAGE_SIZE_BYTES) as u32;
-        overtaken.insert_range(first..first + data.len().div_ceil(PAGE_SIZE_BYTES as usize) as u32);
+        let count = data.len().div_ceil(PAGE_SIZE_BYTES as usize) as u32;
+        home.overtaken().insert_range(first..first + count);
         home.store(offset, data)
     }
 
     fn begins_writing(&self, pages: &RoaringBitmap) {
         if let Some(home) = self.home.get().filter(|home| home.replicas.is_some()) {
-            *home.storing() -= pages;
+            *home.overtaken() -= pages;
         }
     }
 
@@ -131,8 +138,7 @@ impl Pager for MovingPager {
 
     fn resize(&self, size_bytes: u64) -> Result<()> {
         self.check_may_store()?;
-        self.pager().resize(size_bytes)?;
-        self.replicas().map_or(Ok(()), |replicas| replicas.resize(size_bytes))
+        self.pager().resize(size_bytes) // replicas are told by whoever knows which locks it holds
     }
 
     fn would_wait(&self, offset: u64) -> bool {
@@ -149,7 +155,8 @@ impl Pager for MovingPager {
 
     fn is_home(&self, HomeFile { file, may_store, replicas }: HomeFile, size_bytes: u64) -> Result<()> {
         let file = FilePager::new(file, size_bytes);
-        let taken = self.home.set(Home { file, may_store, replicas, overtaken: Mutex::default() });
+        let (overtaken, storing) = (Mutex::default(), Mutex::default());
+        let taken = self.home.set(Home { file, may_store, replicas, overtaken, storing });
         taken.map_err(|_| Error::new(ErrorKind::Busy, "this host has the object's file already"))
     }
 }

@@ -5,7 +5,7 @@ use commonhold_object::Result;
 use roaring::RoaringBitmap;
 
 /// All replicas of one object that count. What returns without an error all of them have, or those that have it not count no
-/// more, and whoever becomes the next home knows that. Calls wait for other hosts.
+/// more, and whoever becomes the next home knows that. Calls wait for other hosts, but `clear_newer`: that one waits for nobody.
 pub trait Replicas: Send + Sync {
     /// They keep these bytes, from that offset on.
     fn store(&self, offset: u64, data: &[u8]) -> Result<()>;

@@ -18,10 +18,10 @@ use crate::seeing::endpoint::MetricsOptions;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
-use commonhold_object::{PageSize, Result, limits};
+use commonhold_object::{Error, ErrorKind, PageSize, Result, limits};
 use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
-use commonhold_sys::{frames, process, socket};
+use commonhold_sys::{frames, kernel, process, socket};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -79,8 +79,19 @@ const DESCRIPTORS_AN_OBJECT: u64 = 7;
 /// A message with the most pages that are asked for at once, and some more: there is always a next one.
 const LONG_MESSAGE_BYTES: i32 = 4 << 20;
 
+/// Whatever failed first would not say why.
+fn refuse_old_kernels(release: &str) -> Result<()> {
+    if kernel::is_enough(release) {
+        return Ok(());
+    }
+    let (major, minor) = kernel::NEEDED;
+    let why = format!("this machine runs Linux {release}, and a host needs Linux {major}.{minor} or later");
+    Err(Error::new(ErrorKind::Unsupported, why))
+}
+
 /// Serves until the process is told to stop.
 pub fn serve(options: ServeOptions) -> Result<()> {
+    refuse_old_kernels(&kernel::release())?;
     let limits = limits_of(&options, commonhold_keeper::raise_descriptor_limit());
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
     let kept = inheritance.kept;

@@ -1,6 +1,7 @@
 //! One shared object at this host: events go to its scheduler, one at a time, and what that wants done is done before the
 //! next (`turn`).
 
+use super::dealt_with::HeldBack;
 use super::freezing::PutOff;
 use super::held_here::Kept;
 use super::holds::Held;
@@ -108,6 +109,8 @@ pub(super) struct State {
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
     pub put_off: PutOff,
+    /// What waits until the home has dealt with what it was sent.
+    pub held_back: HeldBack,
     /// How often it was begun to speak with a home.
     pub beginnings: u64,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
@@ -160,6 +163,7 @@ impl Driver {
             not_kept: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
+            held_back: HeldBack::default(),
             beginnings: 0,
             lent,
             stamp: first_stamp(),
@@ -282,22 +286,38 @@ impl Driver {
         self.do_now(&mut self.state(), Later::HoldOver);
     }
 
-    /// A message came from another host, with these bytes.
-    pub fn message(self: &Arc<Self>, from: HostId, message: Said, bytes: Vec<u8>) -> Result<()> {
-        self.check(&message)?;
-        let frames = self.count_frames(&message.carries().pages());
-        if bytes.len() != frames as usize * PAGE + if stamped(&message) { STAMP } else { 0 } {
+    /// Messages came from another host, with these bytes, which are those of the first one first.
+    pub fn messages(self: &Arc<Self>, from: HostId, messages: Vec<Said>, bytes: Vec<u8>) -> Result<()> {
+        messages.iter().try_for_each(|message| self.check(message))?;
+        let lengths: Vec<usize> = messages.iter().map(|message| self.length(message)).collect();
+        let all: usize = lengths.iter().sum();
+        if bytes.len() != all {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("{from} sent {} bytes with a message of {frames} pages of {PAGE}", bytes.len()),
+                format!("{from} sent {} bytes with messages of {all}", bytes.len()),
             ));
         }
-        let came = Later::Message(from, message, bytes);
+        let came = split(bytes, &lengths);
+        let came = messages.into_iter().zip(came).map(|(said, bytes)| Later::Message(from, said, bytes));
         if self.waits_for_replicas() {
-            return self.later(came);
+            return came.into_iter().try_for_each(|came| self.later(came));
         }
-        self.do_now(&mut self.state(), came);
+        // The answers to them go together, too.
+        let mut state = self.state();
+        for came in came {
+            if let Some(came) = self.hold_back(&mut state, came)? {
+                self.do_now(&mut state, came);
+            }
+        }
+        drop(state);
+        self.look_at_the_way();
         Ok(())
+    }
+
+    /// Bytes that lie behind a message.
+    fn length(&self, message: &Said) -> usize {
+        let stamp = if stamped(message) { STAMP } else { 0 };
+        self.count_frames(&message.carries().pages()) as usize * PAGE + stamp
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -327,6 +347,7 @@ impl Driver {
         state.sent.clear();
         state.put_off.clear();
         state.held = Held::default();
+        state.held_back.clear();
         state.late.clear();
         state.stuck = false;
         self.outbox.clear();
@@ -403,8 +424,22 @@ impl Drop for Locked<'_> {
         let driver = self.driver;
         driver
             .outbox
-            .send_all(|to, message, bytes| driver.carrier.send(to, driver.plan.object, message, bytes));
+            .send_all(|to, messages, bytes| driver.carrier.send(to, driver.plan.object, messages, bytes));
     }
+}
+
+/// The bytes of each message. Those of one alone are not copied.
+fn split(bytes: Vec<u8>, lengths: &[usize]) -> Vec<Vec<u8>> {
+    if let [_] = lengths {
+        return vec![bytes];
+    }
+    let mut rest = &bytes[..];
+    let next = |length: &usize| {
+        let (next, behind) = rest.split_at(*length);
+        rest = behind;
+        next.to_vec()
+    };
+    lengths.iter().map(next).collect()
 }
 
 pub(super) fn why_not(why: Why) -> Error {

@@ -34,6 +34,7 @@ impl Driver {
             return;
         }
         self.rest_is_lost(&mut state);
+        self.machine.on_way.has_all_come(self.plan.object); // to another home, before
         state.home = Some(self.plan.me);
         let _ = self.begun_at.set(Instant::now());
         state.beginnings += 1;
@@ -71,6 +72,8 @@ impl Driver {
             cache.report(&error); // asked again by who looks for the home
             return;
         }
+        // It has asked for whatever it had not dealt with.
+        self.machine.on_way.has_all_come(self.plan.object);
         state.home = Some(home);
         state.granted_by = Some(home);
         state.beginnings += 1;
@@ -142,6 +145,7 @@ impl Driver {
         self.forget_conversation(&mut state);
         // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
+        self.machine.on_way.park(self.plan.object);
         self.keep_newest(&state);
         state.part = self.plan.part(host);
         true

@@ -1,10 +1,9 @@
 //! Pages leave this host unasked: memory is short, the object shrinks, or no process here uses it any more. What is newest
-//! goes no faster than the home takes it: until it has arrived, nobody has it but the ring of pages on their way
-//! (`crate::on_way`), which is not large.
+//! goes no faster than the home deals with it: until it has, nobody has it but the ring of pages on their way
+//! (`crate::on_way`), which is not large. (What is asked for meanwhile: `dealt_with`.)
 
 use super::driver::{Driver, State};
 use super::part::{Part, Said};
-use crate::on_way::MOST_UNASKED_BYTES;
 use commonhold_coherence::{Access, Event, HostId, Span};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -50,12 +49,16 @@ impl Driver {
         }
     }
 
-    /// How much is on its way home when a page leaves.
+    /// How much is on its way home when a page leaves. What is read alone may be so, too: the home asked for it, and may not
+    /// have dealt with it yet.
     fn newest_bytes(&self, page: u32) -> usize {
         // Under forwarding and explicit coherence a page that leaves is kept, or stored, otherwise.
-        let is_newest =
-            matches!(&self.state().part, part @ Part::Central(_) if part.access(page) == Access::Write);
-        if is_newest { self.frames(Span::one(page)).length_bytes() as usize } else { 0 }
+        let state = self.state();
+        let part @ Part::Central(_) = &state.part else { return 0 };
+        let (is_newest, frames) = (part.access(page) == Access::Write, self.frames(Span::one(page)));
+        drop(state);
+        let may_be = || self.cache().is_some_and(|cache| cache.may_be_newest(frames));
+        if is_newest || may_be() { frames.length_bytes() as usize } else { 0 }
     }
 
     /// How many bytes of what is newest here may leave now.
@@ -63,8 +66,10 @@ impl Driver {
         if self.home_may_not_hear() {
             return 0;
         }
-        let on_the_way = self.home().map_or(0, |home| self.carrier.on_the_way(home));
-        MOST_UNASKED_BYTES.saturating_sub(on_the_way)
+        if self.machine.on_way.is_filling() {
+            self.carrier.ask_what_has_come();
+        }
+        self.machine.on_way.room(self.plan.object)
     }
 
     /// Waits for a while until so much may leave: but not for a home that is away.
@@ -104,6 +109,8 @@ impl Driver {
         state.has_left = true;
         state.home = None;
         state.granted_by = None; // copies that stay here for a moment are no longer kept valid
+        self.answer_held_back(&mut state);
+        self.machine.on_way.park(self.plan.object); // until the home says that it was all
         drop(state);
         self.outbox.wait_sent();
         Some(home)

@@ -21,12 +21,13 @@
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
 //! | `leaving` | pages that go unasked, no faster than their home takes them |
+//! | `dealt_with` | what the home has dealt with of what it was sent |
 //! | `inbox` | what waits to happen, where a turn waits for other hosts |
-//! | `overflow` | the bytes of it, where memory has no room for them |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
+mod dealt_with;
 mod driver;
 mod freezing;
 mod give_back;
@@ -40,7 +41,6 @@ mod leaving;
 pub mod locks;
 mod moving;
 mod outbox;
-mod overflow;
 mod part;
 mod size;
 mod sizes;
@@ -73,9 +73,9 @@ pub enum Role {
 /// What carries messages about shared objects to other hosts. Between two hosts they arrive once and in order until one
 /// is declared lost.
 pub trait Carrier: Send + Sync {
-    /// Sends a message about the object of that identity, with the bytes of the pages that it carries. A host that cannot
-    /// be reached is lost sooner or later, and whoever waits for it learns it then. It may take the buffer.
-    fn send(&self, to: HostId, object: u128, message: &Said, pages: &mut Vec<u8>);
+    /// Sends messages about the object of that identity as one, with the bytes of the pages that they carry. A host that
+    /// cannot be reached is lost sooner or later, and whoever waits for it learns it then. It may take the buffer.
+    fn send(&self, to: HostId, object: u128, messages: Vec<Said>, pages: &mut Vec<u8>);
 
     /// What the object's scheduler wants cannot be done here: this host gives up all it has of it, and begins anew.
     fn begin_again(&self, _object: u128) {}
@@ -83,10 +83,8 @@ pub trait Carrier: Send + Sync {
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
 
-    /// Bytes that were sent to that host and have not arrived yet, as far as is known here.
-    fn on_the_way(&self, _host: HostId) -> usize {
-        0
-    }
+    /// Homes are to be asked what they have dealt with of the pages that are on their way to them. Does not wait.
+    fn ask_what_has_come(&self) {}
 
     /// Whether what is sent to that host may wait, or be lost: nothing is sent that can stay here.
     fn is_away(&self, _host: HostId) -> bool {

@@ -1,19 +1,56 @@
 //! Messages on their way to other hosts: filled under the lock of the state, so in the scheduler's order, and sent without
-//! it. Whoever brings the answer must not wait for who is still within the system call that sent the question.
+//! it. Whoever brings the answer must not wait for who is still within the system call that sent the question. What waits for
+//! one host, many pages and invalidations, goes as one message.
 
 use super::part::Said;
 use commonhold_coherence::HostId;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Most that goes as one message, which must not be longer than one of a connection's may be.
+const MOST_TOGETHER: usize = 256;
+/// More bytes of pages go together with nothing else.
+const MOST_BYTES: usize = 1 << 20;
+
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Out>);
 
 #[derive(Default)]
 struct Out {
-    queue: VecDeque<(HostId, Said, Vec<u8>)>,
+    /// For each host, what it is to be told; who has waited longest comes first.
+    queues: VecDeque<(HostId, VecDeque<(Said, Vec<u8>)>)>,
     /// Somebody is sending, to that host, and will look again.
     sending: Option<HostId>,
+}
+
+impl Out {
+    fn push(&mut self, to: HostId, message: Said, bytes: Vec<u8>) {
+        match self.queues.iter_mut().find(|(whose, _)| *whose == to) {
+            Some((_, queue)) => queue.push_back((message, bytes)),
+            None => self.queues.push_back((to, VecDeque::from([(message, bytes)]))),
+        }
+    }
+
+    /// What goes next: what that host is to be told first, and what may go along.
+    fn next(&mut self) -> Option<(HostId, Vec<Said>, Vec<u8>)> {
+        let (to, mut queue) = self.queues.pop_front()?;
+        let (first, mut bytes) = queue.pop_front()?;
+        let is_short = first.is_short();
+        let mut together = vec![first];
+        while let Some((message, more)) = queue.front()
+            && is_short
+            && message.is_short()
+            && together.len() < MOST_TOGETHER
+            && bytes.len() + more.len() <= MOST_BYTES
+        {
+            bytes.extend_from_slice(more);
+            together.extend(queue.pop_front().map(|(message, _)| message));
+        }
+        if !queue.is_empty() {
+            self.queues.push_back((to, queue));
+        }
+        Some((to, together, bytes))
+    }
 }
 
 impl Outbox {
@@ -23,19 +60,19 @@ impl Outbox {
 
     /// To be sent next.
     pub fn push(&self, to: HostId, message: Said, bytes: Vec<u8>) {
-        self.lock().queue.push_back((to, message, bytes));
+        self.lock().push(to, message, bytes);
     }
 
-    /// Sends what waits, unless somebody does.
-    pub fn send_all(&self, send: impl Fn(HostId, &Said, &mut Vec<u8>)) {
+    /// Sends what waits, unless somebody does: to each host in its order.
+    pub fn send_all(&self, send: impl Fn(HostId, Vec<Said>, &mut Vec<u8>)) {
         let mut out = self.lock();
         if out.sending.is_some() {
             return;
         }
-        while let Some((to, message, mut bytes)) = out.queue.pop_front() {
+        while let Some((to, messages, mut bytes)) = out.next() {
             out.sending = Some(to);
             drop(out);
-            send(to, &message, &mut bytes);
+            send(to, messages, &mut bytes);
             out = self.lock();
         }
         out.sending = None;
@@ -45,7 +82,7 @@ impl Outbox {
     pub fn wait_sent(&self) {
         loop {
             let out = self.lock();
-            if out.queue.is_empty() && out.sending.is_none() {
+            if out.queues.is_empty() && out.sending.is_none() {
                 return;
             }
             drop(out);
@@ -57,7 +94,7 @@ impl Outbox {
     pub fn forget(&self, to: HostId) {
         loop {
             let mut out = self.lock();
-            out.queue.retain(|(whose, ..)| *whose != to);
+            out.queues.retain(|(whose, _)| *whose != to);
             if out.sending != Some(to) {
                 return;
             }
@@ -70,7 +107,7 @@ impl Outbox {
     pub fn clear(&self) {
         loop {
             let mut out = self.lock();
-            out.queue.clear();
+            out.queues.clear();
             if out.sending.is_none() {
                 return;
             }
@@ -83,7 +120,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold_coherence::{Access, Span, central};
+    use commonhold_coherence::{Access, Span, central, explicit};
     use std::sync::mpsc::channel;
 
     fn grant(page: u32) -> Said {
@@ -103,12 +140,13 @@ mod tests {
         std::thread::scope(|scope| {
             let (outbox, sent) = (&outbox, &sent);
             scope.spawn(move || {
-                outbox.send_all(|to, message, _| {
-                    if message == &grant(0) {
+                outbox.send_all(|to, messages, _| {
+                    if messages[0] == grant(0) {
                         begins.send(()).unwrap();
                         end.recv().unwrap(); // the connection has it only now
                     }
-                    sent.lock().unwrap().push((to.0, message.pages()[0]));
+                    let pages = messages.iter().map(|message| (to.0, message.pages()[0]));
+                    sent.lock().unwrap().extend(pages);
                 });
             });
             begun.recv().unwrap();
@@ -126,5 +164,40 @@ mod tests {
             assert_eq!(sent.iter().filter(|(to, _)| *to == 1).count(), before, "{sent:?}");
             assert!(sent.contains(&(1, 0)) && sent.contains(&(2, 2)), "{sent:?}");
         });
+    }
+    #[test]
+    fn what_waits_for_one_host_goes_as_one_message_in_its_order() {
+        let outbox = Outbox::default();
+        let page = |page: u32| {
+            let message = central::Message::PageOut { page, answers: true, keeps: Access::None };
+            (Said::Central(message), vec![page as u8; 4096])
+        };
+        for number in 0..4 {
+            outbox.push(HostId(1), grant(number), Vec::new());
+            let (message, bytes) = page(number);
+            outbox.push(HostId(2), message, bytes);
+        }
+        let sent = Mutex::new(Vec::new());
+        let send_all = || {
+            outbox.send_all(|to, messages, bytes| {
+                let pages: Vec<u32> = messages.iter().map(|message| message.pages()[0]).collect();
+                sent.lock().unwrap().push((to.0, pages, bytes.len()));
+                let in_order = bytes.chunks(4096).enumerate().all(|(at, page)| page[0] == at as u8);
+                assert!(in_order || bytes.len() >= MOST_BYTES);
+            });
+            std::mem::take(&mut *sent.lock().unwrap())
+        };
+        let all = vec![0, 1, 2, 3];
+        assert_eq!(send_all(), [(1, all.clone(), 0), (2, all, 4 * 4096)]);
+        // No more than a connection's message may have; and what is long goes alone, in its turn.
+        let many = MOST_TOGETHER as u32 + 1;
+        (0..many).for_each(|page| outbox.push(HostId(1), grant(page), Vec::new()));
+        let long = Said::Explicit(explicit::Message::Changed { pages: vec![9] });
+        outbox.push(HostId(1), long, Vec::new());
+        outbox.push(HostId(1), grant(0), Vec::new());
+        let counts: Vec<usize> = send_all().iter().map(|(_, pages, _)| pages.len()).collect();
+        assert_eq!(counts, [MOST_TOGETHER, 1, 1, 1]);
+        (0..2).for_each(|_| outbox.push(HostId(2), page(0).0, vec![0; MOST_BYTES]));
+        assert_eq!(send_all().len(), 2);
     }
 }

@@ -158,6 +158,19 @@ impl Said {
         }
     }
 
+    /// Whether it is short, and so may travel with others.
+    pub fn is_short(&self) -> bool {
+        use forwarding::Message::{Flush, Hello, Known, Report, Settle, Welcome};
+        match self {
+            Said::Central(_) => true,
+            Said::Forwarding(Welcome(_) | Hello(_) | Known(_) | Flush(_) | Report { .. } | Settle { .. }) => {
+                false
+            }
+            Said::Forwarding(_) => true,
+            Said::Explicit(_) => false, // of many pages by itself
+        }
+    }
+
     /// The pages whose bytes go along with it, and where the sender takes them from.
     pub fn carries(&self) -> Carried {
         match self {

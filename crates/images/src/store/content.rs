@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 /// The names of drafts begin so.
 pub(super) const MAKING: &str = ".making-";
@@ -83,11 +83,22 @@ impl Draft {
         self.file.path()
     }
 
-    /// Synced, and closed to changes.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        let path = self.file.path().to_owned();
-        let done = self.file.as_file().set_permissions(Permissions::from_mode(0o444));
-        done.and_then(|()| self.file.as_file().sync_all()).map_err(Error::file(&path))
+    /// Synced: what takes long is done before anything is locked.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.as_file().sync_all().map_err(Error::file(self.file.path()))
+    }
+
+    /// Closed to changes, for good.
+    pub(super) fn close(self) -> Result<TempPath> {
+        let path = self.file.into_temp_path();
+        // The mode comes last: who may not write a file may not seal it either. `has_verity` says whether it is.
+        let closed = File::open(&path).and_then(|file| {
+            let _ = verity::seal(&file);
+            file.set_permissions(Permissions::from_mode(0o444))?;
+            file.sync_all()
+        });
+        closed.map_err(Error::file(&path))?;
+        Ok(path)
     }
 }
 

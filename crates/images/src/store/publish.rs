@@ -50,8 +50,8 @@ fn sync_directory(path: &Path) -> Result<()> {
 
 impl Store {
     /// Publishes a draft under the name and version that it says. What would break others is refused and changes nothing.
-    pub fn publish(&self, mut draft: Draft) -> Result<Published> {
-        draft.finish()?;
+    pub fn publish(&self, draft: Draft) -> Result<Published> {
+        draft.sync()?;
         let mut image = self.open_draft(&draft)?;
         let _alone = self.lock()?;
         self.sweep()?;
@@ -221,12 +221,7 @@ impl Store {
     fn put(&self, draft: Draft, id: Id) -> Result<bool> {
         let path = self.path_of(id);
         if !self.open(id).and_then(|mut there| there.hash()).is_ok_and(|(hash, _)| hash == id) {
-            // Nobody may have it open for writing then.
-            let temporary = draft.file.into_temp_path();
-            if let Ok(file) = File::open(&temporary) {
-                let _ = crate::verity::seal(&file); // `has_verity` says whether
-            }
-            temporary.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
+            draft.close()?.persist(&path).map_err(|error| Error::file(&path)(error.error))?;
             sync_directory(&self.content())?;
         }
         Ok(self.open(id)?.has_verity())

@@ -14,6 +14,7 @@ mod places;
 mod rig;
 mod rights;
 mod sanitizers;
+mod sealed;
 mod starts;
 mod states;
 mod stores;

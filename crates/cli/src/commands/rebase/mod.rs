@@ -164,6 +164,7 @@ fn update(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
     let _alone = store.lock().map_err(wrong)?;
     let made = make(&store, &store.programs().map_err(wrong)?)?;
+    store.keep_labels();
     report(&made, rest.form.json)
 }
 

@@ -111,7 +111,7 @@ impl Embedded {
         let cluster = self.cluster()?;
         let transport = cluster.transport()?;
         let keeper = transport.who(address)?;
-        transport.connect(keeper, address)?;
+        transport.connect(keeper, address, PATIENCE)?;
         self.check_keeper(&cluster, keeper)?;
         // Before the answer: news may come first.
         *lock(&self.keeper) = Some(keeper);

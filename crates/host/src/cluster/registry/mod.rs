@@ -142,7 +142,7 @@ pub trait Registry: Send + Sync {
     }
     /// This host, which is the home, counts on these replicas from now on, and no longer on those. `Busy`: it is not, or it
     /// counts on others.
-    fn count_on(&self, _object: u128, _before: &[HostId], _now: &[HostId]) -> Result<()> {
+    fn count_on(&self, _object: u128, _before: &[HostId], _now: &[HostId], _within: Duration) -> Result<()> {
         Err(does_not_move())
     }
     /// Another host's question to the list that is kept here.

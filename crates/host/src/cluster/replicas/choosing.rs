@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether hosts are missing.
+/// Between two looks whether hosts that could not keep it are to be tried again, at least.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Home {
@@ -48,7 +48,8 @@ impl Home {
     fn make_alike(&self, cluster: &Arc<Cluster>, state: &mut State, process: HostId) -> Result<()> {
         cluster.reach(process)?;
         cluster.check_may_decide(process)?;
-        if !self.asked_to_begin(cluster, state, process, false)? {
+        let within = cluster.patience_with_replicas(PATIENCE_OF_LEASE);
+        if !self.asked_to_begin(cluster, state, process, false, within)? {
             return Err(Error::new(ErrorKind::Lost, "it has nothing of it any more"));
         }
         self.send_newer(cluster, state, process)
@@ -101,14 +102,16 @@ impl Home {
         what: Keep,
         bytes: &[u8],
     ) -> Result<()> {
-        match self.one(cluster, state, process, what, bytes)? {
+        let within = cluster.patience_with_replicas(PATIENCE_OF_LEASE);
+        match self.one(cluster, state, process, what, bytes, within)? {
             Answer::Done => Ok(()),
             _ => Err(unexpected()),
         }
     }
 
-    /// Others come to count, as far as there are any, and those that are lost count no more.
-    pub fn fill(&self) -> Result<()> {
+    /// Others come to count, as far as there are any, and those that are lost count no more. Gives when it should be tried
+    /// again; none: when other hosts belong.
+    pub fn fill(&self) -> Result<Option<Instant>> {
         let cluster = self.cluster()?;
         {
             let mut state = lock(&self.state);
@@ -133,7 +136,12 @@ impl Home {
                 self.could_not_add(&cluster, host, error);
             }
         }
-        Ok(())
+        if self.lacks() == 0 {
+            return Ok(None);
+        }
+        let state = lock(&self.state);
+        let others = state.failed.iter().filter(|(host, _)| !cluster.is_reader(**host));
+        Ok(others.map(|(_, failed)| failed.until).min().map(|until| until.max(Instant::now() + LOOK)))
     }
 
     /// It keeps nothing of it, and is left alone for a while.
@@ -184,7 +192,8 @@ impl Home {
         cluster.check_may_decide(host)?;
         {
             let mut state = lock(&self.state);
-            if !self.asked_to_begin(cluster, &mut state, host, true)? {
+            let within = cluster.patience_with_replicas(PATIENCE_OF_LEASE);
+            if !self.asked_to_begin(cluster, &mut state, host, true, within)? {
                 return Err(busy("it keeps nothing"));
             }
             let name = cluster.called(host);
@@ -262,27 +271,6 @@ impl Cluster {
         lock(&self.replicated).insert(home.object, home.clone());
     }
 
-    /// Looks after them from now on.
-    pub(in crate::cluster) fn look_after(self: &Arc<Self>, home: &Arc<Home>) {
-        let (this, home) = (Arc::downgrade(self), Arc::downgrade(home));
-        let looking = move || {
-            loop {
-                let (Some(this), Some(home)) = (this.upgrade(), home.upgrade()) else { return };
-                if this.lease.is_fenced() || home.is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                if let Err(error) = home.fill() {
-                    this.report(format_args!("object {:032x}: its replicas: {error}", home.object));
-                }
-                drop((this, home));
-                std::thread::sleep(LOOK);
-            }
-        };
-        if std::thread::Builder::new().name("replicas".into()).stack_size(256 << 10).spawn(looking).is_err() {
-            std::process::abort(); // the keeper starts the next, which tries again
-        }
-    }
-
     /// Those of an object of this home.
     pub(in crate::cluster) fn replicas_of(&self, object: u128) -> Option<Arc<Home>> {
         lock(&self.replicated).get(&object).cloned()
@@ -291,6 +279,7 @@ impl Cluster {
     /// An object of this home is no more, or was never made.
     pub fn end_replicas(&self, object: u128) {
         if let Some(home) = lock(&self.replicated).remove(&object) {
+            self.looking.forget(object);
             home.end();
         }
     }

@@ -18,6 +18,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// A lease has so many times as long as a replica that does not answer is waited for, and so many attempts.
 pub(super) const PATIENCE_OF_LEASE: u32 = 4;
 const ATTEMPT_OF_LEASE: u32 = 16;
+/// So many times as long as one attempt to tell the registry.
+const REGISTRY_OF_LEASE: u32 = 8;
 /// How long a host that could not keep the pages is left alone: at first, and at most.
 const LEFT_ALONE: Duration = Duration::from_secs(1);
 const LEFT_ALONE_AT_MOST: Duration = Duration::from_secs(60);
@@ -33,6 +35,8 @@ pub(in crate::cluster) struct Home {
     /// The object is no more.
     pub(super) is_over: AtomicBool,
     pub(super) state: Mutex<State>,
+    /// Pages that are not newer any more, which the replicas need not know yet. Nobody waits for this lock.
+    cleared: Mutex<RoaringBitmap>,
 }
 
 /// Held while they are asked: what they do they do in one order.
@@ -44,8 +48,6 @@ pub(super) struct State {
     is_cut: bool,
     /// Pages that they take for newer than what they keep.
     pub newer: RoaringBitmap,
-    /// Those of them that are not.
-    pub cleared: RoaringBitmap,
     pub replicas: Vec<Replica>,
     /// Which the registry has.
     pub known: Vec<HostId>,
@@ -85,7 +87,22 @@ impl Home {
             counting: AtomicUsize::default(),
             is_over: AtomicBool::new(false),
             state: state.into(),
+            cleared: Mutex::default(),
         })
+    }
+
+    /// One of no cluster.
+    #[cfg(test)]
+    pub(super) fn alone(object: u128, state: State) -> Home {
+        Home {
+            cluster: Weak::new(),
+            object,
+            wanted: 0,
+            counting: AtomicUsize::default(),
+            is_over: AtomicBool::new(false),
+            state: state.into(),
+            cleared: Mutex::default(),
+        }
     }
 
     pub(super) fn cluster(&self) -> Result<Arc<Cluster>> {
@@ -104,7 +121,7 @@ impl Home {
             return Err(busy("this host is fenced"));
         }
         let number = cluster.next_to_keep();
-        let attempt = cluster.lease_length() / ATTEMPT_OF_LEASE;
+        let attempt = cluster.patience_with_replicas(ATTEMPT_OF_LEASE);
         let ask = |process| {
             let call = Call::Keep { object: self.object, number, what: what.clone() };
             cluster.begin_to_ask(process, call, bytes)
@@ -124,6 +141,9 @@ impl Home {
         let gone: Vec<_> =
             left.into_iter().rev().map(|(at, error)| (state.replicas.remove(at), error)).collect();
         self.tell(&cluster, state)?;
+        if !gone.is_empty() {
+            cluster.looking.look_at(self.object, Instant::now());
+        }
         for (replica, error) in gone {
             self.report_gone(&cluster, &replica.name, &error.to_string());
             state.has_failed(replica.process.unwrap_or(replica.host), error);
@@ -146,21 +166,21 @@ impl Home {
         what: &Keep,
         bytes: &[u8],
     ) -> Result<()> {
-        let length = cluster.lease_length();
-        let deadline = Instant::now() + length / PATIENCE_OF_LEASE;
+        let deadline = Instant::now() + cluster.patience_with_replicas(PATIENCE_OF_LEASE);
+        let left = || deadline.saturating_duration_since(Instant::now());
         loop {
             let host = state.replicas[at].host;
             let lost = || Error::new(ErrorKind::Lost, "it is lost");
             let process = cluster.lives_as(host).ok_or_else(lost)?;
             let outcome = (|| {
-                cluster.reach(process)?;
+                cluster.reach_within(process, left())?;
                 if state.replicas[at].process != Some(process) {
-                    self.begin(cluster, state, at, process)?;
+                    self.begin(cluster, state, at, process, left())?;
                     number = cluster.next_to_keep();
                 }
                 let call = Call::Keep { object: self.object, number, what: what.clone() };
                 let asked = cluster.begin_to_ask(process, call, bytes);
-                cluster.answer_to(asked, length / ATTEMPT_OF_LEASE)
+                cluster.answer_to(asked, cluster.patience_with_replicas(ATTEMPT_OF_LEASE))
             })();
             match outcome {
                 Ok((Answer::Done, _)) => return Ok(()),
@@ -180,8 +200,15 @@ impl Home {
     }
 
     /// A process that has what the one before it kept goes on with that.
-    fn begin(&self, cluster: &Cluster, state: &mut State, at: usize, process: HostId) -> Result<()> {
-        if self.asked_to_begin(cluster, state, process, false)? {
+    fn begin(
+        &self,
+        cluster: &Cluster,
+        state: &mut State,
+        at: usize,
+        process: HostId,
+        within: Duration,
+    ) -> Result<()> {
+        if self.asked_to_begin(cluster, state, process, false, within)? {
             state.replicas[at].process = Some(process);
             return Ok(());
         }
@@ -195,9 +222,10 @@ impl Home {
         state: &mut State,
         process: HostId,
         anew: bool,
+        within: Duration,
     ) -> Result<bool> {
         let what = Keep::Begin { size_bytes: state.size_bytes, anew };
-        match self.one(cluster, state, process, what, &[])? {
+        match self.one(cluster, state, process, what, &[], within)? {
             Answer::Keeps(keeps) => Ok(keeps),
             _ => Err(unexpected()),
         }
@@ -211,10 +239,11 @@ impl Home {
         process: HostId,
         what: Keep,
         bytes: &[u8],
+        within: Duration,
     ) -> Result<Answer> {
         let call = Call::Keep { object: self.object, number: cluster.next_to_keep(), what };
         let asked = cluster.begin_to_ask(process, call, bytes);
-        let (answer, _) = cluster.answer_to(asked, cluster.lease_length() / PATIENCE_OF_LEASE)?;
+        let (answer, _) = cluster.answer_to(asked, within)?;
         Ok(answer)
     }
 
@@ -226,7 +255,9 @@ impl Home {
             if cluster.lease.is_fenced() {
                 return Err(busy("this host is fenced"));
             }
-            match cluster.registry()?.count_on(self.object, &state.known, &now) {
+            // Whoever fences this host waits for this: it is over before the keeper acts.
+            let within = cluster.patience_with_replicas(REGISTRY_OF_LEASE);
+            match cluster.registry()?.count_on(self.object, &state.known, &now, within) {
                 Ok(()) => state.known.clone_from(&now),
                 Err(error) if error.kind == ErrorKind::Busy => return Err(error),
                 Err(_) => std::thread::sleep(PAUSE),
@@ -243,12 +274,12 @@ impl Home {
         let Ok(cluster) = self.cluster() else { return };
         let ending = move || {
             let Ok(cluster) = self.cluster() else { return };
-            let mut state = lock(&self.state);
-            for process in
-                std::mem::take(&mut state.replicas).into_iter().filter_map(|replica| replica.process)
-            {
-                let _ = self.one(&cluster, &mut state, process, Keep::Forget, &[]);
-            }
+            let replicas = std::mem::take(&mut lock(&self.state).replicas);
+            // One that does not hear it finds it out from the registry.
+            replicas
+                .into_iter()
+                .filter_map(|replica| replica.process)
+                .for_each(|process| self.forget_at(&cluster, process));
         };
         cluster.pools.waiting.run(ending);
     }
@@ -270,18 +301,8 @@ impl State {
     }
 
     pub fn new(file: File, size_bytes: u64, newer: RoaringBitmap, known: Vec<HostId>) -> State {
-        let (cleared, replicas, own) = (RoaringBitmap::new(), Vec::new(), known.clone());
-        State {
-            file,
-            size_bytes,
-            is_cut: false,
-            newer,
-            cleared,
-            failed: HashMap::new(),
-            replicas,
-            known,
-            own,
-        }
+        let (replicas, own) = (Vec::new(), known.clone());
+        State { file, size_bytes, is_cut: false, newer, failed: HashMap::new(), replicas, known, own }
     }
 }
 
@@ -289,6 +310,11 @@ impl Cluster {
     /// Greater than all before, of whatever object and attempt to begin as its home: what is late is known by that.
     pub(super) fn next_to_keep(&self) -> u64 {
         self.keep_asked.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// That part of a lease, but no longer than this host may go on.
+    pub(super) fn patience_with_replicas(&self, part: u32) -> Duration {
+        (self.lease_length() / part).min(self.lease.left())
     }
 }
 
@@ -305,7 +331,7 @@ impl Replicas for Home {
 
     fn set_newer(&self, pages: &RoaringBitmap) -> Result<()> {
         let mut state = lock(&self.state);
-        state.cleared -= pages; // they take it for newer still
+        *lock(&self.cleared) -= pages; // they take it for newer still
         let new = pages - &state.newer;
         if new.is_empty() {
             return Ok(());
@@ -318,14 +344,12 @@ impl Replicas for Home {
     }
 
     fn clear_newer(&self, pages: &RoaringBitmap) {
-        let mut state = lock(&self.state);
-        let cleared = pages & &state.newer;
-        state.cleared |= cleared;
+        *lock(&self.cleared) |= pages;
     }
 
     fn settle(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        let cleared = std::mem::take(&mut state.cleared);
+        let cleared = std::mem::take(&mut *lock(&self.cleared)) & &state.newer;
         if cleared.is_empty() {
             return Ok(());
         }

@@ -5,16 +5,19 @@
 //! |---|---|
 //! | `home` | at the home: what is stored goes to all that count, or those that it does not reach count no more |
 //! | `choosing` | at the home: hosts come to count when they have everything |
+//! | `looking` | at the home: when it is looked whether hosts are missing |
 //! | `kept` | at a replica: what it keeps |
 //! | `next` | at the next home: what it begins with |
 
 mod choosing;
 mod home;
 mod kept;
+mod looking;
 mod next;
 
 pub(super) use home::Home;
 pub(super) use kept::KeptHere;
+pub(super) use looking::Looking;
 
 use super::wire::{Answer, Call, Keep};
 use super::{busy, unexpected};

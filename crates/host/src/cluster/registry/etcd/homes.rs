@@ -1,5 +1,9 @@
 //! Objects whose home moves: their names and homes hang on no lease, so that they outlive the home. Whoever takes its place
 //! does so by one transaction, which demands that nothing has changed and that the home is lost.
+//!
+//! That nothing has changed the revisions say in which keys were changed last, not their values: an attempt whose answer did not
+//! come may be carried out any time later, when other changes have cancelled each other out. Every transaction here changes the
+//! keys whose revisions it demands, so that it is carried out once at most; whoever does not know whether it was reads again.
 
 use super::keys::{SavedHost, SavedName};
 use super::{Etcd, text};
@@ -9,8 +13,14 @@ use crate::cluster::registry::{Homed, out_of_reach};
 use crate::cluster::wire::{Claim, Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How often a change is tried that others come before.
+const ATTEMPTS: usize = 4;
 
 fn is_there(key: &str) -> Compare {
     Compare::version(key, CompareOp::Greater, 0)
@@ -20,33 +30,79 @@ fn is_not_there(key: &str) -> Compare {
     Compare::version(key, CompareOp::Equal, 0)
 }
 
+/// A key as it was read.
+struct Read<T> {
+    key: String,
+    /// Of its last change; 0: it is not there.
+    revision: i64,
+    /// None also if it is something else.
+    value: Option<T>,
+}
+
+impl<T> Read<T> {
+    fn is_there(&self) -> bool {
+        self.revision != 0
+    }
+
+    /// It is as it was read.
+    fn is_unchanged(&self) -> Compare {
+        Compare::mod_revision(self.key.as_str(), CompareOp::Equal, self.revision)
+    }
+
+    fn put(&self, value: &T) -> TxnOp
+    where
+        T: Serialize,
+    {
+        TxnOp::put(self.key.as_str(), text(value), None)
+    }
+
+    fn delete(&self) -> TxnOp {
+        TxnOp::delete(self.key.as_str(), None)
+    }
+}
+
+/// What is done if all of that holds.
+pub(super) struct Attempt {
+    pub when: Vec<Compare>,
+    pub then: Vec<TxnOp>,
+}
+
 impl Etcd {
-    fn transact(&self, when: Vec<Compare>, then: Vec<TxnOp>) -> Result<bool> {
-        let txn = Txn::new().when(when).and_then(then);
-        let done = self.client.ask(PATIENCE, async |mut etcd| etcd.txn(txn.clone()).await)?;
+    /// Whether it was done.
+    pub(super) fn transact(&self, attempt: &Attempt, within: Duration) -> Result<bool> {
+        let txn = Txn::new().when(attempt.when.clone()).and_then(attempt.then.clone());
+        let done = self.client.ask(within, async |mut etcd| etcd.txn(txn.clone()).await)?;
         Ok(done.succeeded())
     }
 
+    fn read<T: DeserializeOwned>(&self, key: String, within: Duration) -> Result<Read<T>> {
+        let got = self.client.ask(within, async |mut etcd| etcd.get(key.as_str(), None).await)?;
+        let kv = got.kvs().first();
+        let value = kv.and_then(|kv| serde_json::from_slice(kv.value()).ok());
+        Ok(Read { key, revision: kv.map_or(0, KeyValue::mod_revision), value })
+    }
+
     /// The object of a name, if one has it.
-    fn named(&self, key: &str) -> Result<Option<SavedName>> {
-        Ok(self.get(key)?.and_then(|value| serde_json::from_slice(&value).ok()))
+    fn named(&self, name: &Name) -> Result<Read<SavedName>> {
+        self.read(self.keys.name(name), PATIENCE)
+    }
+
+    fn record(&self, object: u128) -> Result<Read<Homed>> {
+        self.read(self.keys.object(object), PATIENCE)
     }
 
     /// Takes name and home of an object that this host is the home of. Whose the name is, if it is another object's.
     pub(super) fn take_moving(&self, me: HostId, object: u128, about: &Moving) -> Result<Option<SavedName>> {
         self.own_lease()?;
-        let (name_key, object_key) = (self.keys.name(&about.name), self.keys.object(object));
-        let member_key = self.keys.member(me);
         let own = SavedName { number: me.0, object: format!("{object:032x}"), moves: true };
         // A few times: an attempt whose answer was lost has changed what the next one finds.
-        for _ in 0..4 {
-            let named = self.named(&name_key)?;
-            if let Some(other) = named.as_ref().filter(|named| named.object != own.object) {
+        for _ in 0..ATTEMPTS {
+            let named = self.named(&about.name)?;
+            if let Some(other) = named.value.as_ref().filter(|named| named.object != own.object) {
                 return Ok(Some(other.clone()));
             }
-            let there = self.get(&object_key)?;
-            let before: Option<Homed> = there.as_ref().and_then(|value| serde_json::from_slice(value).ok());
-            let homed = match &before {
+            let record = self.record(object)?;
+            let homed = match &record.value {
                 Some(before) if before.home != me => {
                     let text = "another host is the home of that object by now: try again";
                     return Err(Error::new(ErrorKind::Busy, text));
@@ -54,17 +110,10 @@ impl Etcd {
                 Some(before) => Homed { about: about.clone(), ..before.clone() },
                 None => Homed { home: me, served: me, term: 1, replicas: Vec::new(), about: about.clone() },
             };
-            let mut when = vec![is_there(&member_key)];
-            let mut then = vec![TxnOp::put(object_key.as_str(), text(&homed), None)];
-            when.push(match there {
-                Some(there) => Compare::value(object_key.as_str(), CompareOp::Equal, there),
-                None => is_not_there(&object_key),
-            });
-            if named.is_none() {
-                when.push(is_not_there(&name_key));
-                then.push(TxnOp::put(name_key.as_str(), text(&own), None));
-            }
-            if self.transact(when, then)? {
+            let when = vec![is_there(&self.keys.member(me)), record.is_unchanged(), named.is_unchanged()];
+            let name = (!named.is_there()).then(|| named.put(&own));
+            let attempt = Attempt { when, then: [record.put(&homed)].into_iter().chain(name).collect() };
+            if self.transact(&attempt, PATIENCE)? {
                 lock(&self.mine).moving.entry(object).or_default().push(about.clone());
                 return Ok(None);
             }
@@ -109,19 +158,38 @@ impl Etcd {
         if names.is_empty() {
             return Ok(());
         }
-        let object_key = self.keys.object(object);
-        let Some(there) = self.get(&object_key)? else { return Ok(()) };
-        let homed: Option<Homed> = serde_json::from_slice(&there).ok();
-        if homed.is_none_or(|homed| homed.home != me) {
-            return Ok(());
+        // A few times: what else is in the record may change at the same time.
+        for _ in 0..ATTEMPTS {
+            let record = self.record(object)?;
+            if record.value.as_ref().is_none_or(|homed| homed.home != me) {
+                return Ok(());
+            }
+            let (mut when, mut then) = (vec![record.is_unchanged()], Vec::new());
+            for name in names {
+                self.frees(object, name, &mut when, &mut then)?;
+            }
+            then.extend(is_gone.then(|| record.delete()));
+            if then.is_empty() || self.transact(&Attempt { when, then }, PATIENCE)? {
+                return Ok(());
+            }
         }
-        let mut then = Vec::new();
-        for key in names.iter().map(|name| self.keys.name(name)) {
-            let own = self.named(&key)?.is_some_and(|named| named.object == format!("{object:032x}"));
-            then.extend(own.then(|| TxnOp::delete(key.as_str(), None)));
+        Err(Error::new(ErrorKind::Busy, "the object's record changes all the time: try again"))
+    }
+
+    /// The name is free, if it is that object's.
+    pub(super) fn frees(
+        &self,
+        object: u128,
+        name: &Name,
+        when: &mut Vec<Compare>,
+        then: &mut Vec<TxnOp>,
+    ) -> Result<()> {
+        let named = self.named(name)?;
+        if named.value.as_ref().is_some_and(|named| named.object == format!("{object:032x}")) {
+            when.push(named.is_unchanged());
+            then.push(named.delete());
         }
-        then.extend(is_gone.then(|| TxnOp::delete(object_key.as_str(), None)));
-        self.transact(vec![Compare::value(object_key.as_str(), CompareOp::Equal, there)], then).map(drop)
+        Ok(())
     }
 
     /// Takes the place of a lost home.
@@ -131,60 +199,74 @@ impl Etcd {
     }
 
     fn replace_home(&self, me: HostId, object: u128, of: &Homed, mut when: Vec<Compare>) -> Result<bool> {
-        let (name_key, object_key) = (self.keys.name(&of.about.name), self.keys.object(object));
-        when.push(is_there(&self.keys.member(me)));
-        when.push(Compare::value(object_key.as_str(), CompareOp::Equal, text(of)));
+        let record = self.record(object)?;
+        if record.value.as_ref() != Some(of) {
+            // Asked twice because an answer was lost, it has succeeded if this host is the home.
+            return Ok(self.is_taken_by(me, object, of, record.value.as_ref()));
+        }
+        when.extend([is_there(&self.keys.member(me)), record.is_unchanged()]);
         let homed = Homed { home: me, term: of.term + 1, ..of.clone() };
         let name = SavedName { number: me.0, object: format!("{object:032x}"), moves: true };
-        let then = vec![
-            TxnOp::put(object_key.as_str(), text(&homed), None),
-            TxnOp::put(name_key.as_str(), text(&name), None),
-        ];
-        // Asked twice because an answer was lost, it has succeeded if this host is the home.
-        let taken = self.transact(when, then)? || self.home_of(object)?.is_some_and(|homed| homed.home == me);
+        let named = TxnOp::put(self.keys.name(&of.about.name).as_str(), text(&name), None);
+        let attempt = Attempt { when, then: vec![record.put(&homed), named] };
+        if self.transact(&attempt, PATIENCE)? {
+            return Ok(self.is_taken_by(me, object, of, Some(&homed)));
+        }
+        let now = self.record(object)?.value;
+        Ok(self.is_taken_by(me, object, of, now.as_ref()))
+    }
+
+    /// Whether this host has taken that home's place, by what the record is now.
+    fn is_taken_by(&self, me: HostId, object: u128, of: &Homed, now: Option<&Homed>) -> bool {
+        let taken = now.is_some_and(|homed| homed.home == me);
         if taken {
             lock(&self.mine).moving.entry(object).or_default().push(of.about.clone());
         }
-        Ok(taken)
+        taken
     }
 
     /// The home is the lost one again, until another takes its place.
     pub(super) fn give_home_back(&self, me: HostId, object: u128, of: &Homed) -> Result<()> {
-        let Some(homed) = self.home_of(object)?.filter(|homed| homed.home == me && homed.served == of.served)
-        else {
-            return Ok(());
-        };
-        let key = self.keys.object(object);
-        let when = vec![Compare::value(key.as_str(), CompareOp::Equal, text(&homed))];
-        let back = Homed { home: of.home, ..homed };
-        self.transact(when, vec![TxnOp::put(key.as_str(), text(&back), None)])?;
-        lock(&self.mine).moving.remove(&object);
-        Ok(())
+        for _ in 0..ATTEMPTS {
+            let record = self.record(object)?;
+            let own = record.value.clone().filter(|homed| homed.home == me && homed.served == of.served);
+            let Some(homed) = own else { return Ok(()) };
+            let attempt = Attempt {
+                when: vec![record.is_unchanged()],
+                then: vec![record.put(&Homed { home: of.home, ..homed })],
+            };
+            if self.transact(&attempt, PATIENCE)? {
+                lock(&self.mine).moving.remove(&object);
+                return Ok(());
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "the object's record changes all the time: try again"))
     }
 
     fn home_of(&self, object: u128) -> Result<Option<Homed>> {
-        Ok(self.get(&self.keys.object(object))?.and_then(|value| serde_json::from_slice(&value).ok()))
+        Ok(self.record(object)?.value)
     }
 
     /// From now on whoever follows this home asks for what this process granted.
     pub(super) fn note_scheduling(&self, me: HostId, object: u128) -> Result<()> {
         let changed =
             || Error::new(ErrorKind::Busy, "another host is the object's home by now, or it has changed");
-        let before = self.home_of(object)?.filter(|homed| homed.home == me).ok_or_else(changed)?;
-        if before.served == me {
-            return Ok(());
+        // A few times: an attempt whose answer was lost has done it.
+        for _ in 0..ATTEMPTS {
+            let record = self.record(object)?;
+            let before = record.value.clone().filter(|homed| homed.home == me).ok_or_else(changed)?;
+            if before.served == me {
+                return Ok(());
+            }
+            let attempt = Attempt {
+                when: vec![is_there(&self.keys.member(me)), record.is_unchanged()],
+                then: vec![record.put(&Homed { served: me, ..before })],
+            };
+            if self.transact(&attempt, PATIENCE)? {
+                return Ok(());
+            }
         }
-        let key = self.keys.object(object);
-        let after = Homed { served: me, ..before.clone() };
-        let when = vec![
-            is_there(&self.keys.member(me)),
-            Compare::value(key.as_str(), CompareOp::Equal, text(&before)),
-        ];
-        if self.transact(when, vec![TxnOp::put(key.as_str(), text(&after), None)])? {
-            Ok(())
-        } else {
-            Err(changed())
-        }
+        Err(changed())
     }
 
     /// The home counts on other replicas from now on.
@@ -194,28 +276,42 @@ impl Etcd {
         object: u128,
         before: &[HostId],
         now: &[HostId],
+        within: Duration,
     ) -> Result<()> {
-        let key = self.keys.object(object);
+        let deadline = Instant::now() + within;
+        let left = || deadline.saturating_duration_since(Instant::now());
         // A few times: its name, or what else the next home must know, may change at the same time.
-        for _ in 0..4 {
-            let changed = || Error::new(ErrorKind::Busy, "another host is the object's home by now");
-            let homed = self.home_of(object)?.filter(|homed| homed.home == me).ok_or_else(changed)?;
-            if homed.replicas == now {
-                return Ok(());
-            }
-            if homed.replicas != before {
-                return Err(Error::new(ErrorKind::Busy, "the object has other replicas by now"));
-            }
-            let after = Homed { replicas: now.to_vec(), ..homed.clone() };
-            let when = vec![
-                is_there(&self.keys.member(me)),
-                Compare::value(key.as_str(), CompareOp::Equal, text(&homed)),
-            ];
-            if self.transact(when, vec![TxnOp::put(key.as_str(), text(&after), None)])? {
-                return Ok(());
+        for _ in 0..ATTEMPTS {
+            match self.noting_replicas(me, object, before, now, left())? {
+                Some(attempt) if !self.transact(&attempt, left())? => {}
+                _ => return Ok(()),
             }
         }
         Err(Error::new(ErrorKind::Disconnected, "the object's record changes all the time: try again"))
+    }
+
+    /// How that is noted; none if it is.
+    pub(super) fn noting_replicas(
+        &self,
+        me: HostId,
+        object: u128,
+        before: &[HostId],
+        now: &[HostId],
+        within: Duration,
+    ) -> Result<Option<Attempt>> {
+        let changed = || Error::new(ErrorKind::Busy, "another host is the object's home by now");
+        let record: Read<Homed> = self.read(self.keys.object(object), within)?;
+        let homed = record.value.clone().filter(|homed| homed.home == me).ok_or_else(changed)?;
+        if homed.replicas == now {
+            return Ok(None);
+        }
+        if homed.replicas != before {
+            return Err(Error::new(ErrorKind::Busy, "the object has other replicas by now"));
+        }
+        Ok(Some(Attempt {
+            when: vec![is_there(&self.keys.member(me)), record.is_unchanged()],
+            then: vec![record.put(&Homed { replicas: now.to_vec(), ..homed })],
+        }))
     }
 
     /// This process joins as the next of a host that was the home of these objects. Of those that others took meanwhile it is
@@ -249,27 +345,30 @@ impl Etcd {
         })?;
         for kv in all.kvs() {
             let Ok(homed) = serde_json::from_slice::<Homed>(kv.value()) else { continue };
-            let is_known = |claim: &Claim| self.keys.object(claim.object).as_bytes() == kv.key();
-            if !former.contains(&homed.home.0) || claims.iter().any(is_known) {
+            let key = kv.key_str().unwrap_or_default();
+            let Some(object) = key.strip_prefix(&prefix).and_then(|id| u128::from_str_radix(id, 16).ok())
+            else {
+                continue;
+            };
+            if !former.contains(&homed.home.0) || claims.iter().any(|claim| claim.object == object) {
                 continue;
             }
-            let then = if former.contains(&homed.served.0) {
-                let name_key = self.keys.name(&homed.about.name);
-                let id = kv.key_str().unwrap_or_default().strip_prefix(prefix.as_str()).unwrap_or_default();
-                let own = self.named(&name_key)?.is_some_and(|named| named.object == id);
-                let name = own.then(|| TxnOp::delete(name_key.as_str(), None));
-                [TxnOp::delete(kv.key(), None)].into_iter().chain(name).collect()
+            let record = Read { key: key.to_owned(), revision: kv.mod_revision(), value: None };
+            let (mut when, mut then) = (vec![record.is_unchanged()], Vec::new());
+            if former.contains(&homed.served.0) {
+                then.push(record.delete());
+                self.frees(object, &homed.about.name, &mut when, &mut then)?;
             } else {
-                vec![TxnOp::put(kv.key(), text(&Homed { home: homed.served, ..homed }), None)]
-            };
-            self.transact(vec![Compare::value(kv.key(), CompareOp::Equal, kv.value())], then)?;
+                then.push(record.put(&Homed { home: homed.served, ..homed }));
+            }
+            self.transact(&Attempt { when, then }, PATIENCE)?;
         }
         Ok(())
     }
 
     /// Whether this process is the home of that object, which one before it was.
     fn take_home_again(&self, me: HostId, former: &[u32], object: u128) -> Result<bool> {
-        for _ in 0..4 {
+        for _ in 0..ATTEMPTS {
             // None: a process died between its record and this.
             let Some(homed) = self.home_of(object)? else { return Ok(true) };
             if homed.home == me {

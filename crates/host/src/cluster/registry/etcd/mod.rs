@@ -27,7 +27,7 @@ use crate::cluster::{Cluster, PATIENCE, lock};
 use client::Client;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use mirror::Mirror;
 use std::collections::BTreeMap;
@@ -217,16 +217,14 @@ impl Etcd {
         let value = SavedName { number: me.0, object: format!("{object:032x}"), moves: false };
         // Nobody is the home of what another is the home of.
         let own = me.0.to_string();
-        let is_free = match self.get(&object_key)? {
-            None => Compare::version(object_key.as_str(), CompareOp::Equal, 0),
-            Some(there) if there == own.as_bytes() => {
-                Compare::value(object_key.as_str(), CompareOp::Equal, own.as_str())
-            }
-            Some(there) => {
-                let number = std::str::from_utf8(&there).ok().and_then(|there| there.parse().ok());
-                return Ok(Some(SavedName { number: number.unwrap_or_default(), ..value }));
-            }
-        };
+        let there = self.client.ask(PATIENCE, async |mut etcd| etcd.get(object_key.as_str(), None).await)?;
+        let there = there.kvs().first();
+        if let Some(other) = there.filter(|there| there.value() != own.as_bytes()) {
+            let number = other.value_str().ok().and_then(|other| other.parse().ok());
+            return Ok(Some(SavedName { number: number.unwrap_or_default(), ..value }));
+        }
+        let revision = there.map_or(0, KeyValue::mod_revision);
+        let is_free = Compare::mod_revision(object_key.as_str(), CompareOp::Equal, revision);
         let options = || Some(PutOptions::new().with_lease(lease));
         let txn = Txn::new()
             .when([Compare::version(name_key.as_str(), CompareOp::Equal, 0), is_free])
@@ -370,8 +368,8 @@ impl Registry for Etcd {
         self.note_scheduling(self.cluster()?.me.host, object)
     }
 
-    fn count_on(&self, object: u128, before: &[HostId], now: &[HostId]) -> Result<()> {
-        self.note_replicas(self.cluster()?.me.host, object, before, now)
+    fn count_on(&self, object: u128, before: &[HostId], now: &[HostId], within: Duration) -> Result<()> {
+        self.note_replicas(self.cluster()?.me.host, object, before, now, within)
     }
 
     fn pass_given_up(&self, home: HostId, object: u128, number: u64) -> Result<()> {

@@ -1,6 +1,8 @@
 //! With an etcd of its own: skipped where that is not there.
 
+use super::homes::Attempt;
 use super::*;
+use commonhold_object::{CreateOptions, Ownership};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
@@ -93,4 +95,109 @@ fn a_join_whose_answer_was_lost_is_done_once_and_ends_no_lease_of_its_own() {
     let there = etcd.get(&etcd.keys.host("a")).unwrap().unwrap();
     let saved = serde_json::from_slice::<SavedHost>(&there).unwrap();
     assert_eq!((saved.former, saved.lease), (vec![1], third));
+}
+
+const OBJECT: u128 = 7;
+
+fn about(name: &str) -> Moving {
+    let ownership = Ownership { uid: 0, gid: 0, mode: 0o600 };
+    Moving { name: Name::new(name).unwrap(), ownership, options: CreateOptions::default(), path: "f".into() }
+}
+
+fn hosts(numbers: &[u32]) -> Vec<HostId> {
+    numbers.iter().copied().map(HostId).collect()
+}
+
+impl Etcd {
+    fn record_now(&self) -> Homed {
+        self.homed(OBJECT).unwrap().unwrap()
+    }
+
+    fn replicas_now(&self) -> Vec<HostId> {
+        self.record_now().replicas
+    }
+
+    fn counts_on(&self, before: &[u32], now: &[u32]) -> Result<()> {
+        self.note_replicas(HostId(1), OBJECT, &hosts(before), &hosts(now), PATIENCE)
+    }
+}
+
+#[test]
+fn an_attempt_that_is_carried_out_late_changes_nothing_though_the_record_is_as_it_was() {
+    let Some((_server, etcd)) = registry() else { return };
+    let me = HostId(1);
+    etcd.join_under(&member(1), etcd.new_lease(), PATIENCE).unwrap();
+    assert_eq!(etcd.take_moving(me, OBJECT, &about("/a")).unwrap(), None);
+    etcd.counts_on(&[], &[2]).unwrap();
+    // One whose answer nobody waits for any more, and that etcd has not carried out.
+    let late = |before: &[u32], now: &[u32]| {
+        let noting = etcd.noting_replicas(me, OBJECT, &hosts(before), &hosts(now), PATIENCE);
+        noting.unwrap().unwrap()
+    };
+    let adds = late(&[2], &[2, 3]);
+    let first = etcd.record_now();
+    etcd.counts_on(&[2], &[2, 3]).unwrap();
+    etcd.counts_on(&[2, 3], &[2]).unwrap();
+    assert_eq!(etcd.record_now(), first, "the changes cancel each other out");
+    assert!(!etcd.transact(&adds, PATIENCE).unwrap(), "it is too late");
+    assert_eq!(etcd.replicas_now(), hosts(&[2]));
+    // One that was carried out, and whose answer was lost: asked again it is done, and once.
+    let adds = late(&[2], &[2, 3]);
+    assert!(etcd.transact(&adds, PATIENCE).unwrap());
+    etcd.counts_on(&[2], &[2, 3]).unwrap();
+    assert_eq!(etcd.replicas_now(), hosts(&[2, 3]));
+    assert!(!etcd.transact(&adds, PATIENCE).unwrap());
+    let why = etcd.counts_on(&[2], &[4]).unwrap_err();
+    assert_eq!(why.kind, ErrorKind::Busy, "{why}");
+}
+
+#[test]
+fn claims_whose_answers_were_lost_are_done_once_and_given_back() {
+    let Some((_server, etcd)) = registry() else { return };
+    let (first, second) = (HostId(1), HostId(2));
+    let lease = etcd.new_lease();
+    etcd.join_under(&member(1), lease, PATIENCE).unwrap();
+    etcd.take_moving(first, OBJECT, &about("/a")).unwrap();
+    let of = etcd.record_now();
+    let other = Member { name: "b".into(), ..member(2) };
+    etcd.join_under(&other, etcd.new_lease(), PATIENCE).unwrap();
+    assert!(!etcd.take_lost_home(second, OBJECT, &of).unwrap(), "the home lives");
+    etcd.revoke(lease);
+    assert!(etcd.take_lost_home(second, OBJECT, &of).unwrap());
+    let taken = etcd.record_now();
+    assert_eq!((taken.home, taken.served, taken.term), (second, first, 2));
+    // Its answer was lost: it asks again.
+    assert!(etcd.take_lost_home(second, OBJECT, &of).unwrap());
+    assert_eq!(etcd.record_now(), taken);
+    let back = Homed { home: first, ..taken.clone() };
+    for _ in 0..2 {
+        etcd.give_home_back(second, OBJECT, &back).unwrap();
+        assert_eq!(etcd.record_now(), back);
+    }
+    // What was true when it first asked is not any more.
+    assert!(!etcd.take_lost_home(second, OBJECT, &of).unwrap());
+    assert!(etcd.take_lost_home(second, OBJECT, &back).unwrap());
+    for _ in 0..2 {
+        etcd.note_scheduling(second, OBJECT).unwrap();
+        assert_eq!((etcd.record_now().served, etcd.record_now().term), (second, 3));
+    }
+    let why = etcd.note_scheduling(HostId(3), OBJECT).unwrap_err();
+    assert_eq!(why.kind, ErrorKind::Busy, "{why}");
+}
+
+#[test]
+fn a_name_that_another_object_has_by_now_is_not_freed() {
+    let Some((_server, etcd)) = registry() else { return };
+    let me = HostId(1);
+    etcd.join_under(&member(1), etcd.new_lease(), PATIENCE).unwrap();
+    etcd.take_moving(me, OBJECT, &about("/a")).unwrap();
+    let (mut when, mut then) = (Vec::new(), Vec::new());
+    let name = Name::new("/a").unwrap();
+    etcd.frees(OBJECT, &name, &mut when, &mut then).unwrap();
+    let late = Attempt { when, then };
+    etcd.take_moving(me, OBJECT, &about("/b")).unwrap();
+    assert!(etcd.transact(&late, PATIENCE).unwrap(), "the first time it is");
+    assert_eq!(etcd.take_moving(me, OBJECT + 1, &about("/a")).unwrap(), None);
+    assert!(!etcd.transact(&late, PATIENCE).unwrap());
+    assert_eq!(etcd.homed_as(&name).unwrap().unwrap().0, OBJECT + 1);
 }
