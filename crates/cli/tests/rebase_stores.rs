@@ -1,7 +1,10 @@
 //! Stores that are full, that cannot be written, from which nothing may be executed; and other audit libraries.
 
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
 mod rebased;
 
+use left_out::left_out;
 use rebased::{Place, text};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -22,7 +25,7 @@ fn with_a_mount(place: &Place, options: &str, lines: &str) -> Option<Output> {
     );
     let may = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
     if !may {
-        eprintln!("left out, because mounts need root");
+        left_out("a store on a file system of its own (mounts need root)");
         return None;
     }
     let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).env_remove("LD_AUDIT").output();

@@ -2,6 +2,8 @@
 
 #[path = "common/c.rs"]
 mod c;
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
 
 use commonhold::image::{Arena, Options, Owner, Run, Store, Text, include_from, layout};
 use std::path::Path;
@@ -35,8 +37,10 @@ fn under_thread_sanitizer_it_is_said_which_addresses_clash() {
     let mut has = Command::new("cc");
     has.args(["-fsanitize=thread", "-o"]).arg(folder.path().join("empty")).arg(&empty);
     if !has.output().unwrap().status.success() {
-        println!("skipped: the compiler has no -fsanitize=thread");
-        return;
+        return left_out::not_installed(
+            "a compiler with its sanitizers (gcc)",
+            "images under ThreadSanitizer",
+        );
     }
     let program = c::compile("images.c", &["-std=c11", "-fsanitize=thread", "-O1", "-g"]);
     let mut command = Command::new(&program);
@@ -45,8 +49,10 @@ fn under_thread_sanitizer_it_is_said_which_addresses_clash() {
     std::fs::remove_file(program).unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("FATAL: ThreadSanitizer") {
-        println!("skipped: ThreadSanitizer does not start here: {said}");
-        return;
+        return left_out::left_out(&format!(
+            "images under ThreadSanitizer (it does not start: {})",
+            said.trim()
+        ));
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(

@@ -1,6 +1,8 @@
 //! Images that cannot be included: the program says why, in one line, and calls nothing that is not there.
 
 mod common;
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
 
 use common::Place;
 use commonhold_code::stub::When;
@@ -115,8 +117,7 @@ fn addresses_that_are_in_use_at_the_start_or_late_are_left_alone() {
 #[test]
 fn a_debugger_stops_in_the_image() {
     let place = Place::new();
-    if std::process::Command::new("gdb").arg("--version").output().is_err() {
-        println!("skipped: gdb is not installed (apt install gdb)");
+    if !left_out::has("gdb", "gdb", "a debugger in an image") {
         return;
     }
     let library = place.library("lib", LIBRARY, &["-g"]);
@@ -135,8 +136,7 @@ fn a_debugger_stops_in_the_image() {
     let output = gdb.arg(&program).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if said.contains("ptrace") || String::from_utf8_lossy(&output.stderr).contains("ptrace") {
-        println!("skipped: programs may not be traced here");
-        return;
+        return left_out::left_out("a debugger in an image (programs may not be traced here)");
     }
     assert!(said.contains("Breakpoint 2, next ()") && said.contains("$1 = 41"), "{said}");
 }

@@ -2,11 +2,14 @@
 //! with limits, with libraries put in front. Nothing is called that is not there, and one line says why.
 
 mod common;
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
 
 use common::Place;
 use commonhold_code::stub::When;
 use commonhold_images::ranges::Owner;
 use commonhold_images::store::Store;
+use left_out::{left_out, not_installed};
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -36,7 +39,7 @@ fn mounted(mount: &str, command: &str) -> Option<Output> {
         Command::new("unshare").args(["-m", "--map-root-user", "--user", "sh", "-c", &inner]).output();
     let output = output.unwrap();
     if said(&output).contains("Operation not permitted") && said(&output).contains("unshare") {
-        println!("skipped: this machine does not let a file system be mounted in a name space");
+        left_out("a store on a file system of its own (no mounts in a name space here)");
         return None;
     }
     Some(output)
@@ -148,8 +151,7 @@ fn what_another_user_could_have_put_into_a_shared_store_is_not_used() {
     refused(&place.try_run(&program), "damaged");
     put(0o444);
     if chown(&hostile, Some(NOBODY), None).is_err() {
-        println!("partly skipped: only root gives files to others");
-        return;
+        return left_out("a file of another user (needs root)");
     }
     refused(&place.try_run(&program), "belongs to another user");
 }
@@ -217,7 +219,7 @@ fn a_store_with_a_directory_that_others_could_have_changed_is_not_used() {
             std::fs::rename(&aside, &directory).unwrap();
         }
         if chown(&directory, Some(NOBODY), None).is_err() {
-            println!("partly skipped: only root gives files to others");
+            left_out("a directory of another user (needs root)");
             continue;
         }
         refused(&place.try_run(&program), "belongs to another user");
@@ -233,8 +235,7 @@ fn a_program_with_foreign_rights_has_images_of_root_alone() {
     let folder = program.parent().unwrap();
     std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
     if chown(&published.path, Some(NOBODY), Some(NOBODY)).is_err() {
-        println!("skipped: only root gives files to others");
-        return;
+        return left_out("images of other users for programs with foreign rights (needs root)");
     }
     let by = |user: u32| Command::new(&program).uid(user).gid(user).output().unwrap();
     assert_eq!(by(NOBODY).status.code(), Some(42), "{}", said(&by(NOBODY)));
@@ -300,8 +301,7 @@ fn a_sandbox_that_refuses_is_told() {
     let stub = place.stub("lib@1", When::First);
     let run = |call: &str, only, answer: &str| sandboxed(&place, &stub, call, only, answer);
     if run("__NR_getppid", false, "SECCOMP_RET_ERRNO | EPERM").status.code() == Some(9) {
-        println!("skipped: this machine has no seccomp filters");
-        return;
+        return left_out("a sandbox that refuses calls to the kernel (no seccomp filters here)");
     }
     assert_eq!(run("__NR_getppid", false, "SECCOMP_RET_ERRNO | EPERM").status.code(), Some(42));
     for error in ["EPERM", "EACCES", "ENOSYS"] {
@@ -326,7 +326,7 @@ fn sanitizers_work_or_it_is_said_which_addresses_clash() {
         let out = place.path("empty");
         let output = Command::new("gcc").arg(sanitizer).arg("-o").arg(out).arg(source).output().unwrap();
         if !output.status.success() {
-            println!("partly skipped: the compiler has no {sanitizer}");
+            not_installed("a compiler with its sanitizers (gcc)", sanitizer);
         }
         output.status.success()
     };
@@ -339,8 +339,10 @@ fn sanitizers_work_or_it_is_said_which_addresses_clash() {
         let program = place.program("thread", CALLS, &[&stub, "-fsanitize=thread"]);
         let output = place.try_run(&program);
         if said(&output).contains("FATAL: ThreadSanitizer") {
-            println!("partly skipped: ThreadSanitizer does not start here: {}", said(&output));
-            return;
+            return left_out(&format!(
+                "images under ThreadSanitizer (it does not start: {})",
+                said(&output).trim()
+            ));
         }
         refused(&output, &format!("ThreadSanitizer has them all); it wants {base:#x} to 0x"));
         assert!(said(&output).contains(", and 0x"), "{}", said(&output));

@@ -1,6 +1,8 @@
 //! Libraries that cannot be images: each is refused with its reason, and nothing is published.
 
 mod common;
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
 
 use common::Place;
 
@@ -69,8 +71,7 @@ fn text_relocations_and_exceptions_are_refused() {
     place.gcc(&["-shared", "-nostdlib", "-Wl,-z,notext", "-o", "libtext.so", "text.s"]);
     refused(&place, &place.path("libtext.so"), "text is relocated");
     place.write("throw.cc", "extern \"C\" int f(int n) { if (n) throw n; return 0; }\n");
-    if std::process::Command::new("g++").arg("--version").output().is_err() {
-        println!("skipped: there is no C++ compiler (apt install g++)");
+    if !left_out::has("g++", "g++", "a library that throws exceptions") {
         return;
     }
     place.gcc(&["-x", "c++", "-O2", "-fPIC", "-shared", "-o", "libthrow.so", "throw.cc"]);

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use common::left_out::{is_root, left_out};
 use commonhold_images::Error;
 use commonhold_images::format::Kind;
 use commonhold_images::ranges::{Owner, Region};
@@ -47,8 +48,7 @@ fn the_users_own_store_is_that_however_it_is_named() {
 
 #[test]
 fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_says() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can give a program the rights of another");
+    if !is_root("a program with the rights of another") {
         return;
     }
     let folder = tempfile::TempDir::new().unwrap();
@@ -69,8 +69,7 @@ fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_s
 #[ignore = "is run by another"]
 fn has_no_store() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: this file system gives nobody the rights of another");
-        return;
+        return left_out("a program with the rights of another (this file system gives nobody such)");
     }
     assert!(users_directory().is_none() && matches!(Store::own(), Err(Error::Invalid(_))));
     // Nor does it include what the caller says.

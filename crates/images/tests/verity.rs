@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::left_out::{left_out, not_installed};
 use common::{Made, Place};
 use commonhold_images::include::include_from;
 use commonhold_images::ranges::Owner;
@@ -21,8 +22,7 @@ fn where_the_file_system_has_fs_verity_images_are_sealed() {
     File::create(&disk).unwrap().set_len(64 << 20).unwrap();
     let make = Command::new("mkfs.ext4").args(["-q", "-b", "4096", "-O", "verity"]).arg(&disk).output();
     if !make.is_ok_and(|made| made.status.success()) {
-        println!("skipped: mkfs.ext4 does not make a file system with fs-verity (apt install e2fsprogs)");
-        return;
+        return not_installed("e2fsprogs", "a file system with fs-verity");
     }
     let mount = folder.path().join("mount");
     std::fs::create_dir(&mount).unwrap();
@@ -34,13 +34,9 @@ fn where_the_file_system_has_fs_verity_images_are_sealed() {
     let said = String::from_utf8_lossy(&output.stdout);
     let why = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || why.contains("unshare") {
-        println!("skipped: this machine does not let a file system be mounted: {}", why.trim());
-        return;
+        return left_out(&format!("a file system with fs-verity (nothing may be mounted: {})", why.trim()));
     }
     assert!(output.status.success(), "{said}{why}");
-    if let Some(skipped) = said.lines().find(|line| line.contains("skipped: ")) {
-        println!("{skipped}");
-    }
 }
 
 #[test]
@@ -50,8 +46,7 @@ fn publishes_on_what_is_mounted() {
     if let Err(error) = verity::probe(&mount) {
         let without = [libc::EOPNOTSUPP, libc::ENOTTY];
         assert!(error.raw_os_error().is_some_and(|code| without.contains(&code)), "{error}");
-        println!("skipped: this kernel has no fs-verity (CONFIG_FS_VERITY)");
-        return;
+        return left_out("images sealed by fs-verity (this kernel has none: CONFIG_FS_VERITY)");
     }
     let store = Store::at(&mount.join("store"), Owner::Machine);
     store.create().unwrap();

@@ -48,6 +48,14 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// It cannot be run both ways.
+    #[error("{path} cannot be compared: {why}")]
+    Compare {
+        /// Which.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
 }
 
 /// What may fail here.
@@ -73,5 +81,9 @@ impl Error {
 
     pub(crate) fn program(path: &Path, why: impl Into<String>) -> Error {
         Error::Program { path: path.to_owned(), why: why.into() }
+    }
+
+    pub(crate) fn compare(path: &Path, why: impl Into<String>) -> Error {
+        Error::Compare { path: path.to_owned(), why: why.into() }
     }
 }

@@ -47,3 +47,42 @@ pub(crate) fn start(
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_images::ranges::Owner;
+
+    /// Tries a program without copies, of which something is said that is not so.
+    fn tried(change: impl FnOnce(&mut Program, &mut Vec<Option<u64>>)) -> std::result::Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("store"), Owner::Machine).unwrap();
+        store.install().unwrap();
+        let mut files = Files::default();
+        let shell = Path::new("/bin/sh");
+        let mut program = Program::open(shell, &mut files, &store.variables(), folder.path()).unwrap();
+        let mut bases = vec![None; program.files.len()];
+        change(&mut program, &mut bases);
+        start(&store, &program, &files, &bases, folder.path()).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_said_is_found() {
+        assert_eq!(tried(|_, _| ()), Ok(()));
+        let why = |change: fn(&mut Program, &mut Vec<Option<u64>>)| tried(change).unwrap_err();
+        let fewer = why(|program, _| program.files.truncate(program.files.len() - 1));
+        assert!(fewer.contains("its loader loads ") && fewer.contains(" and ") && fewer.ends_with("without"));
+        let elsewhere = why(|program, _| {
+            let last = program.files.len() - 1;
+            program.files[last] = program.files[0];
+        });
+        assert!(
+            elsewhere.contains("it is given /") && elsewhere.ends_with(" in another place"),
+            "{elsewhere}"
+        );
+        let moved = why(|_, bases| bases[1] = Some(0x3000_0000_0000));
+        assert!(moved.contains(" does not come to its address (0x"), "{moved}");
+        let otherwise = why(|program, _| program.said.answers.clear());
+        assert!(otherwise.contains(" finds ") && otherwise.ends_with(", and not without"), "{otherwise}");
+    }
+}

@@ -1,4 +1,5 @@
 //! `commonhold rebase` and a program for it.
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

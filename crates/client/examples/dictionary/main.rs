@@ -11,7 +11,8 @@ mod words;
 
 use commonhold::image::{Store, include};
 use std::error::Error;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Instant;
 use words::{Dictionary, publish, words_of};
 
@@ -56,20 +57,41 @@ fn has(words: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Starts the processes. When all have looked up all words each says how much memory it has: none ends, or is yet to include
+/// the image, while another looks.
 fn show(file: &str) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let start = |_| {
         Command::new(&program).args(["look-up", file]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     };
-    let children = (0..PROCESSES).map(start).collect::<std::io::Result<Vec<_>>>()?;
-    for child in children {
-        let output = child.wait_with_output()?;
-        print!("{}", String::from_utf8_lossy(&output.stdout));
-        if !output.status.success() {
+    let mut children = (0..PROCESSES).map(start).collect::<std::io::Result<Vec<_>>>()?;
+    let mut said: Vec<_> =
+        children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap())).collect();
+    // Each says that it has looked; each is told to go on; each says what it has.
+    line_of_each(&mut said)?;
+    for child in &mut children {
+        child.stdin.as_mut().unwrap().write_all(b"\n")?;
+    }
+    print!("{}", line_of_each(&mut said)?.concat());
+    for mut child in children {
+        drop(child.stdin.take());
+        if !child.wait()?.success() {
             return Err("a process failed".into());
         }
     }
     Ok(())
+}
+
+fn line_of_each(said: &mut [BufReader<ChildStdout>]) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut lines = Vec::new();
+    for one in said {
+        let mut line = String::new();
+        if one.read_line(&mut line)? == 0 {
+            return Err("a process failed".into());
+        }
+        lines.push(line);
+    }
+    Ok(lines)
 }
 
 /// One of the processes.
@@ -83,6 +105,9 @@ fn look_up(file: &str) -> Result<(), Box<dyn Error>> {
     let asked = text.lines().map(str::trim).filter(|word| !word.is_empty());
     let missing = asked.filter(|word| !dictionary.has(word)).count();
     let looked = begun.elapsed();
+    println!("ready");
+    let mut input = std::io::stdin().lines();
+    input.next().ok_or("nobody asks any more")??;
     let (pss, private) = memory(&image.id().to_string())?;
     println!(
         "process {}: {image:?} with {} words, included in {included:.1?}, looked up in {looked:.1?}, {missing} missing; of the image this \
@@ -90,6 +115,8 @@ fn look_up(file: &str) -> Result<(), Box<dyn Error>> {
         std::process::id(),
         dictionary.count
     );
+    // It stays until all have said theirs.
+    input.for_each(drop);
     Ok(())
 }
 

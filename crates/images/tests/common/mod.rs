@@ -1,6 +1,9 @@
 //! A store of its own for each test, and images made byte by byte.
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
+#[path = "../../../../tests/left_out.rs"]
+pub mod left_out;
+
 use commonhold_image::{
     ARCHITECTURE_HERE, Fault, Fields, Id, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, RootKind, Segment,
     Version, encode,

@@ -74,10 +74,11 @@ pub fn compare(store: &Store, program: &Path, name: &OsString, arguments: &[OsSt
         let mut found = None;
         let ended = trace::run(command, |process| found = Some(words::read(process, store, &files, &opened)))
             .map_err(Error::file(program))?;
-        let found = found.ok_or_else(|| Error::program(program, "it ended before it began"))??;
-        let Memory { private_kib, relocated_kib } = ended.memory;
         let read = |path: &Path| std::fs::read(path).map_err(Error::file(path));
         let (output, errors) = (read(&output)?, read(&errors)?);
+        let found =
+            found.ok_or_else(|| Error::compare(program, before_it_began(ended.status, &errors)))??;
+        let Memory { private_kib, relocated_kib } = ended.memory;
         let outcome = Outcome {
             output,
             errors,
@@ -91,11 +92,19 @@ pub fn compare(store: &Store, program: &Path, name: &OsString, arguments: &[OsSt
     let (stock, one) = run(false)?;
     let (rebased, other) = run(true)?;
     if rebased.copies == 0 {
-        return Err(Error::program(
+        return Err(Error::compare(
             program,
             "it was started without its copies: `commonhold rebase list` says whether they hold",
         ));
     }
     let differences = words::differences(&files, &opened, &one, &other);
     Ok(Comparison { stock, rebased, words: one.len(), differences })
+}
+
+/// What is said of a program that its loader did not start. Functions that it would miss late, or never, are missed then.
+fn before_it_began(status: i32, errors: &[u8]) -> String {
+    let status =
+        if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+    let said = String::from_utf8_lossy(errors).trim().replace('\n', "; ");
+    format!("its loader ended it before it began (status {status}): {said}")
 }

@@ -105,16 +105,21 @@ impl Beginning {
 fn of(process: i32) -> Memory {
     let text = fs::read_to_string(format!("/proc/{process}/smaps")).unwrap_or_default();
     let mut memory = Memory::default();
-    let mut read_only_file = false;
+    let (mut read_only_file, mut dirty) = (false, 0);
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if !first.ends_with(':') {
-            read_only_file = second.starts_with("r--p") && line.contains('/');
-        } else if first == "Private_Dirty:" {
-            let kib: u64 = second.parse().unwrap_or(0);
-            memory.private_kib += kib;
-            memory.relocated_kib += if read_only_file { kib } else { 0 };
+        let kib = || second.parse().unwrap_or(0);
+        match first {
+            "Private_Dirty:" => dirty = kib(),
+            "Anonymous:" => {
+                // What is dirty and not anonymous is a file's that was just written, and nobody's own.
+                let own = dirty.min(kib());
+                memory.private_kib += own;
+                memory.relocated_kib += if read_only_file { own } else { 0 };
+            }
+            _ if !first.ends_with(':') => read_only_file = second.starts_with("r--p") && line.contains('/'),
+            _ => {}
         }
     }
     memory

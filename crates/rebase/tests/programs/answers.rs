@@ -134,28 +134,6 @@ fn what_only_the_loader_can_do_is_left_to_it() {
 }
 
 #[test]
-fn functions_that_are_looked_up_late_stay_so() {
-    let mut rig = Rig::new();
-    // Nobody defines `missing`: stock starts, and fails when it is called.
-    rig.library("one", ONE, &[]);
-    let late = rig.library(
-        "late",
-        "int missing(void); int twice(int); int maybe(int n) { return n ? missing() : 1; } int two(void) { return twice(1); }",
-        &["-lone", "-Wl,-z,lazy"],
-    );
-    let program = rig.program(
-        "program",
-        "#include <stdio.h>\nint maybe(int); int two(void); int main(int n, char **a) { printf(\"%d %d\\n\", maybe(n - 1), two()); }",
-        &["-llate", "-lone", "-Wl,--unresolved-symbols=ignore-all,-z,lazy"],
-    );
-    let report = rig.set(&[&program]);
-    // The loader, asked to bind all, says that it cannot: such a program stays as it is, and runs.
-    assert_eq!(report.unset.len() + report.programs.len(), 1, "{late:?} {report:?}");
-    let output = rig.command(&program).env("LD_LIBRARY_PATH", rig.path("")).output().unwrap();
-    assert_eq!(crate::rig::text(output), "1 2\n");
-}
-
-#[test]
 fn protected_symbols_are_a_librarys_own_but_for_the_entry_of_a_fixed_program() {
     let mut rig = Rig::new();
     rig.library(

@@ -1,6 +1,7 @@
 //! Programs in places that are not the usual: sandboxes, processors that are programs, sanitizers, small stacks.
 
-use crate::rig::{BY_ADDRESS, Rig, is_root, text};
+use crate::left_out::{has, is_root, left_out, not_installed};
+use crate::rig::{BY_ADDRESS, Rig, text};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,8 +55,11 @@ fn in_a_name_space_of_users_only_records_of_whom_it_knows_count() {
     rig.set(&[&program]);
     let with = |options: &str| shell(&rig, &program, &format!("unshare {options} $PROGRAM"));
     // The directory of the tests is nobody's business there: what cannot be had cannot be asked.
-    if !is_root("name spaces of users") || !with("-U").status.success() {
+    if !is_root("name spaces of users") {
         return;
+    }
+    if !with("-U").status.success() {
+        return left_out("name spaces of users (this kernel gives none)");
     }
     assert_eq!(text(with("-U")), "original\n");
     assert_eq!(text(with("-U --map-root-user")), "copy\n");
@@ -116,7 +120,7 @@ fn sanitizers_that_have_the_addresses_are_refused_and_others_work() {
         [("-fsanitize=thread", "ThreadSanitizer"), ("-fsanitize=address", "AddressSanitizer")]
     {
         let Some(program) = rig.try_program(name, &main, &["-lone", option]) else {
-            eprintln!("left out, because the compiler has no {option}");
+            not_installed("a compiler with its sanitizers (gcc)", option);
             continue;
         };
         let report = rig.set(&[&program]);
@@ -136,10 +140,10 @@ fn under_valgrind_a_program_is_as_it_is_and_stays_there() {
     let log = rig.path("log");
     let mut command = rig.command("valgrind".as_ref());
     command.arg(format!("--log-file={}", log.display())).arg("--run-libc-freeres=no").arg(&program);
-    let Ok(output) = command.output() else {
-        eprintln!("left out, because there is no valgrind");
+    if !has("valgrind", "valgrind", "a program with copies under valgrind") {
         return;
-    };
+    }
+    let output = command.output().unwrap();
     assert_eq!(text(output), "original\n");
     let log = std::fs::read_to_string(&log).unwrap();
     assert!(log.contains("ERROR SUMMARY: 0 errors"), "{log}");
@@ -150,12 +154,10 @@ fn programs_of_32_bits_start_without_a_word() {
     let rig = Rig::new();
     let main = "#include <stdio.h>\nint main(void) { puts(\"here\"); }";
     let Some(program) = rig.try_program("program", main, &["-m32"]) else {
-        eprintln!("left out, because the compiler makes no programs of 32 bits");
-        return;
+        return not_installed("gcc-multilib", "programs of 32 bits");
     };
     let Ok(output) = rig.command(&program).output() else {
-        eprintln!("left out, because programs of 32 bits do not run here");
-        return;
+        return left_out("programs of 32 bits (they do not run here)");
     };
     assert_eq!(
         (String::from_utf8_lossy(&output.stderr).as_ref(), text(output.clone()).as_str()),

@@ -1,5 +1,7 @@
 //! A directory with libraries, programs and a store.
 
+pub use crate::left_out::is_root;
+
 use commonhold_images::ranges::Owner;
 use commonhold_rebase::build::{Report, build};
 use commonhold_rebase::check::{Comparison, compare};
@@ -126,15 +128,6 @@ static inline void where(void *address) {
     fclose(maps);
 }
 "#;
-
-/// Whether this is root; says what is left out where it is not.
-pub fn is_root(what: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("left out, because it needs root: {what}");
-    }
-    root
-}
 
 /// Lines of a program that say by the address alone whether something is in a copy: nothing of `/proc` is needed.
 pub const BY_ADDRESS: &str = r#"

@@ -1,5 +1,6 @@
 //! What the machine's kernel does for copies: seals them, where the file system has fs-verity, and labels them.
 
+use crate::left_out::left_out;
 use crate::rig::{BY_ADDRESS, Rig};
 use commonhold_images::verity;
 use commonhold_rebase::bind::Loader;
@@ -32,11 +33,10 @@ fn is_sealed(path: &Path) -> bool {
 fn where_the_file_system_has_fs_verity_copies_are_sealed() {
     let mut rig = Rig::new();
     if let Err(why) = verity::probe(rig.store.root()) {
-        println!(
-            "skipped: no fs-verity in {} ({why}): `./run test-linux` has some",
-            rig.store.root().display()
-        );
-        return;
+        let place = rig.store.root().display();
+        return left_out(&format!(
+            "sealed copies (no fs-verity in {place}: {why}): `./run test-linux` has some"
+        ));
     }
     let program = asking(&rig);
     rig.set.insert(program.clone(), true);
@@ -75,7 +75,7 @@ fn label(path: &Path, kind: &str) -> Option<Vec<u8>> {
     match setxattr(path, LABEL, &label, XattrFlags::empty()) {
         Ok(()) => Some(label),
         Err(why) => {
-            println!("skipped: files cannot be given labels here ({why})");
+            left_out(&format!("labels of copies (files cannot be given any here: {why})"));
             None
         }
     }
@@ -119,8 +119,7 @@ fn the_audit_library_bears_the_label_of_the_loader() {
         command.env("LABELLED", &labelled).env("LOADER", Loader::of_machine().path).output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || why.contains("unshare") {
-        println!("skipped: this machine does not let files be mounted: {}", why.trim());
-        return;
+        return left_out(&format!("the label of the audit library (nothing may be mounted: {})", why.trim()));
     }
     assert!(output.status.success(), "{}{why}", String::from_utf8_lossy(&output.stdout));
 }

@@ -119,14 +119,19 @@ fn set(arguments: &Set) -> Done {
     let rest = &arguments.programs.rest;
     let store = open(&rest.place)?;
     let _alone = store.lock().map_err(wrong)?;
-    let mut all = store.programs().map_err(wrong)?;
+    let before = store.programs().map_err(wrong)?;
+    let mut all = before.clone();
     for program in &arguments.programs.programs {
         all.insert(find(program)?, arguments.executable);
     }
     // All of them: what they have in common is the same for all.
     let made = make(&store, &all)?;
     for unset in &made.unset {
-        all.remove(&unset.path);
+        // One that was set is again, as it was, when `update` finds that it can be.
+        match before.get(&unset.path) {
+            Some(moved) => all.insert(unset.path.clone(), *moved),
+            None => all.remove(&unset.path),
+        };
     }
     store.set_programs(&all).map_err(wrong)?;
     report(&made, rest.form.json)
