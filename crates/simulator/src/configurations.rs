@@ -32,7 +32,7 @@ impl Searched {
 
 /// What no group has, said beside every result.
 pub const NOT_SEARCHED: &[&str] = &[
-    "locked pages",
+    "locked pages under the strict schedulers",
     "hosts that come late under the central scheduler",
     "pages that the home cannot read or store",
     "more than three hosts, two pages, or two losses",
@@ -302,19 +302,14 @@ fn forwarding_two_pages() -> Result<Searched, String> {
     Ok(searched)
 }
 
-/// What two hosts do with two pages while one of them may die.
-fn two_hosts() -> Vec<Vec<Vec<Op>>> {
-    vec![
-        vec![vec![(BOTH, Access::Write)], vec![(OTHER, Access::Write), (BOTH, Access::Read)]],
-        vec![vec![W, (OTHER, Access::Read)], vec![(OTHER, Access::Write), R, W]],
-    ]
-}
-
 fn central_two_pages_loss() -> Result<Searched, String> {
     let options = Options { reader_bound: 1, ..Options::default() };
     let mut searched = Searched::default();
     for on_loss in [OnLoss::Error, OnLoss::Revert] {
-        for scripts in two_hosts() {
+        for scripts in [
+            vec![vec![(BOTH, Access::Write)], vec![(OTHER, Access::Write), (BOTH, Access::Read)]],
+            vec![vec![W, (OTHER, Access::Read)], vec![(OTHER, Access::Write), R, W]],
+        ] {
             let bounds = central(scripts);
             let limits = Limits { pages: 2, evictions: 1, losses: 1, home_may_die: true, on_loss, ..bounds };
             searched.add(centrally(limits, options, true)?);
@@ -336,7 +331,11 @@ fn central_twice() -> Result<Searched, String> {
 fn forwarding_two_pages_loss() -> Result<Searched, String> {
     let mut searched = Searched::default();
     for on_loss in [OnLoss::Error, OnLoss::Revert] {
-        for scripts in two_hosts() {
+        // Each request is for one page: hosts with larger ones take no part.
+        for scripts in [
+            vec![vec![W, (OTHER, Access::Read)], vec![(OTHER, Access::Write), R]],
+            vec![vec![(OTHER, Access::Write), R], vec![R, W, (OTHER, Access::Read)]],
+        ] {
             let limits = Limits { pages: 2, losses: 1, home_may_die: true, on_loss, ..forwarding(scripts) };
             searched.add(by_forwarding(limits, true, 8)?);
         }
