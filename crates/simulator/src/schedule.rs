@@ -92,7 +92,7 @@ impl Schedule {
 
     /// Whether it is of 200 hosts or more.
     pub fn is_crowd(self) -> bool {
-        self.seed % CROWD_EVERY == 0
+        self.seed.is_multiple_of(CROWD_EVERY)
     }
 }
 
