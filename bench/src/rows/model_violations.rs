@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failure::Result;
 use crate::row::{Bar, Measured, Row};
-use commonhold_simulator::configurations::{GROUPS, Searched};
+use commonhold_simulator::configurations::{GROUPS, NOT_SEARCHED, Searched};
 use serde_json::json;
 
 /// The row.
@@ -47,7 +47,7 @@ impl Row for ModelViolations {
             "states": all.states,
             "configurations": all.configurations,
             "groups": groups,
-            "not_searched": "replicas",
+            "not_searched": NOT_SEARCHED,
             "wrong": wrong,
         });
         Ok(Measured::single(wrong.len() as f64, GROUPS.len(), detail))

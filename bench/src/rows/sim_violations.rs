@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Doing, Result};
 use crate::row::{Bar, Measured, Row};
-use commonhold_simulator::schedule::{KINDS, run_many};
+use commonhold_simulator::schedule::{KINDS, NOT_SIMULATED, Schedule, run_many};
 use serde_json::json;
 
 /// The row.
@@ -37,15 +37,19 @@ impl Row for SimViolations {
         let each = u64::div_ceil(schedules, kinds);
         let threads = std::thread::available_parallelism()?.get() as u64;
         let (sum, wrong) = run_many(context.seed, each, threads);
+        let seeds = context.seed..context.seed + each;
+        let crowds =
+            KINDS.map(|kind| seeds.clone().filter(|seed| Schedule { kind, seed: *seed }.is_crowd()).count());
         let detail = json!({
             "schedules": each * kinds,
+            "of_200_hosts_or_more": crowds.iter().sum::<usize>(),
             "of_each": KINDS.map(|kind| format!("{kind:?}").to_lowercase()),
             "faults_injected": sum.injected,
             "accesses": sum.accesses,
             "accesses_that_ended_in_an_error_after_a_loss": sum.failed,
             "steps": sum.steps,
             "first_seed": context.seed,
-            "not_simulated": "replicas",
+            "not_simulated": NOT_SIMULATED,
             "run_one_again": "COMMONHOLD_SCHEDULE='KIND SEED' cargo test -p commonhold-simulator random_schedules",
             "wrong": wrong.iter().take(10).collect::<Vec<_>>(),
         });

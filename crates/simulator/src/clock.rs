@@ -62,6 +62,8 @@ pub enum Fault {
     Stop(usize, u64),
     /// A host's messages, both ways, wait for so long, while its programs go on; past its lease it is lost.
     CutOff(usize, u64),
+    /// The messages between two hosts, both ways, wait for so long, while each reaches all others and nobody is lost for it.
+    CutPair(usize, usize, u64),
     /// All that a host does takes so many times as long, from then on.
     Slow(usize, u64),
     /// A host gives a page up.
@@ -107,6 +109,8 @@ pub struct Clock<C> {
     calendar: BinaryHeap<Reverse<(Moment, u64, What)>>,
     entries: u64,
     conditions: Vec<Condition>,
+    /// Hosts that do not reach each other, and until when.
+    apart: Vec<([usize; 2], Moment)>,
     faults: Vec<Fault>,
     /// Faults that came to pass.
     pub injected: u64,
@@ -124,6 +128,7 @@ impl<C: Cluster> Clock<C> {
             calendar: BinaryHeap::new(),
             entries: 0,
             conditions: vec![WELL; hosts],
+            apart: Vec::new(),
             faults: Vec::new(),
             injected: 0,
         };
@@ -174,8 +179,11 @@ impl<C: Cluster> Clock<C> {
     fn postponed(&self, what: What) -> Option<Moment> {
         let until = match what {
             What::Deliver(from, to) => {
+                let between =
+                    |apart: &&([usize; 2], Moment)| apart.0.contains(&from) && apart.0.contains(&to);
+                let apart = self.apart.iter().filter(between).map(|(_, until)| *until).max().unwrap_or(0);
                 let (from, to) = (self.conditions[from], self.conditions[to]);
-                from.cut_until.max(to.cut_until).max(to.stopped_until)
+                from.cut_until.max(to.cut_until).max(to.stopped_until).max(apart)
             }
             What::Act(host) | What::HoldOver(host, _) => self.conditions[host].stopped_until,
             // A loss is told by the registry, which a host that is cut off does not hear either.
@@ -227,6 +235,10 @@ impl<C: Cluster> Clock<C> {
                     self.enter(end, What::Lose(host));
                 }
             }
+            Fault::CutPair(one, other, long) if one != other => {
+                self.apart.push(([one, other], self.now + long));
+            }
+            Fault::CutPair(..) => {}
             Fault::Slow(host, times) => self.conditions[host].slow = times.max(1),
             Fault::Evict(host, page) => self.cluster.evict(host, page),
             Fault::Join => {

@@ -1,7 +1,8 @@
 //! The small clusters of which every interleaving is searched, and their bounds.
 
-use crate::search::search;
-use crate::world::{Limits, Op, Shape};
+use crate::explicit;
+use crate::search::{Searchable, search};
+use crate::world::{Limits, Op, Shape, World};
 use commonhold_coherence::central::{self, OnLoss, Options};
 use commonhold_coherence::{Access, HostId, Span, forwarding};
 
@@ -29,6 +30,14 @@ impl Searched {
     }
 }
 
+/// What no group has, said beside every result.
+pub const NOT_SEARCHED: &[&str] = &[
+    "locked pages under the strict schedulers",
+    "hosts that come late under the central scheduler",
+    "pages that the home cannot read or store",
+    "more than three hosts, two pages, or two losses",
+];
+
 /// All of them.
 pub const GROUPS: &[Group] = &[
     Group { name: "central: 3 hosts, 1 page, 0 to 2 evictions", run: central_three_hosts },
@@ -39,10 +48,17 @@ pub const GROUPS: &[Group] = &[
         name: "central: 3 hosts, 1 page, one of them dies at any moment, error and revert",
         run: central_loss,
     },
+    Group { name: "central: 2 hosts, 2 pages, one of them dies", run: central_two_pages_loss },
+    Group { name: "central: 3 hosts, 1 page, one dies, and its loss is heard twice", run: central_twice },
     Group { name: "forwarding: 3 hosts, 1 page, 0 and 1 evictions", run: forwarding_three_hosts },
     Group { name: "forwarding: 3 hosts, 1 page, requests that give up at once", run: forwarding_patience },
     Group { name: "forwarding: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: forwarding_no_hold },
     Group { name: "forwarding: 2 hosts, 2 pages", run: forwarding_two_pages },
+    Group { name: "forwarding: 2 hosts, 2 pages, one of them dies", run: forwarding_two_pages_loss },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, one dies, and its loss is heard twice",
+        run: forwarding_twice,
+    },
     Group {
         name: "forwarding: 3 hosts, 1 page, one dies at any moment, error and revert",
         run: forwarding_loss,
@@ -62,6 +78,8 @@ pub const GROUPS: &[Group] = &[
         run: forwarding_replicas,
     },
     Group { name: "forwarding: 3 hosts, 1 page, 1 replica, a newcomer, two die", run: forwarding_filling },
+    Group { name: "explicit: 3 hosts, 1 page, and 2 hosts, 2 pages, an eviction", run: explicitly },
+    Group { name: "explicit: one of them dies, and its loss is heard twice", run: explicit_loss },
 ];
 
 const MANY: u32 = u32::MAX;
@@ -85,7 +103,11 @@ fn centrally(limits: Limits, options: Options, has_hold: bool) -> Result<usize, 
     let options = Options { on_loss: limits.on_loss, ..options };
     let node = |me| central::Node::new(HostId(me), HostId(0), options, has_hold);
     let nodes = (0..limits.scripts.len() as u32).map(node).collect();
-    search(limits, nodes, if has_hold { MANY } else { FEW })
+    searched(&limits, World::new(&limits, nodes), has_hold)
+}
+
+fn searched<W: Searchable>(limits: &Limits, start: W, has_hold: bool) -> Result<usize, String> {
+    search(start, if has_hold { MANY } else { FEW }).map_err(|wrong| format!("of {limits:?}: {wrong}"))
 }
 
 fn by_forwarding(limits: Limits, has_hold: bool, patience: u32) -> Result<usize, String> {
@@ -103,7 +125,7 @@ fn grown(limits: Limits, founders: usize, has_hold: bool, patience: u32) -> Resu
         false => forwarding::Node::new(HostId(me), HostId(0), options),
     };
     let nodes = (0..limits.scripts.len() as u32).map(node).collect();
-    search(limits, nodes, if has_hold { MANY } else { FEW })
+    searched(&limits, World::new(&limits, nodes), has_hold)
 }
 
 /// What three hosts do with a page.
@@ -278,6 +300,88 @@ fn forwarding_two_pages() -> Result<Searched, String> {
     let mut searched = Searched::default();
     searched.add(by_forwarding(Limits { pages: 2, ..forwarding(scripts) }, true, 8)?);
     Ok(searched)
+}
+
+fn central_two_pages_loss() -> Result<Searched, String> {
+    let options = Options { reader_bound: 1, ..Options::default() };
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        for scripts in [
+            vec![vec![(BOTH, Access::Write)], vec![(OTHER, Access::Write), (BOTH, Access::Read)]],
+            vec![vec![W, (OTHER, Access::Read)], vec![(OTHER, Access::Write), R, W]],
+        ] {
+            let bounds = central(scripts);
+            let limits = Limits { pages: 2, evictions: 1, losses: 1, home_may_die: true, on_loss, ..bounds };
+            searched.add(centrally(limits, options, true)?);
+        }
+    }
+    Ok(searched)
+}
+
+fn central_twice() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        let bounds = central(vec![vec![], vec![W], vec![R, W]]);
+        let limits = Limits { on_loss, losses: 1, lessons: 1, home_may_die: true, ..bounds };
+        searched.add(centrally(limits, Options::default(), true)?);
+    }
+    Ok(searched)
+}
+
+fn forwarding_two_pages_loss() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        // Each request is for one page: hosts with larger ones take no part.
+        for scripts in [
+            vec![vec![W, (OTHER, Access::Read)], vec![(OTHER, Access::Write), R]],
+            vec![vec![(OTHER, Access::Write), R], vec![R, W, (OTHER, Access::Read)]],
+        ] {
+            let limits = Limits { pages: 2, losses: 1, home_may_die: true, on_loss, ..forwarding(scripts) };
+            searched.add(by_forwarding(limits, true, 8)?);
+        }
+    }
+    Ok(searched)
+}
+
+fn forwarding_twice() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        let bounds = forwarding(vec![vec![], vec![W], vec![R]]);
+        let limits = Limits { on_loss, losses: 1, lessons: 1, home_may_die: true, ..bounds };
+        searched.add(by_forwarding(limits, true, 8)?);
+    }
+    Ok(searched)
+}
+
+/// What hosts do under explicit coherence: with one page, and with two.
+fn explicit_scripts() -> Vec<(usize, Vec<Vec<explicit::Op>>)> {
+    use explicit::Op::{Lock, Read, Sync, Unlock, Write};
+    vec![
+        (1, vec![vec![Write(0), Sync], vec![Read(0), Write(0), Sync], vec![Read(0), Read(0)]]),
+        (1, vec![vec![], vec![Write(0), Sync, Write(0), Sync], vec![Write(0), Sync, Read(0)]]),
+        (1, vec![vec![], vec![Lock(0), Read(0), Unlock(0), Read(0)], vec![Read(0), Write(0), Sync]]),
+        (2, vec![vec![Write(0), Write(1), Sync, Read(0)], vec![Write(1), Sync, Read(0), Write(0), Sync]]),
+    ]
+}
+
+fn explicit_searched(bounds: explicit::Bounds) -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for (pages, scripts) in explicit_scripts() {
+        let name = format!("{scripts:?}, {bounds:?}");
+        let mut start = explicit::World::new(pages, scripts);
+        start.bounds = bounds;
+        searched.add(search(start, MANY).map_err(|wrong| format!("of {name}: {wrong}"))?);
+    }
+    Ok(searched)
+}
+
+fn explicitly() -> Result<Searched, String> {
+    explicit_searched(explicit::Bounds { evictions: 1, ..explicit::Bounds::default() })
+}
+
+/// One host dies at any moment, the home too.
+fn explicit_loss() -> Result<Searched, String> {
+    explicit_searched(explicit::Bounds { evictions: 0, losses: 1, lessons: 1 })
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@ use commonhold_coherence::explicit::{Message, Node};
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Scheduler, Span};
 use std::collections::{BTreeMap, VecDeque};
 
+mod searched;
+
 const HOME: usize = 0;
 const GONE: u32 = u32::MAX;
 
 /// What a program does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Reads a page.
     Read(u32),
@@ -27,8 +29,19 @@ pub enum Op {
 /// A message under way, with its bytes.
 type Letter = (Message, Vec<u32>);
 
+/// How a search is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// How many pages may be given up unasked.
+    pub evictions: u8,
+    /// How many hosts may die.
+    pub losses: u8,
+    /// How often a host may be told of a loss that it knows of.
+    pub lessons: u8,
+}
+
 /// Hosts, what is in their frames, and what is under way. Every write makes a version of its own.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     /// The state machines.
     pub nodes: Vec<Node>,
@@ -48,6 +61,8 @@ pub struct World {
     known: Vec<usize>,
     /// Programs of hosts that come later.
     pub newcomers: VecDeque<Vec<Op>>,
+    /// What may still happen of what need not, in a search.
+    pub bounds: Bounds,
     versions: u32,
     /// Versions that a sync replaced though its host had not seen them.
     pub conflicts: u32,
@@ -244,6 +259,9 @@ impl Cluster for World {
     fn deliver(&mut self, from: usize, to: usize) {
         let Some(channel) = self.channels.get_mut(&(from, to)) else { return };
         let Some((message, bytes)) = channel.pop_front() else { return };
+        if channel.is_empty() {
+            self.channels.remove(&(from, to));
+        }
         self.happens(to, Event::Message { from: HostId(from as u32), message }, bytes);
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 mod joined;
 mod losses;
+mod searched;
 
 pub use joined::Joined;
 
@@ -47,6 +48,16 @@ pub enum Step {
     Leave(usize),
     /// Somebody at a host wants lost pages back (forwarding).
     Revert(usize),
+    /// A host is told once more of a loss that it knows of.
+    LearnAgain(usize, usize),
+}
+
+impl Step {
+    /// Whether it need never happen.
+    pub fn is_chance(&self) -> bool {
+        use Step::{Evict, LearnAgain, Leave, Lose, Revert};
+        matches!(self, Lose(_) | Evict(..) | Leave(_) | Revert(_) | LearnAgain(..))
+    }
 }
 
 /// How a run is bounded.
@@ -60,6 +71,8 @@ pub struct Limits {
     pub evictions: u8,
     /// How many hosts may die.
     pub losses: u8,
+    /// How often a host may be told of a loss that it knows of.
+    pub lessons: u8,
     /// How often a host may stop using the object.
     pub leaves: u8,
     /// How often somebody may want lost pages back.
@@ -82,6 +95,7 @@ impl Limits {
             pages,
             evictions: 0,
             losses: 0,
+            lessons: 0,
             leaves: 0,
             reverts: 0,
             home_may_die: false,
@@ -124,6 +138,7 @@ pub struct World<N: Scheduler> {
     known: Vec<BTreeSet<usize>>,
     evictions: u8,
     losses: u8,
+    lessons: u8,
     leaves: u8,
     reverts: u8,
     /// Somebody wanted lost pages back.
@@ -172,6 +187,7 @@ where
             known: vec![BTreeSet::new(); hosts],
             evictions: limits.evictions,
             losses: limits.losses,
+            lessons: limits.lessons,
             leaves: limits.leaves,
             reverts: limits.reverts,
             was_reverted: false,
@@ -285,6 +301,9 @@ where
             if self.has_to_learn(host) {
                 steps.push(Step::Learn(host));
             }
+            if self.lessons > 0 {
+                steps.extend(self.known[host].iter().map(|lost| Step::LearnAgain(host, *lost)));
+            }
             if self.leaves > 0 && self.awake[host] && !self.left[host] {
                 steps.push(Step::Leave(host));
             }
@@ -310,6 +329,7 @@ where
             | Step::HoldOver(host, _)
             | Step::Evict(host, _)
             | Step::Learn(host)
+            | Step::LearnAgain(host, _)
             | Step::Leave(host)
             | Step::Revert(host)
                 if self.is_dead(host) => {}
@@ -323,6 +343,10 @@ where
                 self.happens(host, Event::Evict { page });
             }
             Step::Learn(host) => self.learn(host),
+            Step::LearnAgain(host, lost) => {
+                self.lessons = self.lessons.saturating_sub(1);
+                self.happens(host, Event::Lost { host: HostId(lost as u32) });
+            }
             Step::Leave(host) => {
                 self.leaves = self.leaves.saturating_sub(1);
                 if self.awake[host] {

@@ -122,14 +122,14 @@ impl Home {
     fn serve(&mut self, ready: Vec<RequestId>, actions: &mut Vec<Action<Message>>) {
         let mut ready = VecDeque::from(ready);
         while let Some(id) = ready.pop_front() {
-            let Some(request) = self.queues.requests.get(&id).filter(|request| request.blocked == 0).cloned()
-            else {
+            if !self.queues.may_be_served(id) {
                 continue; // somebody took the turn meanwhile: it will be ready again
-            };
+            }
+            let request = self.queues.request(id).clone();
             ready.extend(self.queues.activate(id));
             let pages = request.span.pages();
             let answers = pages.map(|page| self.ask_for(page, request.host, request.access, actions)).sum();
-            self.queues.requests.get_mut(&id).expect("it was not answered yet").answers = answers;
+            self.queues.request(id).answers = answers;
             if answers == 0 {
                 ready.extend(self.grant(id, actions));
             }
@@ -181,7 +181,7 @@ impl Home {
             .collect();
         let mut ready = Vec::new();
         for id in waiting {
-            let request = self.queues.requests.get_mut(&id).expect("who is served is known");
+            let request = self.queues.request(id);
             request.answers -= 1;
             if request.answers == 0 {
                 ready.extend(self.grant(id, actions));
@@ -192,7 +192,7 @@ impl Home {
 
     /// Gives a request all its pages at once. Gives those that may be served now.
     fn grant(&mut self, id: RequestId, actions: &mut Vec<Action<Message>>) -> Vec<RequestId> {
-        let request = self.queues.requests[&id].clone();
+        let request = self.queues.request(id).clone();
         if let Some(to) = request.host {
             let span = request.span;
             let message = if span.pages().any(|page| self.table.is_lost(page)) {
@@ -224,7 +224,7 @@ impl Home {
         let own: Vec<RequestId> =
             self.queues.requests.iter().filter(|(_, r)| r.host == Some(host)).map(|(id, _)| *id).collect();
         for id in &own {
-            self.queues.requests.get_mut(id).expect("just found").host = None;
+            self.queues.request(*id).host = None;
         }
         for page in self.table.pages_of(host) {
             self.table.remove_reader(page, host);

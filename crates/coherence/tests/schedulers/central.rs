@@ -113,6 +113,84 @@ fn figure_4_page_outs() {
     assert_eq!(home.state(PAGE), State::Read);
 }
 
+/// Writers who ask again as soon as the page is taken from them, and a reader among them. Gives how many of them got the
+/// page after the reader had asked and before it did; none: a hundred, and it still waits.
+fn writers_before_a_reader(reader_bound: u32, writers: u32) -> Option<u32> {
+    const READER: u32 = 99;
+    let mut home = Home::new(Options { reader_bound, ..Options::default() });
+    let write = Message::Request { span: Span::one(PAGE), access: Access::Write, has_copy: false };
+    let read = Message::Request { span: Span::one(PAGE), access: Access::Read, has_copy: false };
+    let mut under_way: std::collections::VecDeque<(u32, Message)> =
+        (1..=writers).map(|from| (from, write.clone())).collect();
+    under_way.push_back((READER, read));
+    let mut before = 0;
+    while let Some((from, message)) = under_way.pop_front() {
+        for (to, answer) in sent(&mut home, from, message) {
+            match answer {
+                Message::Grant { .. } if to == READER => return Some(before),
+                Message::Grant { .. } => before += 1,
+                Message::Recall { keep, .. } => {
+                    under_way.extend([(to, paged_out(keep)), (to, write.clone())]);
+                }
+                other => panic!("{other:?} to {to}"),
+            }
+        }
+        if before > 100 {
+            return None;
+        }
+    }
+    panic!("nobody asks any more");
+}
+
+#[test]
+fn readers_are_not_overtaken_for_ever() {
+    assert_eq!(writers_before_a_reader(0, 4), None, "without a bound: for ever, as in the paper");
+    for writers in 2..=6 {
+        for bound in 1..=8 {
+            let before = writers_before_a_reader(bound, writers);
+            // The first had the page when the reader came. The bound is reached when the last of `bound` others is served;
+            // those who wait then are before it still, and nobody who comes later is.
+            let most = 1 + bound + writers - 1;
+            assert!(
+                before.is_some_and(|before| before <= most),
+                "bound {bound}, {writers} writers: {before:?}"
+            );
+        }
+    }
+}
+
+/// Readers that take turns do so on all pages of their requests: one that waits for two is not overtaken on either.
+#[test]
+fn a_reader_of_two_pages_is_not_overtaken_for_ever() {
+    let mut home = Home::new(Options { reader_bound: 2, ..Options::default() });
+    let both = Span::new(PAGE, 2);
+    let write = |page| Message::Request { span: Span::one(page), access: Access::Write, has_copy: false };
+    for from in 1..=3 {
+        sent(&mut home, from, write(PAGE));
+        sent(&mut home, from + 3, write(PAGE + 1));
+    }
+    sent(&mut home, 9, Message::Request { span: both, access: Access::Read, has_copy: false });
+    let mut owners = [1, 4];
+    for turn in 0..40 {
+        for (at, page) in [(0, PAGE), (1, PAGE + 1)] {
+            let keep = match home.table().owner(page) {
+                Some(owner) => {
+                    owners[at] = owner.0;
+                    Message::PageOut { page, answers: true, keeps: Access::None }
+                }
+                None => continue,
+            };
+            let answers = sent(&mut home, owners[at], keep);
+            if answers.iter().any(|(to, answer)| *to == 9 && matches!(answer, Message::Grant { .. })) {
+                assert!(turn >= 2, "it may be overtaken twice");
+                return;
+            }
+            sent(&mut home, owners[at], write(page));
+        }
+    }
+    panic!("the reader waits for ever");
+}
+
 #[test]
 fn a_cycle_of_writers_takes_four_messages_a_fault() {
     for hosts in 2..=64 {
