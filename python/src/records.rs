@@ -69,6 +69,11 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         opens: info.opens,
         charged_to: info.charged_to.as_str(),
         warning: (!info.warning.is_empty()).then_some(info.warning.as_str()),
+        home: (!info.home.is_empty()).then_some(info.home.as_str()),
+        is_elsewhere: info.is_elsewhere,
+        lost_pages: info.losses.lost_pages,
+        reverted_pages: info.losses.reverted_pages,
+        revert_generation: info.losses.generation,
     });
     record(py, "ObjectStat", &fields)
 }

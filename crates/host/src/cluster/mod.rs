@@ -22,6 +22,7 @@
 //! | `carry` | messages about shared objects, to hosts that may not be connected yet |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
+//! | `looking` | what hosts tell each other for people to see |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod asked;
@@ -34,6 +35,7 @@ mod leaving;
 pub mod link;
 mod locks;
 mod long;
+mod looking;
 mod losses;
 mod members;
 mod moving;
@@ -431,6 +433,9 @@ impl Cluster {
                 }
                 self.host()?.settle_removed();
                 Ok(Answer::Done)
+            }
+            Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {
+                self.seen_by_other(from, call)
             }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length, freeze } => {

@@ -175,6 +175,7 @@ impl<'d> Turn<'d> {
             Action::KeepCame { page } => self.keep_came(page)?,
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => self.restore(page)?,
+            Action::Reverted { page } => self.driver.reverted.add(self.frames_of(Span::one(page)).count),
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => self.begin_hold(page),
