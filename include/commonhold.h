@@ -115,7 +115,7 @@ typedef struct ch_options {
     int reserve;                /* CH_RESERVE_... */
     int controlled;             /* 1: fault service even where plain mapping would do */
     int freezable;              /* 1: ch_sync_frozen() works; first writes cost more */
-    uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: wait as long as the keeper lives */
+    uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: 60,000 if hosts share it, else never */
     uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
     uint32_t mode;              /* mode bits, 0600 at first */
     int coherence;              /* CH_LOCAL, CH_STRICT, ... */

@@ -59,7 +59,7 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         reserved: options.reserves(),
         on_last_death: if options.on_last_death == OnLastDeath::Keep { "keep" } else { "revert" },
         budget_bytes: options.budget_bytes,
-        fault_deadline_ms: options.fault_deadline_ms,
+        fault_deadline_ms: options.fault_deadline(),
         pager_deadline_ms: options.pager_deadline_ms,
         tag: options.tag.as_str(),
         resident_bytes: info.resident_bytes,

@@ -457,8 +457,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
 /// suffers.
 #[test]
 fn who_babbles_about_an_object_that_it_has_open_harms_nothing_else() {
-    // Under forwarding what one of its hosts does not pass on is waited for: there a deadline is for.
-    for how in ["strict=revert", "explicit", "forwarding=revert fault-deadline=3000"] {
+    for how in ["strict=revert", "explicit", "forwarding=revert"] {
         let mut bystanders = Bystanders::new();
         let path = "/playground";
         let size = PAGES * PAGE as u64;
@@ -498,7 +497,8 @@ fn who_babbles_about_an_object_that_it_has_open_harms_nothing_else() {
         // Whatever they have of it now, nobody waits for ever.
         for player in &players {
             player.send("get m 0");
-            assert!(player.answer_within(wait::LONG).is_some(), "{how}: a page is waited for");
+            // The fault deadline of what hosts share, and some time to say so.
+            assert!(player.answer_within(2 * wait::LONG).is_some(), "{how}: a page is waited for");
         }
         bystanders.workers[0].ok(&format!("remove {path}"));
         bystanders.workers[0].ok(&format!("create p {path} size=4096 {how}"));

@@ -162,7 +162,7 @@ impl ObjectView {
             reserve: options.reserves(),
             on_last_death: last_death_word(options.on_last_death),
             budget_bytes: options.budget_bytes,
-            fault_deadline_ms: options.fault_deadline_ms,
+            fault_deadline_ms: options.fault_deadline(),
             pager_deadline_ms: options.pager_deadline_ms,
             tag: options.tag.clone(),
             resident_bytes: info.resident_bytes,

@@ -74,7 +74,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
         ("home", home(info)),
         ("budget", options.budget_bytes.map(format_size)),
-        ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
+        ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
         ("tag", (!options.tag.is_empty()).then(|| options.tag.clone())),
     ];

@@ -40,6 +40,7 @@ impl Driver {
         self.hold_again(&mut state);
         drop(state);
         if let Some(cache) = self.cache() {
+            cache.is_well_again();
             cache.ask_again();
         }
     }
@@ -85,6 +86,7 @@ impl Driver {
         }
         drop(state);
         if let Some(cache) = self.cache() {
+            cache.is_well_again();
             cache.ask_again();
         }
     }

@@ -11,7 +11,7 @@ use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use commonhold_coherence::{Access, Action, Event, HostId, Span, central, explicit};
+use commonhold_coherence::{Access, Action, Event, HostId, Span, Why, central, explicit};
 use commonhold_object::{PageRange, Result};
 use recalls::own_recall;
 use roaring::RoaringBitmap;
@@ -190,7 +190,10 @@ impl<'d> Turn<'d> {
                 if let Some(cache) = &self.cache {
                     // A page of this host that lacks a part cannot be used.
                     let reach = self.driver.reach(self.frames_of(Span::one(page)));
-                    cache.cannot_be_had(reach, &why_not(why));
+                    match why {
+                        Why::NewestLost => cache.is_lost(reach, &why_not(why)),
+                        _ => cache.cannot_be_had(reach, &why_not(why)),
+                    }
                 }
             }
         }
