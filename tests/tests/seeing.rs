@@ -69,7 +69,10 @@ fn writers_that_take_turns_cost_two_requests_and_two_pages_a_round() {
     assert_eq!((page.by_kind, page.bytes, page.forwards), ([20, 20, 0], 20 * 4096, 0));
     let local: u64 = home.messages.iter().map(|message| message.local).sum();
     assert!((20..=local).contains(&page.local.into()), "{} of {local}", page.local);
-    assert_eq!((other.pages[0].local, other.pages[0].by_kind, other.pages[0].bytes), (0, [20, 20, 0], 20 * 4096));
+    assert_eq!(
+        (other.pages[0].local, other.pages[0].by_kind, other.pages[0].bytes),
+        (0, [20, 20, 0], 20 * 4096)
+    );
     assert_eq!(page.heat, 40 + home.counts.faults());
     assert_eq!(u64::from(page.write_faults), home.counts.write_faults);
     assert_eq!((page.hand_overs, page.excess), (11, 0));
