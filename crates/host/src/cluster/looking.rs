@@ -4,13 +4,17 @@
 use super::wire::{Answer, Call};
 use super::{Cluster, unexpected};
 use commonhold_coherence::HostId;
-use commonhold_object::{Credentials, EntryInfo, Error, ErrorKind, Name, ObjectInfo, PageRange, Result};
+use commonhold_object::{
+    Credentials, EntryInfo, Error, ErrorKind, Name, ObjectInfo, PageRange, Result, limits,
+};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// How long another host may take to say what it has: who does not answer is left out.
 const LOOK: Duration = Duration::from_secs(2);
+/// Most bytes of each text that another host says of an object: a path is the longest.
+const LONGEST_TEXT: usize = 4096;
 
 impl Cluster {
     /// What another host, or this one, asks to see.
@@ -55,7 +59,11 @@ impl Cluster {
         match self.ask(self.home_now(object)?, call, LOOK)? {
             Answer::Lost(runs) => {
                 let run = |(first, count): (u64, u64)| PageRange::new(first, count.min(u64::MAX - first));
-                Ok(runs.into_iter().map(|told| run(told).intersect(pages)).collect())
+                let runs: Vec<PageRange> = runs.into_iter().map(run).collect();
+                if !runs.is_sorted_by(|a, b| a.end() <= b.first) {
+                    return Err(unexpected()); // each page once: it is gone through page by page
+                }
+                Ok(runs.into_iter().map(|run| run.intersect(pages)).filter(|run| !run.is_empty()).collect())
             }
             _ => Err(unexpected()),
         }
@@ -108,7 +116,8 @@ impl Cluster {
         let call = Call::List { directory: directory.clone(), after: after.cloned(), who: who.clone() };
         let is_good = |entries: &[EntryInfo]| {
             let below = |entry: &EntryInfo| entry.name().is_some_and(|name| name.parent() == *directory);
-            entries.iter().all(below)
+            entries.len() <= limits::LIST_ENTRIES
+                && entries.iter().all(below)
                 && entries.is_sorted_by(|a, b| a.name() < b.name())
                 && entries.first().is_none_or(|first| after.is_none() || first.name() > after)
         };
@@ -129,8 +138,13 @@ impl Cluster {
     }
 
     /// What a host says of an object whose home it is, as it is to be told here.
-    fn told_by(&self, host: HostId, info: ObjectInfo) -> ObjectInfo {
-        ObjectInfo { home: self.called(host), is_elsewhere: host != self.me.host, ..info }
+    fn told_by(&self, host: HostId, mut info: ObjectInfo) -> ObjectInfo {
+        info.is_elsewhere = host != self.me.host;
+        info.home = if info.is_elsewhere { self.called(host) } else { self.me.name.clone() };
+        for text in [&mut info.file_path, &mut info.charged_to, &mut info.warning, &mut info.options.tag] {
+            text.truncate(text.floor_char_boundary(LONGEST_TEXT)); // it is another host's
+        }
+        info
     }
 
     fn entry_told_by(&self, host: HostId, entry: EntryInfo) -> EntryInfo {
