@@ -118,7 +118,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         Call::About(object),
         Call::Lost { object, pages: (u64::MAX - 1, u64::MAX) },
         Call::Look { name: name("/shared"), who: root() },
-        Call::List { directory: name("/"), after: Some(name("/a")), who: root() },
+        Call::List { directory: Name::directory("/").unwrap(), after: Some(name("/a")), who: root() },
         Call::Sync { object, offset: u64::MAX, length: u64::MAX, freeze: false },
     ];
     let news = News {
@@ -232,7 +232,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         assert_eq!(call(list, Call::Lookup(name("/mine"))).unwrap_err().kind, ErrorKind::NotFound);
         for seeing in [
             Call::Look { name: name("/shared"), who: root() },
-            Call::List { directory: name("/"), after: None, who: root() },
+            Call::List { directory: Name::directory("/").unwrap(), after: None, who: root() },
         ] {
             let why = call(home, seeing).unwrap_err();
             assert!(why.message.contains("does not belong to the cluster"), "{why}");

@@ -5,7 +5,7 @@ use super::wire::{Answer, Call};
 use super::{Cluster, unexpected};
 use commonhold_coherence::HostId;
 use commonhold_object::{
-    Credentials, EntryInfo, Error, ErrorKind, Name, ObjectInfo, PageRange, Result, limits,
+    Credentials, EntryInfo, Error, ErrorKind, Name, ObjectInfo, PageRange, PagerKind, Result, limits,
 };
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -143,6 +143,9 @@ impl Cluster {
         info.home = if info.is_elsewhere { self.called(host) } else { self.me.name.clone() };
         for text in [&mut info.file_path, &mut info.charged_to, &mut info.warning, &mut info.options.tag] {
             text.truncate(text.floor_char_boundary(LONGEST_TEXT)); // it is another host's
+        }
+        if let PagerKind::External { pager } = &mut info.options.pager {
+            pager.truncate(pager.floor_char_boundary(LONGEST_TEXT));
         }
         info
     }

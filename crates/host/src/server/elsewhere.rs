@@ -11,6 +11,9 @@ use commonhold_object::{
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
+/// What a message has beside the entries of a list.
+const LIST_OVERHEAD_BYTES: usize = 1024;
+
 impl Host {
     /// What has that name, on this host or, if nothing has it here, on another.
     pub(super) fn stat(self: &Arc<Self>, session: &Session, name: &Name) -> Result<Reply> {
@@ -61,7 +64,7 @@ impl Host {
             Some(cluster) => cluster.lists(directory, after, &session.credentials),
             None => Vec::new(),
         };
-        if others.is_empty() || own.as_ref().is_err_and(|error| error.kind != ErrorKind::NotFound) {
+        if own.as_ref().is_err_and(|error| others.is_empty() || error.kind != ErrorKind::NotFound) {
             return own.map(|(entries, more)| Reply::Entries { entries, more });
         }
         let (entries, more) = merged(own.into_iter().chain(others).collect(), limits::LIST_ENTRIES);
@@ -119,7 +122,7 @@ impl Host {
 }
 
 /// One list of several, each in the order of names, of which some have more behind their last name: as far as all are known,
-/// and no longer than `most`; and whether there is more. A directory that several have is there once; of objects of one name
+/// no longer than `most`, and than fits into a message; and whether there is more. A directory that several have is there once; of objects of one name
 /// each is.
 fn merged(lists: Vec<(Vec<EntryInfo>, bool)>, most: usize) -> (Vec<EntryInfo>, bool) {
     let ends =
@@ -138,6 +141,7 @@ fn merged(lists: Vec<(Vec<EntryInfo>, bool)>, most: usize) -> (Vec<EntryInfo>, b
     });
     let mut more = end.is_some() || known < all.len();
     all.truncate(known);
+    let most = most.min(fitting(&all));
     if all.len() > most {
         // The next part begins behind a name: what has the same one is not torn apart.
         let next = all[most].name().cloned();
@@ -146,6 +150,18 @@ fn merged(lists: Vec<(Vec<EntryInfo>, bool)>, most: usize) -> (Vec<EntryInfo>, b
         more = true;
     }
     (all, more)
+}
+
+/// How many of the first of these fit into a message; one in any case.
+fn fitting(entries: &[EntryInfo]) -> usize {
+    let mut room = limits::MESSAGE_BYTES - LIST_OVERHEAD_BYTES;
+    let fits = |entry: &&EntryInfo| {
+        let bytes = postcard::to_stdvec(entry).map_or(usize::MAX, |bytes| bytes.len());
+        let left = room.checked_sub(bytes);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    entries.iter().take_while(fits).count().max(1)
 }
 
 #[cfg(test)]
@@ -175,5 +191,17 @@ mod tests {
         assert_eq!((names(&entries).as_str(), more), ("/a /b", true));
         let (entries, more) = merged(lists().into_iter().map(|(list, _)| (list, false)).collect(), 5);
         assert_eq!((names(&entries).as_str(), more), ("/a /b /c /d /f", false));
+    }
+
+    #[test]
+    fn a_list_fits_into_a_message() {
+        let long = "x".repeat(200);
+        let all: Vec<String> =
+            (100..999).map(|number| format!("/{long}/{long}/{long}/{long}/{number}")).collect();
+        let (entries, more) = merged(vec![(directories(&all.join(" ")), false)], 512);
+        assert!(more && entries.len() > 100, "{}", entries.len());
+        assert_eq!(names(&entries), all[..entries.len()].join(" "));
+        let reply = Reply::Entries { entries, more };
+        assert!(postcard::to_stdvec(&reply).unwrap().len() <= limits::MESSAGE_BYTES);
     }
 }
