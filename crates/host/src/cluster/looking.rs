@@ -1,5 +1,6 @@
-//! What hosts tell each other of their objects for people and programs to see: names, numbers, pages that are lost. Every host
-//! is asked what it has itself, so that names of local objects are seen too, whichever registry the cluster has.
+//! What hosts tell each other of their objects for people and programs to see: names, numbers, pages that are lost.
+//! Every host is asked what it has itself, so that names of local objects are seen too, whichever registry the cluster
+//! has.
 
 use super::wire::{Answer, Call};
 use super::{Cluster, unexpected};

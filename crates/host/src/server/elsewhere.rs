@@ -1,5 +1,5 @@
-//! What other hosts have, in the answers to `stat`, `list` and `incore`: names of objects whose home is another host, what
-//! that home knows of them, and pages that are lost.
+//! What other hosts have, in the answers to `stat`, `list` and `incore`: names of objects whose home is another host,
+//! what that home knows of them, and pages that are lost.
 
 use super::Host;
 use super::object::Object;
@@ -113,17 +113,17 @@ impl Host {
         info.losses = driver.losses();
         if info.warning.is_empty() && info.losses.lost_pages > 0 {
             info.warning = format!(
-                "the newest versions of {} pages were lost with hosts (`commonhold incore` says which): `commonhold revert` \
-                 makes the versions before them serve again",
+                "the newest versions of {} pages were lost with hosts (`commonhold incore` says which): \
+                 `commonhold revert` makes the versions before them serve again",
                 info.losses.lost_pages
             );
         }
     }
 }
 
-/// One list of several, each in the order of names, of which some have more behind their last name: as far as all are known,
-/// no longer than `most`, and than fits into a message; and whether there is more. A directory that several have is there once; of objects of one name
-/// each is.
+/// One list of several, each in the order of names, of which some have more behind their last name: as far as all are
+/// known, no longer than `most`, and than fits into a message; and whether there is more. A directory that several have
+/// is there once; of objects of one name each is.
 fn merged(lists: Vec<(Vec<EntryInfo>, bool)>, most: usize) -> (Vec<EntryInfo>, bool) {
     let ends =
         lists.iter().filter(|(_, more)| *more).filter_map(|(entries, _)| entries.last()?.name().cloned());

@@ -14,8 +14,8 @@ pub(super) struct Reverted {
 }
 
 impl Reverted {
-    /// So many more. The generation is taken from the clock: the next process begins with none, and what it then counts is
-    /// another than what this one did.
+    /// So many more. The generation is taken from the clock: the next process begins with none, and what it then counts
+    /// is another than what this one did.
     pub fn add(&self, pages: u64) {
         if pages == 0 {
             return;
