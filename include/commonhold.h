@@ -115,7 +115,7 @@ typedef struct ch_options {
     int reserve;                /* CH_RESERVE_... */
     int controlled;             /* 1: fault service even where plain mapping would do */
     int freezable;              /* 1: ch_sync_frozen() works; first writes cost more */
-    uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: wait as long as the keeper lives */
+    uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: 60,000 if hosts share it, else never */
     uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
     uint32_t mode;              /* mode bits, 0600 at first */
     int coherence;              /* CH_LOCAL, CH_STRICT, ... */
@@ -203,11 +203,12 @@ int ch_unlock(void *address, size_t length);
 /* Begins to bring pages in, without waiting. */
 int ch_prefetch(void *address, size_t length);
 
-/* States of pages, as ch_incore() gives them: one of the first four, and perhaps CH_LOCKED. */
+/* States of pages, as ch_incore() gives them: one of the first five, and perhaps CH_LOCKED. */
 #define CH_INVALID 0 /* past the end of the object */
 #define CH_ABSENT 1  /* not in memory */
 #define CH_CLEAN 2   /* in memory, and equal to what is stored */
 #define CH_DIRTY 3   /* newer than what is stored */
+#define CH_LOST 4    /* shared by hosts: its newest version was lost with one; SIGBUS until the object is reverted */
 #define CH_LOCKED 0x80
 #define CH_STATE(byte) ((byte) & 0x7f)
 
@@ -242,6 +243,12 @@ typedef struct ch_info {
     char tag[264];
     char file_path[4096];    /* where the backing file was when it was opened */
     char warning[512];       /* something a person should know; "" if nothing */
+    char home[264];          /* the host that is its home; "" outside of a cluster */
+    uint64_t lost_pages;     /* whose newest version was lost with a host: SIGBUS until the object is reverted */
+    uint64_t reverted_pages; /* that went back to an older version for that reason */
+    uint64_t revert_generation; /* another number whenever that happened again: compare it with what it was; 0: never */
+    int is_elsewhere;        /* its home is another host */
+    uint32_t unused2;
 } ch_info;
 
 int ch_stat(const char *name, ch_info *info);

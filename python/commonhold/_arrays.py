@@ -30,6 +30,9 @@ class PageState(IntEnum):
     """In memory, and equal to what is stored."""
     DIRTY = 3
     """In memory (or spilled), and newer than what is stored."""
+    LOST = 4
+    """Of an object that hosts share: its newest version was lost with a host. A touch raises SIGBUS until
+    `Host.revert`."""
 
 
 def array(

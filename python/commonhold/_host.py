@@ -230,7 +230,8 @@ def create(
       has read: as many keep each version, beside the one that has it newest.
     * `home_moves`: another host becomes the object's home when its home is lost; with `replicas`, or with a `file` that those
       hosts have under the same path, and a cluster whose registry is etcd.
-    * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS, a pager has failed.
+    * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
+      object that hosts share, of others never), a pager has failed.
 
     Raises `ExistsError` if the name is taken, `NotFoundError` if the file is not there and no size is given,
     `InvalidError` for options that do not go together, `PermissionDeniedError` where names may not be added, and

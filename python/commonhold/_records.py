@@ -45,6 +45,16 @@ class ObjectStat:
     charged_to: str
     """Which control group pays for its frames, in words."""
     warning: str | None
+    home: str | None
+    """The host that is its home; `None` outside of a cluster."""
+    is_elsewhere: bool
+    """Whether that is another host than the one that was asked."""
+    lost_pages: int
+    """Whose newest version was lost with a host."""
+    reverted_pages: int
+    """Of which an older version serves, because the newest was lost."""
+    revert_generation: int
+    """Another number whenever pages went back again: compare it with what it was. 0: never."""
 
 
 @dataclass(frozen=True, slots=True)

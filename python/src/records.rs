@@ -59,7 +59,7 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         reserved: options.reserves(),
         on_last_death: if options.on_last_death == OnLastDeath::Keep { "keep" } else { "revert" },
         budget_bytes: options.budget_bytes,
-        fault_deadline_ms: options.fault_deadline_ms,
+        fault_deadline_ms: options.fault_deadline(),
         pager_deadline_ms: options.pager_deadline_ms,
         tag: options.tag.as_str(),
         resident_bytes: info.resident_bytes,
@@ -69,6 +69,11 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         opens: info.opens,
         charged_to: info.charged_to.as_str(),
         warning: (!info.warning.is_empty()).then_some(info.warning.as_str()),
+        home: (!info.home.is_empty()).then_some(info.home.as_str()),
+        is_elsewhere: info.is_elsewhere,
+        lost_pages: info.losses.lost_pages,
+        reverted_pages: info.losses.reverted_pages,
+        revert_generation: info.losses.generation,
     });
     record(py, "ObjectStat", &fields)
 }

@@ -209,8 +209,13 @@ fn coherence_that_cannot_be_honoured_is_refused_before_anything_is_made() {
     other.ok("check m 20 4 9");
     // A local object is seen from other hosts, and mapped on its own alone.
     home.ok("create l /local size=4096");
-    let why = other.ask("open l /local r").unwrap_err();
-    assert_eq!(why.kind, "NotFound");
+    let why = other.refused("open l /local r", "Unsupported");
+    assert!(why.contains("/local is local to") && why.contains("create it with --coherence strict"), "{why}");
+    // A hold of which the next host could not be served in time.
+    let why = home.refused("create x /x size=4096 strict hold-us=30000001", "Invalid");
+    assert!(why.contains("more than half of the fault deadline of 60000 ms"), "{why}");
+    let why = home.refused("create x /x size=4096 forwarding hold-us=2001 fault-deadline=4", "Invalid");
+    assert!(why.contains("make it 2000 us at most"), "{why}");
     go_on(&workers, 50);
 }
 

@@ -143,8 +143,54 @@ fn a_page_whose_newest_version_died_with_its_host_is_an_error_and_the_others_go_
     doomed.dies("get m 45056", libc::SIGBUS);
     workers[0].all("check m 15 241 1\nfill m 100 3 4");
     workers[2].ok("check m 100 3 4");
+    // The object says which, at its home and elsewhere.
+    let teller = hosts[0].worker();
+    teller.ok("open o /shared r");
+    for worker in [&teller, &workers[2]] {
+        let states = worker.ok("incore o 0 1048576");
+        let lost: Vec<usize> = states.match_indices('L').map(|(page, _)| page).collect();
+        assert_eq!(lost, [10, 11, 12, 13, 14], "{states}");
+        assert_eq!(worker.ok("info o losses"), "5 0");
+        assert_eq!(worker.ok("info o generation"), "0");
+        let warning = worker.ok("info o warning");
+        assert!(warning.contains("newest versions of 5 pages were lost"), "{warning}");
+    }
     // Also for who wrote the page at its home before it went: protection left a marker there.
     workers[0].dies("put m 40960 1", libc::SIGBUS);
+    assert_eq!(teller.ok("revert /shared"), "5");
+    workers[2].ok("check m 10 5 1");
+    for worker in [&teller, &workers[2]] {
+        assert!(!worker.ok("incore o 0 1048576").contains('L'));
+        assert_eq!(worker.ok("info o losses"), "0 5");
+        assert_ne!(worker.ok("info o generation"), "0", "who maps it can learn that it went back");
+        assert_eq!(worker.ok("info o warning"), "", "nothing is lost any more");
+    }
+}
+
+/// What could not be had is told as long as it cannot: here a home that is away, for longer than the object's deadline.
+#[test]
+fn a_warning_goes_with_its_cause() {
+    let hosts = cluster(2);
+    let file = hosts[0].scratch().file("kept", MIB);
+    let how = format!("file={} sync=ordered strict fault-deadline=500", file.display());
+    let workers = sharers_of(&hosts, "/kept", &how);
+    workers[0].all("fill m 0 4 1\nsync o 0 16384");
+    workers[1].ok("check m 0 4 1");
+    assert_eq!(workers[1].ok("stat /kept home"), "host0 elsewhere");
+    assert_eq!(
+        (workers[1].ok("info o home"), workers[0].ok("info o home")),
+        ("host0 elsewhere".into(), "host0".into())
+    );
+    assert_eq!(workers[1].ok("info o warning"), "");
+    let doomed = hosts[1].worker();
+    doomed.all("open o /kept r\nmap m o r shared 0 0");
+    hosts[0].kill_both();
+    doomed.dies("get m 409600", libc::SIGBUS);
+    let warning = workers[1].ok("info o warning");
+    assert!(warning.contains("page 100 waited for 500 ms, its fault deadline"), "{warning}");
+    hosts[0].start_again().expect("the home starts again");
+    workers[1].eventually("sync o 0 4096");
+    assert_eq!(workers[1].ok("info o warning"), "");
 }
 
 /// The process of a host that is not the home dies; its keeper starts the next.
@@ -187,8 +233,11 @@ fn a_page_of_an_object_that_reverts_is_the_one_before() {
     let workers = sharers(&hosts, MIB, "strict=revert");
     workers[0].ok("fill m 0 256 1");
     workers[1].ok("fill m 10 5 2");
+    assert_eq!(workers[0].ok("info o losses"), "0 0");
     hosts[1].kill_both();
     workers[0].ok("check m 0 256 1");
+    assert_eq!(workers[0].ok("info o losses"), "0 5");
+    assert_ne!(workers[0].ok("info o generation"), "0");
 }
 
 #[test]
@@ -200,7 +249,26 @@ fn names_belong_to_the_whole_cluster() {
     workers[2].refused("create o /lab/x size=4096 strict", "Exists");
     workers[0].refused("create o /lab/x size=4096 strict", "Exists");
     workers[2].ok("create l /lab/local size=4096");
-    workers[0].refused("open l /lab/local r", "NotFound");
+    // A local object's name is seen from other hosts; it is mapped on its own alone.
+    let why = workers[0].refused("open l /lab/local r", "Unsupported");
+    assert!(
+        why.contains("/lab/local is local to host2: use it there, or create it with --coherence strict"),
+        "{why}"
+    );
+    for (worker, local, shared) in [
+        (&workers[0], "host2 elsewhere", "host1 elsewhere"),
+        (&workers[1], "host2 elsewhere", "host1"),
+        (&workers[2], "host2", "host1 elsewhere"),
+    ] {
+        assert_eq!(worker.ok("list /lab"), "/lab/local /lab/x");
+        assert_eq!(worker.ok("list /"), "/lab");
+        assert_eq!(
+            (worker.ok("stat /lab/local home").as_str(), worker.ok("stat /lab/x home").as_str()),
+            (local, shared)
+        );
+    }
+    workers[0].refused("stat /lab/none size", "NotFound");
+    workers[0].refused("list /none", "NotFound");
     workers[2].all("open o /lab/x r\nmap m o r shared 0 0\ncheck m 0 1 1\ndrop m\nclose o");
     workers[1].ok("rename /lab/x /lab/y");
     workers[2].refused("open o /lab/x r", "NotFound");
@@ -233,6 +301,15 @@ fn a_user_has_the_rights_that_the_home_gives() {
     group.ok("open o /mine r");
     group.refused("open o /mine rw", "Permission");
     other.refused("open o /mine r", "Permission");
+    // What may not be looked into is not seen from elsewhere either.
+    owner.all("create a /own/a size=4096 mode=600\nchmod /own 700");
+    assert_eq!(
+        (same.ok("list /own"), same.ok("stat /own/a home")),
+        ("/own/a".into(), "host0 elsewhere".into())
+    );
+    other.refused("stat /own/a home", "Permission");
+    other.refused("open a /own/a r", "NotFound");
+    assert_eq!(other.ask("list /own").unwrap_err().kind, "NotFound");
 }
 
 #[test]

@@ -21,6 +21,12 @@ fn the_cluster_outlives_any_host_and_a_member_of_etcd() {
     workers[0].ok("fill m 0 100 1");
     workers[1].ok("fill m 10 10 2");
     workers[2].all("check m 0 10 1\ncheck m 10 10 2");
+    // Names of other hosts are seen, whichever registry there is.
+    workers[2].ok("create l /lab/local size=4096");
+    let why = workers[0].refused("open l /lab/local r", "Unsupported");
+    assert!(why.contains("/lab/local is local to host2"), "{why}");
+    assert_eq!(workers[1].ok("stat /lab/shared home"), "host0 elsewhere");
+    assert_eq!(workers[1].ok("list /lab"), "/lab/local /lab/shared");
     etcd.kill(1);
     workers[2].ok("fill m 10 5 3");
     workers[1].all("check m 10 5 3\ncheck m 15 5 2");

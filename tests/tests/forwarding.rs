@@ -75,10 +75,21 @@ fn forwarded_pages_whose_host_died_are_errors_or_the_version_before() {
             let doomed = hosts[0].worker();
             doomed.all("open o /shared r\nmap m o r shared 0 0");
             doomed.dies("get m 49152", libc::SIGBUS);
+            for worker in &workers[..2] {
+                let states = worker.ok("incore o 0 1048576");
+                let lost: Vec<usize> = states.match_indices('L').map(|(page, _)| page).collect();
+                assert_eq!(lost, (10..20).collect::<Vec<_>>(), "{states}");
+                assert_eq!(worker.ok("info o losses"), "10 0");
+            }
             assert_eq!(workers[0].ok("revert /shared"), "10");
             workers[1].ok("check m 10 10 1");
         } else {
             workers[1].ok("check m 10 10 2");
+        }
+        for worker in &workers[..2] {
+            assert_eq!(worker.ok("info o losses"), "0 10", "{on_loss}");
+            assert_ne!(worker.ok("info o generation"), "0");
+            assert!(!worker.ok("incore o 0 1048576").contains('L'));
         }
         workers[1].ok("fill m 0 256 5");
         workers[0].ok("check m 0 256 5");

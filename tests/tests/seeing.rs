@@ -66,6 +66,13 @@ fn writers_that_take_turns_cost_two_requests_and_two_pages_a_round() {
     assert!(other.counts.waited_ns >= other.counts.longest_wait_ns && other.counts.longest_wait_ns > 0);
     let page = &home.pages[0];
     assert_eq!((home.pages.len(), page.page, page.messages), (1, 0, 40));
+    assert_eq!((page.by_kind, page.bytes, page.forwards), ([20, 20, 0], 20 * 4096, 0));
+    let local: u64 = home.messages.iter().map(|message| message.local).sum();
+    assert!((20..=local).contains(&page.local.into()), "{} of {local}", page.local);
+    assert_eq!(
+        (other.pages[0].local, other.pages[0].by_kind, other.pages[0].bytes),
+        (0, [20, 20, 0], 20 * 4096)
+    );
     assert_eq!(page.heat, 40 + home.counts.faults());
     assert_eq!(u64::from(page.write_faults), home.counts.write_faults);
     assert_eq!((page.hand_overs, page.excess), (11, 0));
@@ -132,6 +139,7 @@ fn under_forwarding_a_write_fault_costs_two_messages_and_one_more_where_the_hint
     let [origin, second, third] = [0, 1, 2].map(|at| counts(&hosts[at], "/shared"));
     assert_eq!(remote(&third), ["hand-over 0>1", "write 1>0"]);
     assert_eq!((origin.counts.forwards, second.counts.forwards, third.counts.forwards), (1, 0, 0));
+    assert_eq!([&origin, &second, &third].map(|counts| counts.pages[0].forwards), [1, 0, 0]);
     assert_eq!(remote(&origin), ["hand-over 11>10", "write 11>12"]);
     let seen = hosts[0].connect().counts("/shared", 1).unwrap();
     assert_eq!(seen.objects[0].pages[0].owner.map(|owner| seen.called(owner)), Some("third".into()));

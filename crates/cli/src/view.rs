@@ -82,6 +82,14 @@ pub struct ObjectView {
     opens: u64,
     charged_to: String,
     warning: Option<String>,
+    /// What its home is called; none outside of a cluster.
+    home: Option<String>,
+    /// Whether that is another host than the one that was asked.
+    is_elsewhere: bool,
+    lost_pages: u64,
+    reverted_pages: u64,
+    /// Another one whenever pages went back to an older version.
+    revert_generation: u64,
 }
 
 /// The word for a sync mode.
@@ -154,7 +162,7 @@ impl ObjectView {
             reserve: options.reserves(),
             on_last_death: last_death_word(options.on_last_death),
             budget_bytes: options.budget_bytes,
-            fault_deadline_ms: options.fault_deadline_ms,
+            fault_deadline_ms: options.fault_deadline(),
             pager_deadline_ms: options.pager_deadline_ms,
             tag: options.tag.clone(),
             resident_bytes: info.resident_bytes,
@@ -164,6 +172,11 @@ impl ObjectView {
             opens: info.opens,
             charged_to: info.charged_to.clone(),
             warning: given(&info.warning),
+            home: given(&info.home),
+            is_elsewhere: info.is_elsewhere,
+            lost_pages: info.losses.lost_pages,
+            reverted_pages: info.losses.reverted_pages,
+            revert_generation: info.losses.generation,
         }
     }
 }

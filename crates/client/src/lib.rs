@@ -23,10 +23,10 @@ mod pager;
 mod start;
 
 pub use commonhold_object::{
-    Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MapFlags,
-    MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo, OnLastDeath,
-    OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection, Result,
-    Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced,
+    Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
+    MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo,
+    OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection,
+    Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced,
 };
 pub use host::Host;
 pub use locate::default_state_directory;

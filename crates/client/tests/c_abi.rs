@@ -37,12 +37,12 @@ fn the_header_says_what_the_library_does() {
         reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
-        file_path warning);
+        file_path warning home lost_pages reverted_pages revert_generation is_elsewhere unused2);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);
     describe!(expected, ch_type: name kind bytes alignment of fields field_count);
     describe!(expected, ch_field: name offset r#type count);
-    let states = [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty];
+    let states = [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty, PageState::Lost];
     let states: Vec<String> = states.iter().map(|state| state.encode(false).to_string()).collect();
     writeln!(expected, "states {} {}", states.join(" "), PageState::Invalid.encode(true)).unwrap();
     writeln!(expected, "defaults equal 1").unwrap();

@@ -207,6 +207,7 @@ fn page_states_of_a_direct_object_are_the_kernels() {
         assert!(!locked);
         match state {
             PageState::Invalid => assert!(page >= 64, "page {page}"),
+            PageState::Lost => panic!("page {page}: only what hosts share can be lost"),
             PageState::Absent => assert!(!touched && page < 64, "page {page}"),
             PageState::Clean | PageState::Dirty => assert!(touched, "page {page}"),
         }

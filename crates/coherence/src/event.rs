@@ -152,8 +152,13 @@ pub enum Action<M> {
         page: u32,
     },
     /// The newest version of this page is lost: what was kept of it becomes its frame's content, and is kept no more.
-    /// Programs can learn of it. An `Install` follows.
+    /// An `Install` follows.
     Restore {
+        /// The page.
+        page: u32,
+    },
+    /// At the home: the newest version of this page is lost, and an older one serves from now on. Programs can learn of it.
+    Reverted {
         /// The page.
         page: u32,
     },
@@ -201,6 +206,7 @@ impl<M> Action<M> {
             Action::KeepCame { page } => Action::KeepCame { page },
             Action::DropKept { page } => Action::DropKept { page },
             Action::Restore { page } => Action::Restore { page },
+            Action::Reverted { page } => Action::Reverted { page },
         }
     }
 }

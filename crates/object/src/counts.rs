@@ -104,6 +104,14 @@ pub struct PageCount {
     pub protection_faults: u32,
     /// Messages to and from other hosts about it.
     pub messages: u32,
+    /// The same by kind, in the order of [`MessageKind::ALL`].
+    pub by_kind: [u32; 3],
+    /// Messages about it from this host to itself, where it is client and home.
+    pub local: u32,
+    /// Requests of other hosts for it that were passed on to yet another.
+    pub forwards: u32,
+    /// Bytes of it that were sent to other hosts, and came from them.
+    pub bytes: u64,
     /// How often this host got the right to write it.
     pub hand_overs: u32,
     /// Which host owns it, as far as this one knows.

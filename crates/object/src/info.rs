@@ -14,6 +14,9 @@ pub enum PageState {
     Clean,
     /// In memory (or spilled), and newer than what is stored.
     Dirty,
+    /// Of an object that hosts share: its newest version was lost with a host, and whoever touches it gets SIGBUS until
+    /// the object is reverted.
+    Lost,
 }
 
 impl PageState {
@@ -24,6 +27,7 @@ impl PageState {
             PageState::Absent => 1,
             PageState::Clean => 2,
             PageState::Dirty => 3,
+            PageState::Lost => 4,
         };
         state | if locked { 0x80 } else { 0 }
     }
@@ -35,6 +39,7 @@ impl PageState {
             1 => PageState::Absent,
             2 => PageState::Clean,
             3 => PageState::Dirty,
+            4 => PageState::Lost,
             _ => return None,
         };
         Some((state, byte & 0x80 != 0))
@@ -70,6 +75,24 @@ pub struct ObjectInfo {
     pub charged_to: String,
     /// Something a person should know: a backing file that was replaced, pages lost; empty if nothing.
     pub warning: String,
+    /// What its home is called: the host that keeps its name and what is stored. Empty outside of a cluster.
+    pub home: String,
+    /// Whether that is another host than the one that was asked.
+    pub is_elsewhere: bool,
+    /// Of an object that hosts share.
+    pub losses: Losses,
+}
+
+/// What an object that hosts share has lost with hosts, as far as its home knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Pages whose newest version is lost: who touches one gets SIGBUS until the object is reverted.
+    pub lost_pages: u64,
+    /// Pages of which an older version serves because the newest was lost, since the home's process began with the object.
+    pub reverted_pages: u64,
+    /// Another number whenever that happened again; 0: it did not. Whoever maps the object compares it with what it was
+    /// before. A home that begins anew may have forgotten the number, and then it is another too.
+    pub generation: u64,
 }
 
 /// One line of `ls`: an object, or a directory.
@@ -168,7 +191,9 @@ mod tests {
 
     #[test]
     fn page_states_survive_the_wire() {
-        for state in [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty] {
+        let states =
+            [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty, PageState::Lost];
+        for state in states {
             for locked in [false, true] {
                 assert_eq!(PageState::decode(state.encode(locked)), Some((state, locked)));
             }

@@ -19,7 +19,7 @@ pub use counts::{
     Counts, MessageCount, MessageKind, ObjectCounts, PageCount, Seen, TraceLine, TracePlace, Traced,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use info::{ClusterHost, EntryInfo, HostStatus, MappingInfo, ObjectInfo, PageState};
+pub use info::{ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState};
 pub use name::Name;
 pub use options::{
     Coherence, CreateOptions, MapFlags, OnLastDeath, OnLoss, PagerKind, Protection, Scheduler, Sharing,

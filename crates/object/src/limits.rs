@@ -47,5 +47,7 @@ pub const TRACE_LINES: usize = 8192;
 /// Lines of a trace that it tells at once.
 pub const TRACE_LINES_AT_ONCE: usize = 512;
 
+/// SIGBUS after so long in a fault of an object that hosts share, unless it was created with another deadline.
+pub const SHARED_FAULT_DEADLINE_MS: u32 = 60_000;
 /// Most further hosts that keep each version of a page.
 pub const REPLICAS: u32 = 8;

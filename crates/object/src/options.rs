@@ -109,7 +109,8 @@ pub struct CreateOptions {
     pub on_last_death: OnLastDeath,
     /// Most bytes of memory its frames may take. Implies controlled. None: the host's budget alone.
     pub budget_bytes: Option<u64>,
-    /// SIGBUS after this long in a fault. None: a fault waits as long as the keeper lives.
+    /// SIGBUS after this long in a fault. None: [`limits::SHARED_FAULT_DEADLINE_MS`] if hosts share the object; else a fault
+    /// waits as long as the keeper lives.
     pub fault_deadline_ms: Option<u32>,
     /// How long an external pager may take to answer. None: 30 s.
     pub pager_deadline_ms: Option<u32>,
@@ -169,6 +170,11 @@ impl CreateOptions {
         self.coherence != Coherence::Local
     }
 
+    /// After how long in a fault there is SIGBUS, if ever.
+    pub fn fault_deadline(&self) -> Option<u32> {
+        self.fault_deadline_ms.or(self.is_shared().then_some(limits::SHARED_FAULT_DEADLINE_MS))
+    }
+
     /// Whether each first write waits for the host, so that it can be refused or put off.
     pub fn stops_writers(&self) -> bool {
         self.freezable || self.is_shared()
@@ -187,6 +193,7 @@ impl CreateOptions {
             self.check_direct()?;
         }
         self.check_instant()?;
+        self.check_hold()?;
         self.check_page_size()?;
         self.check_replicas()?;
         self.check_home_moves()?;
@@ -247,6 +254,22 @@ impl CreateOptions {
                 "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
                  freezable out, or use the central scheduler",
             ));
+        }
+        Ok(())
+    }
+
+    /// A page is to come, stay for its minimum hold, and be asked for again before whoever waits for it is given up.
+    fn check_hold(&self) -> Result<()> {
+        let (Coherence::Strict { hold_us, .. }, Some(deadline_ms)) = (self.coherence, self.fault_deadline())
+        else {
+            return Ok(());
+        };
+        if u64::from(hold_us) * 2 > u64::from(deadline_ms) * 1000 {
+            return Err(Error::invalid(format!(
+                "a minimum hold of {hold_us} us is more than half of the fault deadline of {deadline_ms} ms: who waits for a \
+                 page would get SIGBUS; make it {} us at most, or the deadline longer",
+                u64::from(deadline_ms) * 500
+            )));
         }
         Ok(())
     }
@@ -383,6 +406,29 @@ mod tests {
         assert!(CreateOptions { sync: SyncMode::Atomic, ..plain.clone() }.is_controlled());
         assert!(CreateOptions { budget_bytes: Some(1 << 20), ..plain.clone() }.is_controlled());
         assert!(!CreateOptions { pager: PagerKind::File, ..plain }.reserves());
+    }
+
+    #[test]
+    fn what_hosts_share_has_a_fault_deadline_and_a_hold_within_it() {
+        let good = CreateOptions { size_bytes: 4096, ..Default::default() };
+        assert_eq!(good.fault_deadline(), None);
+        let strict = |hold_us, fault_deadline_ms| {
+            let coherence = match Coherence::forwarding(OnLoss::Error) {
+                Coherence::Strict { scheduler, on_loss, .. } => {
+                    Coherence::Strict { scheduler, on_loss, hold_us }
+                }
+                other => other,
+            };
+            CreateOptions { coherence, fault_deadline_ms, ..good.clone() }
+        };
+        assert_eq!(strict(0, None).fault_deadline(), Some(60_000));
+        assert_eq!(strict(0, Some(5)).fault_deadline(), Some(5));
+        strict(30_000_000, None).check().unwrap();
+        strict(2_500, Some(5)).check().unwrap();
+        for bad in [strict(30_000_001, None), strict(2_501, Some(5)), strict(u32::MAX, None)] {
+            let why = bad.check().unwrap_err().message;
+            assert!(why.contains("more than half of the fault deadline"), "{why}");
+        }
     }
 
     #[test]

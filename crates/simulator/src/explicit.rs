@@ -160,7 +160,8 @@ impl World {
                 Action::KeepSent { .. }
                 | Action::KeepCame { .. }
                 | Action::DropKept { .. }
-                | Action::Restore { .. } => {
+                | Action::Restore { .. }
+                | Action::Reverted { .. } => {
                     self.expect(false, || "an action of the distributed scheduler".to_owned());
                 }
                 Action::Hold { .. } => self.expect(false, || "nothing is held here".to_owned()),

@@ -107,13 +107,14 @@ impl Agent {
 
 const RANGES: [&str; 6] = ["sync", "freeze", "lock", "unlock", "prefetch", "incore"];
 
-/// I, A, C, D: invalid, absent, clean, dirty; lower case where locked.
+/// I, A, C, D, L: invalid, absent, clean, dirty, lost; lower case where locked.
 fn letter((state, locked): (PageState, bool)) -> char {
     let letter = match state {
         PageState::Invalid => 'I',
         PageState::Absent => 'A',
         PageState::Clean => 'C',
         PageState::Dirty => 'D',
+        PageState::Lost => 'L',
     };
     if locked { letter.to_ascii_lowercase() } else { letter }
 }
@@ -130,6 +131,9 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         "name" => info.name.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
         "charged" => info.charged_to.clone(),
         "warning" => info.warning.clone(),
+        "home" => format!("{}{}", info.home, if info.is_elsewhere { " elsewhere" } else { "" }),
+        "losses" => format!("{} {}", info.losses.lost_pages, info.losses.reverted_pages),
+        "generation" => info.losses.generation.to_string(),
         "id" => info.id.0.to_string(),
         "tag" => info.options.tag.clone(),
         "page-size" => info.options.page_size.bytes().to_string(),

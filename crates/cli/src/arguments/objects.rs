@@ -64,7 +64,7 @@ pub struct Create {
     /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub reader_bound: u32,
-    /// Of a strict object, how long a page stays where it was granted, microseconds
+    /// Of a strict object, how long a page stays where it was granted, microseconds: half of its fault deadline at most
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 200)]
     pub hold_us: u32,
     /// Of a strict object, the unit in which pages go from host to host: a power of two from 4KiB to 2MiB
@@ -77,7 +77,8 @@ pub struct Create {
     /// Let the host serve its faults even with --sync plain: for locks that hold pages
     #[arg(long)]
     pub controlled: bool,
-    /// SIGBUS after so long in a fault, such as 5s; unless given a fault waits for as long as the keeper lives
+    /// SIGBUS after so long in a fault, such as 5s; unless given 60s of an object that hosts share, and of others a fault waits
+    /// for as long as the keeper lives
     #[arg(long, value_name = "TIME", value_parser = parse_milliseconds)]
     pub fault_deadline: Option<u32>,
     /// How long its pager may take to answer, such as 5s; 30s unless given

@@ -53,7 +53,9 @@ pub fn remove(host: &Host, arguments: &Remove) -> Done {
 fn remove_tree(host: &Host, name: &str, removed: &mut Vec<String>) -> Result<()> {
     let is_root = name.trim_end_matches('/').is_empty() && !name.is_empty();
     if is_root || matches!(host.stat(name)?, EntryInfo::Directory { .. }) {
-        for entry in host.list(name)? {
+        // What is another host's is removed there.
+        let is_here = |entry: &EntryInfo| !matches!(entry, EntryInfo::Object(info) if info.is_elsewhere);
+        for entry in host.list(name)?.into_iter().filter(is_here) {
             if let Some(below) = entry.name() {
                 remove_tree(host, below.as_str(), removed)?;
             }

@@ -24,6 +24,7 @@ struct Census {
     absent: u64,
     clean: u64,
     dirty: u64,
+    lost: u64,
     locked: u64,
     runs: Vec<Run>,
 }
@@ -77,6 +78,7 @@ fn word(state: PageState) -> &'static str {
         PageState::Absent => "absent",
         PageState::Clean => "clean",
         PageState::Dirty => "dirty",
+        PageState::Lost => "lost",
     }
 }
 
@@ -87,6 +89,7 @@ impl Census {
             PageState::Absent => self.absent += 1,
             PageState::Clean => self.clean += 1,
             PageState::Dirty => self.dirty += 1,
+            PageState::Lost => self.lost += 1,
         }
         self.locked += u64::from(locked);
         let state = word(state);
@@ -110,6 +113,9 @@ impl Census {
             of(self.clean, "clean"),
             of(self.dirty, "dirty")
         );
+        if self.lost > 0 {
+            text += &format!(", {}", of(self.lost, "lost with hosts"));
+        }
         if self.invalid > 0 {
             text += &format!(", {} past the end", self.invalid);
         }
@@ -145,6 +151,7 @@ impl Map {
             Some((PageState::Absent, _)) => '.',
             Some((PageState::Clean, _)) => 'c',
             Some((PageState::Dirty, _)) => 'd',
+            Some((PageState::Lost, _)) => 'x',
             _ => ' ',
         };
         if locked && letter == '.' {
@@ -161,7 +168,7 @@ impl Map {
             1 => "each a page".to_owned(),
             pages => format!("each the most urgent of {pages} pages"),
         };
-        let mut text = format!(". absent, c clean, d dirty, capitals locked; {each}");
+        let mut text = format!(". absent, c clean, d dirty, x lost, capitals locked; {each}");
         for (number, line) in self.cells.chunks(LINE_CELLS as usize).enumerate() {
             let page = first_page + number as u64 * LINE_CELLS * self.cell_pages;
             let line: String = line.iter().map(|cell| Self::character(*cell)).collect();
@@ -183,10 +190,13 @@ mod tests {
             (PageState::Clean, false),
             (PageState::Dirty, true),
             (PageState::Absent, false),
+            (PageState::Lost, false),
         ] {
             census.add(state, locked);
         }
         assert_eq!((census.absent, census.clean, census.dirty, census.locked), (1, 2, 1, 1));
+        assert_eq!(census.runs[3], Run { first_page: 14, pages: 1, state: "lost", locked: false });
+        assert!(census.for_people().contains(", 1 lost with hosts (4.0 KiB)"));
         assert_eq!(census.runs[0], Run { first_page: 10, pages: 2, state: "clean", locked: false });
         assert_eq!(census.runs[2], Run { first_page: 13, pages: 1, state: "absent", locked: false });
         assert!(census.for_people().contains("2 clean (8.0 KiB)"));
@@ -207,10 +217,11 @@ mod tests {
 
     #[test]
     fn a_small_object_has_a_character_a_page() {
-        let mut map = Map::new(3);
+        let mut map = Map::new(4);
         map.add(PageState::Clean, false);
         map.add(PageState::Dirty, true);
         map.add(PageState::Absent, false);
-        assert!(map.for_people(7).ends_with("         7  cD."), "{}", map.for_people(7));
+        map.add(PageState::Lost, false);
+        assert!(map.for_people(7).ends_with("         7  cD.x"), "{}", map.for_people(7));
     }
 }

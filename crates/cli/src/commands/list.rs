@@ -54,13 +54,18 @@ fn collect(host: &Host, directory: &str, recursive: bool, entries: &mut Vec<Entr
 fn short(entry: &EntryInfo) -> String {
     match entry {
         EntryInfo::Directory { name, .. } => format!("{name}/"),
-        EntryInfo::Object(info) => name_of(info),
+        EntryInfo::Object(info) => named(info),
     }
 }
 
 /// Name of an object for people.
 pub fn name_of(info: &ObjectInfo) -> String {
     info.name.as_ref().map_or_else(|| "(removed)".to_owned(), |name| name.as_str().to_owned())
+}
+
+/// The same in a list, where another host's says so.
+fn named(info: &ObjectInfo) -> String {
+    if info.is_elsewhere { format!("{}  @{}", name_of(info), info.home) } else { name_of(info) }
 }
 
 fn long_row(entry: &EntryInfo, people: &mut People) -> Vec<String> {
@@ -84,9 +89,9 @@ fn long_row(entry: &EntryInfo, people: &mut People) -> Vec<String> {
             format!("{}, {}", coherence_word(info.options.coherence), sync_word(info.options.sync)),
             count(info.mappings, "mapping"),
             if info.warning.is_empty() {
-                name_of(info)
+                named(info)
             } else {
-                format!("{}  ! {}", name_of(info), info.warning)
+                format!("{}  ! {}", named(info), info.warning)
             },
         ],
     }
@@ -129,6 +134,9 @@ mod tests {
             opens: 1,
             charged_to: String::new(),
             warning: String::new(),
+            home: String::new(),
+            is_elsewhere: false,
+            losses: commonhold::Losses::default(),
         }
     }
 
@@ -155,5 +163,7 @@ mod tests {
         let text = columns(None, rows, &[3]);
         assert!(text.contains("directory"), "{text}");
         assert!(text.ends_with("/lab/counts  ! the file was replaced"), "{text}");
+        let elsewhere = ObjectInfo { home: "left".into(), is_elsewhere: true, ..counts() };
+        assert_eq!(short(&EntryInfo::Object(Box::new(elsewhere))), "/lab/counts  @left");
     }
 }

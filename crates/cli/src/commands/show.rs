@@ -7,7 +7,7 @@ use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
 use crate::view::{EntryView, MappingView, coherence_word, last_death_word, strict_page_size, sync_word};
-use commonhold::{EntryInfo, Host, ObjectInfo, Ownership, PagerKind};
+use commonhold::{EntryInfo, Host, Losses, ObjectInfo, Ownership, PagerKind};
 
 /// Tells all there is to know of each name.
 pub fn stat(host: &Host, arguments: &Names) -> Done {
@@ -72,9 +72,9 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
     let optional = [
         ("page size", strict_page_size(options).map(|size| size.to_string())),
         ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
-        ("home", options.home_moves.then(|| "moves when it is lost".to_owned())),
+        ("home", home(info)),
         ("budget", options.budget_bytes.map(format_size)),
-        ("fault deadline", options.fault_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
+        ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
         ("tag", (!options.tag.is_empty()).then(|| options.tag.clone())),
     ];
@@ -87,10 +87,27 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
     if !info.charged_to.is_empty() {
         lines.push(("charged to", info.charged_to.clone()));
     }
+    let Losses { lost_pages, reverted_pages, .. } = info.losses;
+    if lost_pages + reverted_pages > 0 {
+        let pages = format!(
+            "{} with hosts, {reverted_pages} went back to an older version",
+            count(lost_pages, "page")
+        );
+        lines.push(("lost", pages));
+    }
     if !info.warning.is_empty() {
         lines.push(("warning", info.warning.clone()));
     }
     lines
+}
+
+/// Where an object of a cluster has its home, and whether that moves.
+fn home(info: &ObjectInfo) -> Option<String> {
+    let moves = if info.options.home_moves { ", moves when it is lost" } else { "" };
+    match info.home.as_str() {
+        "" => info.options.home_moves.then(|| "moves when it is lost".to_owned()),
+        home => Some(format!("{home}{}{moves}", if info.is_elsewhere { "" } else { " (this host)" })),
+    }
 }
 
 fn pager(info: &ObjectInfo) -> String {

@@ -121,9 +121,21 @@ fn block(seen: &Seen, object: &ObjectCounts) -> String {
         parts.push(columns(Some(&header), object.messages.iter().map(row).collect(), &[2, 3, 4]));
     }
     if !object.pages.is_empty() {
-        let header = ["PAGE", "HEAT", "READ", "WRITE", "PROTECTION", "MESSAGES", "HAND-OVERS", "OWNER"];
+        let header = [
+            "PAGE",
+            "HEAT",
+            "READ",
+            "WRITE",
+            "PROTECTION",
+            "MESSAGES",
+            "LOCAL",
+            "FORWARDS",
+            "MOVED",
+            "HAND-OVERS",
+            "OWNER",
+        ];
         let rows = object.pages.iter().map(|page| page_row(seen, object, page)).collect();
-        parts.push(columns(Some(&header), rows, &[0, 1, 2, 3, 4, 5, 6]));
+        parts.push(columns(Some(&header), rows, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]));
     }
     parts.join("\n\n")
 }
@@ -143,10 +155,11 @@ fn page_row(seen: &Seen, object: &ObjectCounts, page: &PageCount) -> Vec<String>
     } else {
         page.heat.to_string()
     };
-    let numbers =
-        [page.read_faults, page.write_faults, page.protection_faults, page.messages, page.hand_overs];
-    let numbers = numbers.map(|number| number.to_string()).to_vec();
-    [vec![page.page.to_string(), heat], numbers, vec![owner(seen, object, page)]].concat()
+    let faults = [page.read_faults, page.write_faults, page.protection_faults];
+    let numbers = faults.into_iter().chain([page.messages, page.local, page.forwards]);
+    let numbers = numbers.map(|number| number.to_string()).collect();
+    let rest = vec![format_size(page.bytes), page.hand_overs.to_string(), owner(seen, object, page)];
+    [vec![page.page.to_string(), heat], numbers, rest].concat()
 }
 
 /// An object as a document for programs.
@@ -183,9 +196,13 @@ impl<'a> View<'a> {
         };
         let message = |m: &commonhold::MessageCount| json!({ "name": m.name, "kind": m.kind.word(), "sent": m.sent, "received": m.received, "local": m.local });
         let page = |p: &PageCount| {
+            let kinds = MessageKind::ALL.iter().zip(p.by_kind);
+            let kinds: Map<String, Value> =
+                kinds.map(|(kind, number)| (kind.word().to_owned(), json!(number))).collect();
             json!({
                 "page": p.page, "heat": p.heat, "heat_excess": p.excess, "read_faults": p.read_faults,
                 "write_faults": p.write_faults, "protection_faults": p.protection_faults, "messages": p.messages,
+                "kinds": kinds, "local_messages": p.local, "forwards": p.forwards, "bytes": p.bytes,
                 "hand_overs": p.hand_overs, "owner": p.owner.map(|owner| seen.called(owner)), "owner_number": p.owner,
             })
         };

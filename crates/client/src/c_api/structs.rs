@@ -63,6 +63,12 @@ pub struct ch_info {
     pub tag: [c_char; 264],
     pub file_path: [c_char; 4096],
     pub warning: [c_char; 512],
+    pub home: [c_char; 264],
+    pub lost_pages: u64,
+    pub reverted_pages: u64,
+    pub revert_generation: u64,
+    pub is_elsewhere: c_int,
+    pub unused2: u32,
 }
 
 const OLDEST_INFO_BYTES: usize = size_of::<ch_info>();
@@ -253,6 +259,11 @@ impl ch_info {
         fill(&mut self.tag, &options.tag);
         fill(&mut self.file_path, &object.file_path);
         fill(&mut self.warning, &object.warning);
+        fill(&mut self.home, &object.home);
+        self.lost_pages = object.losses.lost_pages;
+        self.reverted_pages = object.losses.reverted_pages;
+        self.revert_generation = object.losses.generation;
+        self.is_elsewhere = c_int::from(object.is_elsewhere);
     }
 
     /// Gives it to a caller, who may know a shorter version.

@@ -47,6 +47,12 @@ int main(void) {
     FIELD(ch_info, tag);
     FIELD(ch_info, file_path);
     FIELD(ch_info, warning);
+    FIELD(ch_info, home);
+    FIELD(ch_info, lost_pages);
+    FIELD(ch_info, reverted_pages);
+    FIELD(ch_info, revert_generation);
+    FIELD(ch_info, is_elsewhere);
+    FIELD(ch_info, unused2);
     SIZE(ch_region);
     FIELD(ch_region, address);
     FIELD(ch_region, length);
@@ -72,7 +78,7 @@ int main(void) {
     FIELD(ch_field, offset);
     FIELD(ch_field, type);
     FIELD(ch_field, count);
-    printf("states %d %d %d %d %d\n", CH_INVALID, CH_ABSENT, CH_CLEAN, CH_DIRTY, CH_LOCKED);
+    printf("states %d %d %d %d %d %d\n", CH_INVALID, CH_ABSENT, CH_CLEAN, CH_DIRTY, CH_LOST, CH_LOCKED);
 
     ch_options set = CH_OPTIONS_INIT, filled;
     ch_options_init(&filled);

@@ -5,8 +5,8 @@
 pub mod real;
 
 use commonhold::{
-    Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, Ownership, Result,
-    SyncMode,
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, Ownership,
+    Result, SyncMode,
 };
 use commonhold_object::SessionId;
 use commonhold_object::wire::{
@@ -321,6 +321,9 @@ fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
         opens: 1,
         charged_to: String::new(),
         warning: String::new(),
+        home: String::new(),
+        is_elsewhere: false,
+        losses: Losses::default(),
     }
 }
 

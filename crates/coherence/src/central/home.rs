@@ -231,6 +231,9 @@ impl Home {
             if self.table.owner(page) == Some(host) {
                 self.table.set_owner(page, None);
                 self.table.set_lost(page, self.options.on_loss == OnLoss::Error);
+                if self.options.on_loss == OnLoss::Revert {
+                    actions.push(Action::Reverted { page });
+                }
             }
         }
         self.table.forget_host(host);

@@ -175,6 +175,9 @@ impl Node {
         match entry.fate {
             Fate::Lost(at) => page.lost = Some(at),
             Fate::Owned { owner, number, copies, is_restored: from_kept } => {
+                if from_kept && me == self.home {
+                    actions.push(Action::Reverted { page: entry.page });
+                }
                 page.hint = owner;
                 if owner == me {
                     page.owned = true;

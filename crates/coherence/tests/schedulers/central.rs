@@ -1,6 +1,6 @@
 //! Figures 2 to 4 of the paper, transition by transition, and its counts of messages.
 
-use commonhold_coherence::central::{Home, Message, Options, State};
+use commonhold_coherence::central::{Home, Message, OnLoss, Options, State};
 use commonhold_coherence::{Access, Action, HostId, Span};
 
 const PAGE: u32 = 3;
@@ -217,5 +217,19 @@ fn a_cycle_of_writers_takes_four_messages_a_fault() {
         // Whoever has the page at the start of a cycle takes no fault.
         let faults = 5 * (hosts - 1);
         assert_eq!(messages, 4 * faults, "{hosts} hosts");
+    }
+}
+
+#[test]
+fn the_home_says_which_pages_went_back() {
+    for (on_loss, reverts) in [(OnLoss::Error, false), (OnLoss::Revert, true)] {
+        let mut home = Home::new(Options { on_loss, ..Options::default() });
+        assert_eq!(request(&mut home, 1, Access::Write), [grant(1, Access::Write)]);
+        let mut actions = Vec::new();
+        home.lose(host(2), &mut actions);
+        assert!(actions.is_empty(), "it had nothing: {actions:?}");
+        home.lose(host(1), &mut actions);
+        assert_eq!(actions.contains(&Action::Reverted { page: PAGE }), reverts, "{actions:?}");
+        assert_eq!(home.table().lost_pages().is_empty(), reverts);
     }
 }

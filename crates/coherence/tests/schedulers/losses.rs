@@ -18,6 +18,8 @@ pub struct Hosts {
     frames: Vec<u32>,
     pub kept: Vec<Option<u32>>,
     pub failed: Vec<(usize, Why)>,
+    /// Who said that a page went back.
+    reverted: Vec<(usize, u32)>,
     /// Messages of rounds and of members.
     rounds: usize,
     pub said: Vec<Message>,
@@ -39,6 +41,7 @@ impl Hosts {
             frames: vec![0; hosts as usize],
             kept: vec![None; hosts as usize],
             failed: Vec::new(),
+            reverted: Vec::new(),
             rounds: 0,
             said: Vec::new(),
         };
@@ -73,6 +76,7 @@ impl Hosts {
                 Action::KeepCame { .. } => self.kept[host] = Some(came),
                 Action::DropKept { .. } => self.kept[host] = None,
                 Action::Restore { .. } => self.frames[host] = self.kept[host].take().expect("it is kept"),
+                Action::Reverted { page } => self.reverted.push((host, page)),
                 Action::Fail { why, .. } => self.failed.push((host, why)),
                 _ => {}
             }
@@ -147,6 +151,7 @@ fn a_page_that_died_with_its_owner_fails_until_it_is_wanted_back() {
     hosts.happens(2, Event::Revert);
     hosts.reads(2, 1);
     assert!(hosts.nodes[HOME].lost_pages().is_empty() && hosts.failed.len() == 2);
+    assert_eq!(hosts.reverted, [(HOME, PAGE)]);
     // Once wanted back is not for ever.
     hosts.write(2, 3);
     hosts.lose(2);
@@ -164,8 +169,10 @@ fn with_revert_the_version_that_was_handed_to_the_dead_host_serves() {
     assert_eq!(hosts.kept, [Some(0), None, Some(2), None]);
     hosts.lose(3);
     hosts.reads(1, 2);
+    assert_eq!(hosts.reverted, [(HOME, PAGE)]);
     hosts.write(1, 4);
     hosts.lose(1);
+    assert_eq!(hosts.reverted, [(HOME, PAGE), (HOME, PAGE)]);
     hosts.lose(HOME);
     hosts.reads(2, 2);
     assert!(hosts.failed.is_empty());
@@ -181,6 +188,7 @@ fn copies_beside_a_dead_owner_are_the_newest_version() {
     hosts.reads(HOME, 7);
     hosts.write(2, 8);
     assert!(hosts.nodes[1].access(PAGE) == Access::None && hosts.failed.is_empty());
+    assert!(hosts.reverted.is_empty(), "nothing went back");
 }
 
 #[test]

@@ -367,6 +367,14 @@ impl Cache {
         self.fail(&mut inner, pages, error);
     }
 
+    /// The newest version of the page is lost, which its home remembers until it is reverted: `stat` asks there.
+    pub fn is_lost(&self, pages: PageRange, error: &Error) {
+        let mut inner = self.lock();
+        let known = std::mem::take(&mut inner.troubles);
+        self.fail(&mut inner, pages, error);
+        inner.troubles = known;
+    }
+
     /// Nothing here is known to be current any more: every frame goes, and with it every right.
     pub fn forget_all(&self) -> Result<()> {
         let mut inner = self.lock();

@@ -308,6 +308,7 @@ impl Cache {
     /// Pages left `in_flight`, or may be used now: whoever waited for them is answered. Those in flight still are not: what
     /// is written into a page while an eviction saves it would be lost.
     pub(super) fn settle(&self, inner: &mut Inner, range: PageRange) {
+        inner.note_there(range);
         if !inner.waiting.is_empty() {
             let mut waiting = std::mem::take(&mut inner.waiting);
             let is_served =
@@ -337,7 +338,7 @@ impl Cache {
             range.first,
             range.end()
         ));
-        inner.warning = error.message.clone();
+        inner.troubles.note(range, &error.message);
         inner.failures += 1;
         inner.last_failure = Some((range, error.clone()));
         let (now, later): (Vec<_>, Vec<_>) =

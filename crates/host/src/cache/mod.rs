@@ -47,6 +47,7 @@ pub mod stored;
 mod sync;
 mod telling;
 mod track;
+mod troubles;
 pub mod versions;
 pub mod view;
 mod views;
@@ -177,8 +178,8 @@ struct Inner {
     refused: Vec<Refused>,
     /// State of the stored object when nobody mapped it any more; none if it cannot be known.
     stamp: Option<stamp::Seen>,
-    /// Pages whose loss is known, for `stat`.
-    warning: String,
+    /// Pages that cannot be had, for `stat`.
+    troubles: troubles::Troubles,
     /// How often pages could not be had, and which they were the last time, and why.
     failures: u64,
     last_failure: Option<(PageRange, commonhold_object::Error)>,
@@ -286,7 +287,7 @@ impl Cache {
                 conflicts: 0,
                 refused: Vec::new(),
                 stamp: None,
-                warning: String::new(),
+                troubles: troubles::Troubles::default(),
                 failures: 0,
                 last_failure: None,
                 rights: None,
@@ -356,7 +357,7 @@ impl Cache {
             dirty_pages: inner.book.dirty_pages(),
             spilled_pages: inner.book.spilled().len(),
             views: inner.views.len() as u64,
-            warning: inner.warning.clone(),
+            warning: inner.troubles.warning(),
         }
     }
 
@@ -406,7 +407,15 @@ impl Cache {
         let (late, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.waiting).into_iter().partition(|w| w.since.elapsed() > deadline);
         inner.waiting = waiting;
-        late.iter().for_each(|w| inner.refuse(&w.mapping, w.page.into()));
+        for waiter in late {
+            self.seen.waited(waiter.since.elapsed());
+            self.seen.refused();
+            inner.troubles.note(
+                PageRange::new(waiter.page.into(), 1),
+                &format!("a touch of page {} waited for {deadline_ms} ms, its fault deadline", waiter.page),
+            );
+            inner.refuse(&waiter.mapping, waiter.page.into());
+        }
     }
 
     /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.

@@ -23,6 +23,7 @@
 //! | `dealt_with` | what their homes have dealt with of what they were sent |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
+//! | `looking` | what hosts tell each other for people to see |
 //! | `objects` | objects whose home is another host, and those that others use here |
 
 mod asked;
@@ -36,6 +37,7 @@ mod leaving;
 pub mod link;
 mod locks;
 mod long;
+mod looking;
 mod losses;
 mod members;
 mod moving;
@@ -442,6 +444,9 @@ impl Cluster {
                 Ok(Answer::Done)
             }
             Call::HasCome { object } => self.deal_with(from, object),
+            Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {
+                self.seen_by_other(from, call)
+            }
             Call::Open { name, who, access } => self.open_for_other(from, &name, &who, access),
             Call::Sync { object, offset, length, freeze } => {
                 self.sync_for_other(from, object, offset, length, freeze)

@@ -143,7 +143,13 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Shared> {
-        let home = self.registry()?.look_up(name)?;
+        let home = match self.registry()?.look_up(name) {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                let local = self.local_to(name, who);
+                return Err(local.map_or(error, |host| is_local(name, &self.called(host))));
+            }
+            found => found?,
+        };
         if let Some(shared) = self.open_without_home(name, home, who, access)? {
             return Ok(shared);
         }
@@ -256,13 +262,7 @@ impl Cluster {
         let record = lock(&self.host()?.registry).lookup(name, who, access)?;
         self.check_may_use(from, access, &record.options)?;
         if !record.options.is_shared() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{name} is local to {}: use it there, or create it with --coherence strict",
-                    self.me.name
-                ),
-            ));
+            return Err(is_local(name, &self.me.name));
         }
         self.wait_begun(PATIENCE / 2)?;
         let object = self.serve(record.uuid)?;
@@ -350,6 +350,14 @@ impl Cluster {
             _ => Err(unexpected()),
         }
     }
+}
+
+/// A local object's name is seen from all hosts.
+fn is_local(name: &Name, host: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{name} is local to {host}: use it there, or create it with --coherence strict"),
+    )
 }
 
 /// What an import is created with here: the home looks after everything else.

@@ -24,6 +24,8 @@ pub(super) struct Pools {
     pub filling: Arc<Workers>,
     /// Hosts that are connected to, because messages wait for them: it takes some seconds with one that is away.
     pub connecting: Arc<Workers>,
+    /// What this host asks others for people to see.
+    pub looking: Arc<Workers>,
     /// Everything else: waits some seconds at most.
     pub short: Arc<Workers>,
 }
@@ -39,6 +41,7 @@ impl Pools {
             keeping: Workers::new(32),
             filling: Workers::new(64),
             connecting: Workers::new(64),
+            looking: Workers::new(64),
             short: Workers::new(64),
         }
     }
@@ -59,6 +62,10 @@ impl Pools {
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,
             Call::Open { .. }
+            | Call::About(_)
+            | Call::Lost { .. }
+            | Call::Look { .. }
+            | Call::List { .. }
             | Call::Use { .. }
             | Call::Leave { .. }
             | Call::Lock { .. }

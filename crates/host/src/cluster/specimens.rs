@@ -6,8 +6,8 @@ use crate::shared::{Said, Told};
 use commonhold_coherence::forwarding::{Epoch, Fate, Settled, Standing, View};
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership, Scheduler,
-    SessionId,
+    Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId,
+    ObjectInfo, OnLoss, Ownership, Scheduler, SessionId,
 };
 use std::time::Duration;
 
@@ -50,6 +50,28 @@ fn lock() -> super::locks::Said {
 fn shared(coherence: Coherence) -> Shared {
     let options = CreateOptions { coherence, ..CreateOptions::default() };
     Shared { object: 1, name: name(), ownership: Ownership { uid: 2, gid: 3, mode: 0o640 }, options }
+}
+
+fn info() -> ObjectInfo {
+    let Shared { name, ownership, options, .. } = shared(Coherence::Explicit);
+    ObjectInfo {
+        id: ObjectId(1),
+        name: Some(name),
+        ownership,
+        options,
+        controlled: true,
+        file_path: "/srv/file".into(),
+        resident_bytes: 2,
+        dirty_bytes: 3,
+        spilled_bytes: 4,
+        mappings: 5,
+        opens: 6,
+        charged_to: "a".into(),
+        warning: "b".into(),
+        home: "c".into(),
+        is_elsewhere: true,
+        losses: Losses { lost_pages: 7, reverted_pages: 8, generation: 9 },
+    }
 }
 
 fn central() -> Vec<central::Message> {
@@ -152,6 +174,7 @@ fn calls(object: u128) -> Vec<Call> {
         | Call::Sync { .. }
         | Call::Resize { .. } => {}
         Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
+        Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {}
     };
     let keep = |what| Call::Keep { object, number: 8, what };
     let every = |what: &Keep| match what {
@@ -189,6 +212,10 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Unlock { object, lock: lock(), only_waits: true },
         Call::Locks { object, locks: vec![lock()] },
         Call::Kept { object, from_page: 4 },
+        Call::About(object),
+        Call::Lost { object, pages: (4, 5) },
+        Call::Look { name: name(), who: who() },
+        Call::List { directory: name(), after: Some(name()), who: who() },
     ];
     list.extend(kept.map(keep));
     list.iter().for_each(all);
@@ -201,11 +228,14 @@ fn answers() -> Vec<Answer> {
         Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Pages(_) => {}
         Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
         Answer::Keeps(_) | Answer::Kept { .. } => {}
+        Answer::About(_) | Answer::Lost(_) | Answer::Entry(_) | Answer::Entries { .. } => {}
     };
     let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
     let central = strict(Scheduler::Central { reader_bound: 6 }, OnLoss::Error);
     let opened = [Coherence::Explicit, central, strict(Scheduler::Forwarding, OnLoss::Revert)];
     let opened = opened.map(|coherence| Answer::Opened(Box::new(shared(coherence))));
+    let Shared { name, ownership, .. } = shared(Coherence::Local);
+    let directory = EntryInfo::Directory { name, ownership };
     let mut list = vec![
         Answer::Done,
         Answer::Joined(Box::new(joined)),
@@ -217,6 +247,10 @@ fn answers() -> Vec<Answer> {
         Answer::Keeps(true),
         Answer::Kept { pages: vec![3], newer: vec![4], next: Some(5) },
         Answer::GivenBack { pages: vec![3], untouched: vec![4] },
+        Answer::About(Box::new(info())),
+        Answer::Lost(vec![(3, 4)]),
+        Answer::Entry(Box::new(EntryInfo::Object(Box::new(info())))),
+        Answer::Entries { entries: vec![directory], more: true },
     ];
     list.extend(opened);
     list.iter().for_each(all);

@@ -3,7 +3,7 @@
 use super::registry::{Before, Joined, News};
 use crate::shared::{Said, Told};
 use commonhold_coherence::HostId;
-use commonhold_object::{Access, CreateOptions, Credentials, Name, Ownership, Result};
+use commonhold_object::{Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -248,6 +248,31 @@ pub enum Call {
         /// What.
         locks: Vec<super::locks::Said>,
     },
+    /// Of an object's home: what is to be known of it, for a process of the caller's that has it open.
+    About(u128),
+    /// Of the same: which of these pages of 4 KiB (first, count) have lost their newest version.
+    Lost {
+        /// Which object.
+        object: u128,
+        /// Which pages.
+        pages: (u64, u64),
+    },
+    /// What the host that is asked has of that name itself: an object of which it is the home, or a directory.
+    Look {
+        /// The name.
+        name: Name,
+        /// Who asks.
+        who: Credentials,
+    },
+    /// The same of all names in a directory.
+    List {
+        /// Which.
+        directory: Name,
+        /// Those after this one.
+        after: Option<Name>,
+        /// Who asks.
+        who: Credentials,
+    },
 }
 
 /// What a replica is to do with what it keeps.
@@ -316,6 +341,19 @@ pub enum Answer {
         newer: Vec<u32>,
         /// From where on there is more.
         next: Option<u32>,
+    },
+    /// An object, for who has it open.
+    About(Box<ObjectInfo>),
+    /// Runs of pages of 4 KiB (first, count), in order.
+    Lost(Vec<(u64, u64)>),
+    /// What has a name.
+    Entry(Box<EntryInfo>),
+    /// What is in a directory, in order.
+    Entries {
+        /// What.
+        entries: Vec<EntryInfo>,
+        /// Whether more follow the last.
+        more: bool,
     },
     /// Of the pages that were asked for.
     GivenBack {

@@ -1,6 +1,6 @@
 //! The numbers of one object at this host. The cache says which faults came, the driver which events and actions.
 
-use super::hot::Hot;
+use super::hot::{Entry, Hot};
 use super::told::Told;
 use super::trace::Trace;
 use commonhold_coherence::{Access, Action, Event, HostId, Span};
@@ -150,7 +150,13 @@ impl Seen {
     pub fn said(&self, me: HostId, to: HostId, message: &impl Told) {
         self.message(me, to, message, Way::Sent);
         if message.asker().is_some_and(|asker| asker != me) {
-            self.table().counts.forwards += 1;
+            let mut table = self.table();
+            table.counts.forwards += 1;
+            for page in message.pages() {
+                if let Some(entry) = table.hot.known(page) {
+                    entry.forwards += 1;
+                }
+            }
         }
     }
 
@@ -199,8 +205,13 @@ impl Seen {
             Way::Sent => table.counts.bytes_sent += bytes,
             Way::Received => table.counts.bytes_received += bytes,
         }
-        if way != Way::Local {
-            pages().for_each(|page| table.see_page(page, from, to, message, way));
+        for page in pages() {
+            if way != Way::Local {
+                let frames = if bytes > 0 { self.frames_in(std::iter::once(page)) } else { 0 };
+                table.see_page(page, from, to, message, way).bytes += frames * PAGE_SIZE_BYTES;
+            } else if let Some(entry) = table.hot.known(page) {
+                entry.local += 1;
+            }
         }
         drop(table);
         self.trace.note(|| TraceLine {
@@ -247,9 +258,9 @@ impl Table {
     }
 
     /// What a message to or from another host says of a page, and of who owns it.
-    fn see_page(&mut self, page: u32, from: HostId, to: HostId, message: &impl Told, way: Way) {
+    fn see_page(&mut self, page: u32, from: HostId, to: HostId, message: &impl Told, way: Way) -> &mut Entry {
         let entry = self.hot.heat(page);
-        entry.messages += 1;
+        entry.messages[message.kind() as usize] += 1;
         if way == Way::Sent && message.hands_over() {
             entry.owner = Some(to);
         } else if way == Way::Received && message.gives_back() && entry.owner == Some(from) {
@@ -257,6 +268,7 @@ impl Table {
         } else if way == Way::Sent && message.asker().is_some_and(|asker| asker != from) {
             entry.owner = message.asker().filter(|_| message.name() == "write").or(entry.owner);
         }
+        entry
     }
 }
 
@@ -281,6 +293,7 @@ mod tests {
         seen.event(ME, &Event::Message { from: OTHER, message });
         let (counts, messages, pages) = seen.told(10);
         assert_eq!((counts.bytes_received, pages[0].owner, pages[0].messages), (4096, None, 2));
+        assert_eq!((pages[0].bytes, pages[0].by_kind, pages[0].local), (2 * 4096, [0, 2, 0], 0));
         assert_eq!((messages[1].name.as_str(), messages[1].kind), ("page-out", MessageKind::Page));
         seen.event(ME, &Event::Message { from: ME, message: grant(Access::Write) });
         let install: Action<central::Message> =
@@ -289,6 +302,7 @@ mod tests {
         let (counts, messages, pages) = seen.told(10);
         assert_eq!((pages[0].owner, pages[0].hand_overs, counts.hand_overs), (Some(1), 1, 1));
         assert_eq!((messages[0].local, messages[0].sent, counts.bytes_sent), (1, 1, 4096));
+        assert_eq!((pages[0].local, pages[0].messages), (1, 2));
     }
 
     #[test]
@@ -301,6 +315,7 @@ mod tests {
         seen.said(ME, OTHER, &write(THIRD));
         let (counts, _, pages) = seen.told(1);
         assert_eq!((counts.forwards, pages[0].owner), (1, Some(3)));
+        assert_eq!((pages[0].forwards, pages[0].by_kind), (1, [3, 0, 0]));
         seen.said(
             ME,
             THIRD,
@@ -334,6 +349,8 @@ mod tests {
         seen.said(ME, OTHER, &central::Message::PageOut { page: 1, answers: true, keeps: Access::None });
         let (counts, _, pages) = seen.told(10);
         assert_eq!(counts.bytes_sent, (8 + 16) * 4096, "the last one is shorter");
+        let bytes: Vec<_> = pages.iter().map(|page| page.bytes).collect();
+        assert_eq!(bytes, [8 * 4096, 16 * 4096]);
         assert_eq!(pages.iter().map(|page| page.page).collect::<Vec<_>>(), [32, 16], "the hotter first");
     }
 

@@ -15,8 +15,14 @@ pub struct Entry {
     excess: u64,
     /// Faults to read, to write, of protection.
     pub faults: [u32; 3],
-    /// Messages to and from other hosts.
-    pub messages: u32,
+    /// Bytes sent to other hosts, and come from them.
+    pub bytes: u64,
+    /// Messages to and from other hosts, by kind.
+    pub messages: [u32; 3],
+    /// Messages from this host to itself.
+    pub local: u32,
+    /// Requests of other hosts that were passed on.
+    pub forwards: u32,
     /// Times this host got the right to write.
     pub hand_overs: u32,
     /// Who owns it, as far as this host has seen.
@@ -130,7 +136,11 @@ impl Set {
             read_faults: entry.faults[0],
             write_faults: entry.faults[1],
             protection_faults: entry.faults[2],
-            messages: entry.messages,
+            messages: entry.messages.iter().sum(),
+            by_kind: entry.messages,
+            local: entry.local,
+            forwards: entry.forwards,
+            bytes: entry.bytes,
             hand_overs: entry.hand_overs,
             owner: entry.owner.map(|host| host.0),
         }
@@ -140,6 +150,11 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_takes_few_bytes() {
+        assert!(size_of::<Set>() / WAYS <= 80, "{}", size_of::<Set>() / WAYS);
+    }
 
     #[test]
     fn few_pages_are_counted_exactly() {

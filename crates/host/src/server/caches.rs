@@ -86,7 +86,7 @@ impl Host {
             sync: options.sync,
             freezable: options.freezable,
             space_reserved: options.reserves(),
-            fault_deadline_ms: options.fault_deadline_ms,
+            fault_deadline_ms: options.fault_deadline(),
             limit_pages,
             home_moves: options.home_moves,
         };

@@ -119,7 +119,10 @@ impl Host {
             Request::Open { name, access } => self.open(session, &name, access, give),
             Request::Close { object } => self.close(session, object).map(done),
             Request::Stat { name } => self.stat(session, &name),
-            Request::StatObject { object } => self.stat_object(session, object),
+            Request::StatObject { object } => {
+                session.access(object)?;
+                Ok(self.stat_object(&*self.object(object)?))
+            }
             Request::List { directory, after, .. } => self.list(session, &directory, after.as_ref()),
             Request::Resize { name, size_bytes } => self.resize(session, &name, size_bytes).map(done),
             Request::Remove { name } => self.remove(session, &name, repeated).map(done),

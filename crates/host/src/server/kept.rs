@@ -145,7 +145,7 @@ impl Host {
         address: u64,
         length: u64,
     ) -> Result<()> {
-        let options = self.object(object).map(|o| o.record().options.fault_deadline_ms);
+        let options = self.object(object).map(|o| o.record().options.fault_deadline());
         let Ok(Some(deadline_ms)) = options else { return Ok(()) };
         if mapping.kind == Kind::InThread {
             return Ok(());

@@ -303,14 +303,17 @@ impl Host {
     }
 
     pub(super) fn incore(&self, session: &Session, id: ObjectId, first: u64, pages: u64) -> Result<Reply> {
-        let (_, cache, _) = self.opened(session, id)?;
+        let (object, cache, _) = self.opened(session, id)?;
         if pages == 0 || pages > limits::INCORE_PAGES || first.checked_add(pages).is_none() {
             return Err(Error::invalid(format!(
                 "incore of {pages} pages from {first}: ask for 1 to {} at once",
                 limits::INCORE_PAGES
             )));
         }
-        Ok(Reply::PageStates(cache.incore(PageRange::new(first, pages))))
+        let range = PageRange::new(first, pages);
+        let mut states = cache.incore(range);
+        self.note_lost(&object, range, &mut states);
+        Ok(Reply::PageStates(states))
     }
 
     /// Brings pages in; the client does not wait for that, but it counts as a request of its until it is done.

@@ -10,6 +10,7 @@
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `lifetime` | ends of sessions and objects |
 //! | `shared` | objects that hosts share, as the server sees them |
+//! | `elsewhere` | what other hosts have, in what is told of names and pages |
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `slots` | what one user may take of what all share |
@@ -27,6 +28,7 @@ pub mod control;
 mod create;
 mod direct;
 mod dispatch;
+mod elsewhere;
 mod expecting;
 mod kept;
 mod lifetime;

@@ -6,8 +6,8 @@ use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{OpenReply, Reply};
 use commonhold_object::{
-    Access, EntryInfo, Error, ErrorKind, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES, PagerKind, Result,
-    limits,
+    Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
+    PagerKind, Result, limits,
 };
 use commonhold_registry::{Entry, ObjectRecord, Registry};
 use commonhold_sys::frames;
@@ -126,14 +126,10 @@ impl Host {
         Ok(())
     }
 
-    pub(super) fn stat(&self, session: &Session, name: &Name) -> Result<Reply> {
-        let entry = lock(&self.registry).stat(name, &session.credentials)?;
-        Ok(Reply::Entry(Box::new(self.entry_info(entry)?)))
-    }
-
-    pub(super) fn stat_object(&self, session: &Session, id: ObjectId) -> Result<Reply> {
-        session.access(id)?;
-        Ok(Reply::Entry(Box::new(EntryInfo::Object(Box::new(self.info(&*self.object(id)?))))))
+    /// What this host itself has of that name.
+    pub fn stat_own(&self, name: &Name, who: &Credentials) -> Result<EntryInfo> {
+        let entry = lock(&self.registry).stat(name, who)?;
+        self.entry_info(entry)
     }
 
     fn entry_info(&self, entry: Entry) -> Result<EntryInfo> {
@@ -143,11 +139,15 @@ impl Host {
         })
     }
 
-    pub(super) fn list(&self, session: &Session, directory: &Name, after: Option<&Name>) -> Result<Reply> {
-        let (entries, more) =
-            lock(&self.registry).list(directory, &session.credentials, after, limits::LIST_ENTRIES)?;
-        let entries = entries.into_iter().filter_map(|e| self.entry_info(e).ok()).collect();
-        Ok(Reply::Entries { entries, more })
+    /// What this host itself has in a directory, and whether more follows.
+    pub fn list_own(
+        &self,
+        directory: &Name,
+        after: Option<&Name>,
+        who: &Credentials,
+    ) -> Result<(Vec<EntryInfo>, bool)> {
+        let (entries, more) = lock(&self.registry).list(directory, who, after, limits::LIST_ENTRIES)?;
+        Ok((entries.into_iter().filter_map(|e| self.entry_info(e).ok()).collect(), more))
     }
 
     pub(super) fn remove(&self, session: &Session, name: &Name, repeated: bool) -> Result<()> {
@@ -229,8 +229,8 @@ impl Host {
         }
     }
 
-    /// All there is to tell of an object.
-    fn info(&self, object: &Object) -> ObjectInfo {
+    /// All there is to tell of an object, but for what only another host knows.
+    pub fn info(&self, object: &Object) -> ObjectInfo {
         let mut info = self.short_info(object);
         if let (false, Some(fd)) = (info.controlled, object.descriptor()) {
             info.resident_bytes = match info.options.pager {
@@ -240,6 +240,7 @@ impl Host {
             };
             info.mappings = self.direct_mappings(object).len() as u64;
         }
+        self.note_home(object, &mut info);
         if info.warning.is_empty()
             && let Some(cache) = object.cache()
         {
@@ -274,6 +275,9 @@ impl Host {
             charged_to: super::status::who_pays(controlled),
             warning: Some(object.unusable()).filter(|why| !why.is_empty()).unwrap_or(numbers.warning),
             options: record.options,
+            home: String::new(),
+            is_elsewhere: record.is_elsewhere,
+            losses: Losses::default(),
         }
     }
 }

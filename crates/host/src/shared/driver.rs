@@ -7,6 +7,7 @@ use super::held_here::Kept;
 use super::holds::Held;
 use super::inbox::{Inbox, Later};
 use super::late::Late;
+use super::losses::Reverted;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
@@ -80,6 +81,8 @@ pub struct Driver {
     pub(super) freezing: Mutex<()>,
     /// At another host: whoever looks for the home.
     pub(super) seeking: Mutex<()>,
+    /// At the home: of which pages an older version serves.
+    pub(super) reverted: Reverted,
 }
 
 /// Who schedules, and this host's part of it.
@@ -188,6 +191,7 @@ impl Driver {
             begun_at: OnceLock::new(),
             freezing: Mutex::default(),
             seeking: Mutex::default(),
+            reverted: Reverted::default(),
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -334,7 +338,9 @@ impl Driver {
             Part::Explicit(_) => return 0,
         };
         reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
-        self.count_frames(&reverted)
+        let frames = self.count_frames(&reverted);
+        self.reverted.add(frames);
+        frames
     }
 
     pub(super) fn state(&self) -> Locked<'_> {

@@ -172,6 +172,9 @@ impl Driver {
         if let Some(saved) = self.saved() {
             note_lost(&saved, &lost);
         }
+        if self.plan.how.serves_older() {
+            self.reverted.add(lost.len());
+        }
         let pages = self.plan.sizes.pages_of(&lost);
         match &mut state.part {
             Part::Central(node) => node.were_lost(pages),

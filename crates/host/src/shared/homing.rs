@@ -41,6 +41,7 @@ impl Driver {
         self.hold_again(&mut state);
         drop(state);
         if let Some(cache) = self.cache() {
+            cache.is_well_again();
             cache.ask_again();
         }
     }
@@ -88,6 +89,7 @@ impl Driver {
         }
         drop(state);
         if let Some(cache) = self.cache() {
+            cache.is_well_again();
             cache.ask_again();
         }
     }

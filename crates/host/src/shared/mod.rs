@@ -17,6 +17,7 @@
 //! | `moving` | what was valid here when the home was lost, for the next home |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
 //! | `held_here` | pages that are held here stay here, but not for ever |
+//! | `losses` | what the object has lost with hosts, for people and programs |
 //! | `late` | pages that came when the object had shrunk |
 //! | `locks` | at the home: which host holds which pages |
 //! | `freezing` | a true instant of all of it |
@@ -39,6 +40,7 @@ mod keeping;
 mod late;
 mod leaving;
 pub mod locks;
+mod losses;
 mod moving;
 mod outbox;
 mod part;

@@ -82,6 +82,9 @@ impl Driver {
         if !serves_older && matches!(state.part, Part::Central(_)) {
             state.lent.to_nobody = lost.clone();
         }
+        if serves_older {
+            self.reverted.add(lost.len());
+        }
         Ok(lost.len())
     }
 }

@@ -73,6 +73,16 @@ impl How {
         }
     }
 
+    /// Whether the version before serves when the newest is lost, without being asked.
+    pub fn serves_older(self) -> bool {
+        let on_loss = match self {
+            How::Central(options) => options.on_loss,
+            How::Forwarding(kept) => kept.on_loss,
+            How::Explicit => return false,
+        };
+        on_loss == central::OnLoss::Revert
+    }
+
     /// Whether the message is of this scheduler.
     pub fn speaks(self, message: &Said) -> bool {
         matches!(
@@ -105,6 +115,15 @@ impl Part {
         match self {
             Part::Central(node) => node.wanted_in(span),
             Part::Forwarding(node) => node.wanted_in(span),
+            Part::Explicit(_) => Vec::new(),
+        }
+    }
+
+    /// Pages whose newest version is lost, as far as this host knows.
+    pub fn lost_pages(&self) -> Vec<u32> {
+        match self {
+            Part::Central(node) => node.home().map_or_else(Vec::new, |home| home.table().lost_pages()),
+            Part::Forwarding(node) => node.lost_pages(),
             Part::Explicit(_) => Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use commonhold_coherence::{Access, Action, Event, HostId, Span, central, explicit};
+use commonhold_coherence::{Access, Action, Event, HostId, Span, Why, central, explicit};
 use commonhold_object::{PageRange, Result};
 use recalls::own_recall;
 use roaring::RoaringBitmap;
@@ -175,6 +175,7 @@ impl<'d> Turn<'d> {
             Action::KeepCame { page } => self.keep_came(page)?,
             Action::DropKept { page } => drop(self.state.sent.remove(&page)),
             Action::Restore { page } => self.restore(page)?,
+            Action::Reverted { page } => self.driver.reverted.add(self.frames_of(Span::one(page)).count),
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => self.begin_hold(page),
@@ -189,7 +190,10 @@ impl<'d> Turn<'d> {
                 if let Some(cache) = &self.cache {
                     // A page of this host that lacks a part cannot be used.
                     let reach = self.driver.reach(self.frames_of(Span::one(page)));
-                    cache.cannot_be_had(reach, &why_not(why));
+                    match why {
+                        Why::NewestLost => cache.is_lost(reach, &why_not(why)),
+                        _ => cache.cannot_be_had(reach, &why_not(why)),
+                    }
                 }
             }
         }

@@ -148,6 +148,10 @@ mod tests {
             write_faults: 0,
             protection_faults: 0,
             messages: 0,
+            by_kind: [0; 3],
+            local: 0,
+            forwards: 0,
+            bytes: 0,
             hand_overs: 0,
             owner: Some(page as u32),
         };
