@@ -1,8 +1,9 @@
 //! What processes have for themselves of a program's relocated pages.
 
+use crate::pointer_tree::Both;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Sums over the mappings of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +56,7 @@ pub struct Footprint {
     pub pss_kib: u64,
     /// Pages that they changed or made.
     pub own_kib: u64,
-    /// The page cache of all files that they map, each once, whoever brought it in.
+    /// The page cache of the files that count, each once, whoever brought it in.
     pub cached_kib: u64,
     /// Their page tables.
     pub tables_kib: u64,
@@ -68,10 +69,9 @@ impl Footprint {
     }
 }
 
-/// Of these processes together.
-pub fn footprint(processes: &[u32]) -> Footprint {
+/// Of these processes together. `files`: whose pages count, and to which those are added that they map.
+pub fn footprint(processes: &[u32], files: &mut BTreeSet<PathBuf>) -> Footprint {
     let mut sum = Footprint { processes: processes.len(), ..Footprint::default() };
-    let mut files = BTreeSet::new();
     for pid in processes {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
         for line in text.lines() {
@@ -81,7 +81,7 @@ pub fn footprint(processes: &[u32]) -> Footprint {
             match first {
                 "Pss:" => sum.pss_kib += kib(),
                 "Anonymous:" => sum.own_kib += kib(),
-                _ if !first.ends_with(':') => files.extend(line.find('/').map(|at| line[at..].to_owned())),
+                _ if !first.ends_with(':') => files.extend(line.find('/').map(|at| line[at..].into())),
                 _ => {}
             }
         }
@@ -90,8 +90,21 @@ pub fn footprint(processes: &[u32]) -> Footprint {
         sum.tables_kib +=
             tables.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     }
-    sum.cached_kib = files.iter().map(|path| cached_kib(Path::new(path))).sum();
+    sum.cached_kib = all_cached_kib(files);
     sum
+}
+
+/// How much of these files is in the page cache.
+pub fn all_cached_kib(files: &BTreeSet<PathBuf>) -> u64 {
+    files.iter().map(|path| cached_kib(path)).sum()
+}
+
+/// Takes files out of the page cache, but for pages that processes have mapped.
+pub fn forget(files: &BTreeSet<PathBuf>) {
+    for path in files.iter().filter(|path| path.is_file()) {
+        // What cannot be opened, or has gone, is in nobody's way.
+        let _ = Both::forget(path);
+    }
 }
 
 /// How much of a file is in the page cache.
