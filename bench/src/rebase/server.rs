@@ -17,7 +17,7 @@ const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 const NOBODY: u32 = 65534;
 const USER: &str = "bench";
 /// For its start and for its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A data directory, with nothing in it but what `initdb` puts there.
 pub struct Server {
@@ -77,7 +77,7 @@ impl Server {
                 return failed(format!("PostgreSQL's server ended with {status}"));
             }
             if begun.elapsed() > PATIENCE {
-                return failed("PostgreSQL's server does not begin within a minute");
+                return failed("PostgreSQL's server does not begin within five minutes");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
