@@ -33,7 +33,8 @@ fn complaint(line: &serde_json::Value) -> Option<String> {
         return Some(line["skipped"].to_string());
     }
     let counts = line["detail"]["bar"].as_str().is_some_and(|bar| bar.starts_with('='));
-    (counts && line["detail"]["met"] != true).then(|| format!("{} instead of none: {}", line["value"], line["detail"]))
+    (counts && line["detail"]["met"] != true)
+        .then(|| format!("{} instead of none: {}", line["value"], line["detail"]))
 }
 
 #[test]

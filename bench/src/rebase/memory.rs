@@ -1,7 +1,7 @@
 //! What processes have for themselves of a program's relocated pages.
 
 use crate::pointer_tree::Both;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -56,22 +56,26 @@ pub struct Footprint {
     pub pss_kib: u64,
     /// Pages that they changed or made.
     pub own_kib: u64,
-    /// The page cache of the files that count, each once, whoever brought it in.
+    /// The page cache of all files that they map, each once, whoever brought it in.
     pub cached_kib: u64,
+    /// The page cache of files of the other side that was there before they began: originals that others have mapped, beside
+    /// which copies are a second time in memory.
+    pub kept_kib: u64,
     /// Their page tables.
     pub tables_kib: u64,
 }
 
 impl Footprint {
-    /// Their own pages, page tables, and the page cache.
+    /// Their own pages, page tables, and the page cache, with what is in it twice for their sake.
     pub fn frames_kib(&self) -> u64 {
-        self.own_kib + self.cached_kib + self.tables_kib
+        self.own_kib + self.cached_kib + self.kept_kib + self.tables_kib
     }
 }
 
-/// Of these processes together. `files`: whose pages count, and to which those are added that they map.
-pub fn footprint(processes: &[u32], files: &mut BTreeSet<PathBuf>) -> Footprint {
+/// Of these processes together; and the files that they map.
+pub fn footprint(processes: &[u32]) -> (Footprint, BTreeSet<PathBuf>) {
     let mut sum = Footprint { processes: processes.len(), ..Footprint::default() };
+    let mut mapped: BTreeSet<PathBuf> = BTreeSet::new();
     for pid in processes {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
         for line in text.lines() {
@@ -81,7 +85,7 @@ pub fn footprint(processes: &[u32], files: &mut BTreeSet<PathBuf>) -> Footprint 
             match first {
                 "Pss:" => sum.pss_kib += kib(),
                 "Anonymous:" => sum.own_kib += kib(),
-                _ if !first.ends_with(':') => files.extend(line.find('/').map(|at| line[at..].into())),
+                _ if !first.ends_with(':') => mapped.extend(line.find('/').map(|at| line[at..].into())),
                 _ => {}
             }
         }
@@ -90,21 +94,18 @@ pub fn footprint(processes: &[u32], files: &mut BTreeSet<PathBuf>) -> Footprint 
         sum.tables_kib +=
             tables.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     }
-    sum.cached_kib = all_cached_kib(files);
-    sum
+    sum.cached_kib = mapped.iter().map(|path| cached_kib(path)).sum();
+    (sum, mapped)
 }
 
-/// How much of these files is in the page cache.
-pub fn all_cached_kib(files: &BTreeSet<PathBuf>) -> u64 {
-    files.iter().map(|path| cached_kib(path)).sum()
-}
-
-/// Takes files out of the page cache, but for pages that processes have mapped.
-pub fn forget(files: &BTreeSet<PathBuf>) {
-    for path in files.iter().filter(|path| path.is_file()) {
+/// Takes files out of the page cache. Gives what stays of each: pages that processes have mapped.
+pub fn forget(files: &BTreeSet<PathBuf>) -> BTreeMap<PathBuf, u64> {
+    let one = |path: &PathBuf| {
         // What cannot be opened, or has gone, is in nobody's way.
         let _ = Both::forget(path);
-    }
+        (path.clone(), cached_kib(path))
+    };
+    files.iter().filter(|path| path.is_file()).map(one).collect()
 }
 
 /// How much of a file is in the page cache.

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Doing, Result, failed};
 use crate::processes::kill_group;
-use crate::rebase::memory::{Footprint, all_cached_kib, family, footprint, forget};
+use crate::rebase::memory::{Footprint, family, footprint, forget};
 use crate::rebase::programs::waiting;
 use crate::rebase::server::Server;
 use crate::rebase::watch::copies;
@@ -37,7 +37,8 @@ impl Row for Memory {
 
     fn about(&self) -> &'static str {
         "memory of all programs at once, with copies ÷ without: the sum of their shares (Pss), or their own pages, their page \
-         tables and the page cache of the files of both sides, whichever is worse"
+         tables and the page cache of all files that they map and of the originals that others keep beside copies, whichever \
+         is worse"
     }
 
     fn limit(&self) -> Duration {
@@ -70,6 +71,9 @@ impl Row for Memory {
                 "pss_kib": { "commonhold": ours.pss_kib, "stock": stock.pss_kib },
                 "own_kib": { "commonhold": ours.own_kib, "stock": stock.own_kib },
                 "page_cache_kib": { "commonhold": ours.cached_kib, "stock": stock.cached_kib },
+                "other_sides_files_that_others_keep_kib": {
+                    "commonhold": ours.kept_kib, "stock": stock.kept_kib,
+                },
                 "page_tables_kib": { "commonhold": ours.tables_kib, "stock": stock.tables_kib },
                 "processes": { "commonhold": ours.processes, "stock": stock.processes },
                 "ratio_of_shares": rounded(shares),
@@ -81,7 +85,6 @@ impl Row for Memory {
         let detail = json!({
             "programs_and_their_copies": together.names(),
             "files_of_both_sides": together.files.len(),
-            "page_cache_kib_that_others_keep_of_them": together.forgotten(),
             "rounds": rounds,
         });
         Ok(Measured { value, runs: ratios.len(), min, max, detail })
@@ -130,19 +133,16 @@ impl Together {
         all.map(|(program, copies)| json!(format!("{}: {copies}", program.path.display()))).collect()
     }
 
-    /// What stays of the files of both sides when they are forgotten: others have it mapped.
-    fn forgotten(&self) -> u64 {
-        forget(&self.files);
-        all_cached_kib(&self.files)
-    }
-
-    /// What all of them take once they wait, and nothing of their files was there before.
+    /// What all of them take once they wait, and nothing of their files was there before but what others have mapped.
     fn afresh(&mut self, with_copies: bool) -> Result<Footprint> {
-        forget(&self.files);
-        self.start(with_copies)
+        let kept = forget(&self.files);
+        let (mut footprint, mapped) = self.start(with_copies)?;
+        let others = kept.iter().filter(|(path, _)| !mapped.contains(*path));
+        footprint.kept_kib = others.map(|(_, kib)| kib).sum();
+        Ok(footprint)
     }
 
-    fn start(&mut self, with_copies: bool) -> Result<Footprint> {
+    fn start(&mut self, with_copies: bool) -> Result<(Footprint, BTreeSet<PathBuf>)> {
         let mut running = Running { children: Vec::new(), has_server: self.server.is_some() };
         for (place, program) in self.all().enumerate() {
             let mut command = self.rebased.command(program, with_copies);
@@ -164,13 +164,15 @@ impl Together {
             }
             std::thread::sleep(Duration::from_millis(500));
             // Their shares change with whatever else the machine starts: pages of their own do not.
-            let now = footprint(&all(), &mut BTreeSet::new());
+            let (now, _) = footprint(&all());
             let is_same = now.processes == last.processes && now.own_kib.abs_diff(last.own_kib) < 1024;
             same = if is_same { same + 1 } else { 0 };
             last = now;
         }
         self.look(&mut running.children, with_copies)?;
-        Ok(footprint(&all(), &mut self.files))
+        let (footprint, mapped) = footprint(&all());
+        self.files.extend(mapped.iter().cloned());
+        Ok((footprint, mapped))
     }
 
     /// All of them run, with all of their copies or with none.
