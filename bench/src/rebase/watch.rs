@@ -204,3 +204,34 @@ pub fn addresses(store: &Store, program: &Program) -> Result<Vec<u64>> {
     let all: Vec<u64> = with_copies.take(if program.moved { 1 } else { usize::MAX }).collect();
     if all.is_empty() { failed(format!("{} has no copies", program.path.display())) } else { Ok(all) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_rebase::images::Owner;
+
+    #[test]
+    fn a_loader_comes_to_the_address_that_is_asked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store"), Owner::Machine).unwrap();
+        // Where a process may not do that, nothing can be asked of it.
+        let Some(occupier) = Occupier::new().unwrap() else { return };
+        let before = hard_limit().unwrap().rlim_cur;
+        for address in [0x3000_0012_3000, 0x3456_789a_b000] {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "ulimit -s; cat /proc/$$/maps; exit 3"]);
+            // It fails if nothing is there.
+            let seen = watch(command, &store, Some((address, &occupier))).unwrap();
+            let said = String::from_utf8(seen.output.stdout).unwrap();
+            let loader: Vec<&str> = said.lines().filter(|line| line.contains("/ld-linux")).collect();
+            let number =
+                |line: &str, at| u64::from_str_radix(line.split([' ', '-']).nth(at).unwrap(), 16).unwrap();
+            let first = loader.iter().map(|line| number(line, 0)).min().unwrap();
+            let end = loader.iter().map(|line| number(line, 1)).max().unwrap();
+            assert!((first..end).contains(&address), "{address:#x}: {said}");
+            let limit: Option<u64> = said.lines().next().and_then(|kib| kib.parse().ok());
+            assert_eq!(limit.map_or(libc::RLIM_INFINITY, |kib| kib * 1024), before);
+            assert_eq!((seen.output.status.code(), seen.copies.len()), (Some(3), 0));
+        }
+    }
+}
