@@ -62,6 +62,11 @@ impl Pairs {
         median(&self.ratios())
     }
 
+    /// Between what that median lies, in 95 of 100 such runs.
+    pub fn ratio_interval(&self) -> [f64; 2] {
+        median_interval(&self.ratios())
+    }
+
     /// The sum of ours by the sum of theirs: what is rare and dear counts in it.
     pub fn ratio_of_totals(&self) -> f64 {
         self.ours.iter().sum::<f64>() / self.theirs.iter().sum::<f64>()
@@ -93,6 +98,17 @@ impl Pairs {
 /// The middle value (the mean of both middle ones); NaN of none.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
+}
+
+/// An interval that has the median in it in 95 of 100 such samples, whatever the distribution: as far to either side of the
+/// middle as a coin thrown so often comes. With few values it is from the least to the most.
+pub fn median_interval(values: &[f64]) -> [f64; 2] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    let Some(last) = sorted.len().checked_sub(1) else { return [f64::NAN; 2] };
+    let below = (count / 2.0 - 1.96 * count.sqrt() / 2.0).floor().max(0.0) as usize;
+    [sorted[below], sorted[last - below]]
 }
 
 /// The value below which that share of the values lies, between neighbours by their distance.
@@ -152,6 +168,15 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(percentile(&[0.0, 10.0], 0.9), 9.0);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_a_median() {
+        let values: Vec<f64> = (0..100).map(f64::from).collect();
+        // 50 ± 9.8 of 100.
+        assert_eq!(median_interval(&values), [40.0, 59.0]);
+        assert_eq!(median_interval(&[2.0, 1.0, 3.0]), [1.0, 3.0]);
+        assert!(median_interval(&[])[0].is_nan());
     }
 
     #[test]

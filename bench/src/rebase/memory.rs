@@ -1,8 +1,9 @@
 //! What processes have for themselves of a program's relocated pages.
 
-use std::collections::BTreeSet;
+use crate::pointer_tree::Both;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Sums over the mappings of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,21 +58,24 @@ pub struct Footprint {
     pub own_kib: u64,
     /// The page cache of all files that they map, each once, whoever brought it in.
     pub cached_kib: u64,
+    /// The page cache of files of the other side that was there before they began: originals that others have mapped, beside
+    /// which copies are a second time in memory.
+    pub kept_kib: u64,
     /// Their page tables.
     pub tables_kib: u64,
 }
 
 impl Footprint {
-    /// Their own pages, page tables, and the page cache.
+    /// Their own pages, page tables, and the page cache, with what is in it twice for their sake.
     pub fn frames_kib(&self) -> u64 {
-        self.own_kib + self.cached_kib + self.tables_kib
+        self.own_kib + self.cached_kib + self.kept_kib + self.tables_kib
     }
 }
 
-/// Of these processes together.
-pub fn footprint(processes: &[u32]) -> Footprint {
+/// Of these processes together; and the files that they map.
+pub fn footprint(processes: &[u32]) -> (Footprint, BTreeSet<PathBuf>) {
     let mut sum = Footprint { processes: processes.len(), ..Footprint::default() };
-    let mut files = BTreeSet::new();
+    let mut mapped: BTreeSet<PathBuf> = BTreeSet::new();
     for pid in processes {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
         for line in text.lines() {
@@ -81,7 +85,7 @@ pub fn footprint(processes: &[u32]) -> Footprint {
             match first {
                 "Pss:" => sum.pss_kib += kib(),
                 "Anonymous:" => sum.own_kib += kib(),
-                _ if !first.ends_with(':') => files.extend(line.find('/').map(|at| line[at..].to_owned())),
+                _ if !first.ends_with(':') => mapped.extend(line.find('/').map(|at| line[at..].into())),
                 _ => {}
             }
         }
@@ -90,8 +94,18 @@ pub fn footprint(processes: &[u32]) -> Footprint {
         sum.tables_kib +=
             tables.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     }
-    sum.cached_kib = files.iter().map(|path| cached_kib(Path::new(path))).sum();
-    sum
+    sum.cached_kib = mapped.iter().map(|path| cached_kib(path)).sum();
+    (sum, mapped)
+}
+
+/// Takes files out of the page cache. Gives what stays of each: pages that processes have mapped.
+pub fn forget(files: &BTreeSet<PathBuf>) -> BTreeMap<PathBuf, u64> {
+    let one = |path: &PathBuf| {
+        // What cannot be opened, or has gone, is in nobody's way.
+        let _ = Both::forget(path);
+        (path.clone(), cached_kib(path))
+    };
+    files.iter().filter(|path| path.is_file()).map(one).collect()
 }
 
 /// How much of a file is in the page cache.

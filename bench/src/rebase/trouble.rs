@@ -1,10 +1,12 @@
 //! What may happen around a program: libraries are replaced, addresses are taken.
 
 use crate::failure::{Doing, Result, failed};
-use commonhold_record::{FILE_BYTES, HEADER_BYTES, Record, sum};
+use commonhold_rebase::store::Store;
+use commonhold_record::{FILE_BYTES, HEADER_BYTES, IS_THE_COPY, Record, sum};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The system's libraries, as they may be changed by this process and its children alone.
 pub struct Overlay {
@@ -46,37 +48,73 @@ impl Overlay {
         self.there
     }
 
-    /// One library of a program becomes another file with the same bytes, as an upgrade makes it.
-    pub fn replace_a_library_of(&self, program: &Path) -> Result<()> {
-        if !self.there {
-            return Ok(());
-        }
-        let listed = Command::new("/lib64/ld-linux-x86-64.so.2").arg("--list").arg(program).output()?;
-        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let paths = text.lines().filter_map(|line| line.split(" => ").nth(1)?.split(" (").next());
-        let mut paths = paths.filter_map(|path| PathBuf::from(path).canonicalize().ok());
-        let Some(path) = paths.find(|path| path.starts_with(LIBRARIES)) else {
-            return failed(format!("{} has no library in {LIBRARIES}", program.display()));
+    /// The C library becomes another file with other bytes, as an upgrade makes it: what it calls a file that is not there is
+    /// spelt otherwise, so that programs that have anything of the old one can be told by what they say.
+    pub fn upgrade(&self) -> Result<()> {
+        let path = Path::new(LIBRARIES).join("libc.so.6").canonicalize()?;
+        let mut bytes = std::fs::read(&path)?;
+        let Some(at) = bytes.windows(OLD.len()).position(|part| part == OLD) else {
+            return failed(format!("{} does not say what was looked for", path.display()));
         };
+        bytes[at..at + OLD.len()].copy_from_slice(NEW);
         let new = path.with_extension("new");
-        std::fs::copy(&path, &new)?;
+        std::fs::write(&new, bytes)?;
+        std::fs::set_permissions(&new, std::fs::metadata(&path)?.permissions())?;
         std::fs::rename(&new, &path)?;
         Ok(())
     }
 }
 
-/// Changes a record so that every copy of it lies elsewhere than it should: as if its addresses had been taken.
-pub fn displace(record: &Path) -> Result<()> {
-    let mut bytes = std::fs::read(record)?;
-    let Some(files) = Record::new(&bytes).map(|record| record.len()) else {
-        return failed(format!("{} is no record", record.display()));
-    };
-    const DYNAMIC: usize = 48;
-    for at in (0..files).map(|index| HEADER_BYTES + index * FILE_BYTES + DYNAMIC) {
-        bytes[at + 2] ^= 1;
+/// What the C library says of a file that is not there; and how it says it after the upgrade.
+const OLD: &[u8] = b"\0No such file or directory\0";
+const NEW: &[u8] = b"\0No such file or DIRECTORY\0";
+
+/// Records of a program that say of every copy that it lies elsewhere; as they were when this is dropped.
+pub struct Displaced {
+    before: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Displaced {
+    /// The program's record, and that of its own copy, which is another program.
+    pub fn new(store: &Store, program: &Path) -> Result<Displaced> {
+        let mut before = Vec::new();
+        let mut next = Some(program.to_owned());
+        while let Some(program) = next.take() {
+            let path = store.record(&program);
+            let bytes = std::fs::read(&path)?;
+            let Some(record) = Record::new(&bytes) else {
+                return failed(format!("{} is no record", path.display()));
+            };
+            let itself = record.files().next().filter(|file| file.dynamic != IS_THE_COPY);
+            next = itself
+                .and_then(|file| file.copy.strip_suffix(b"\0"))
+                .map(|copy| OsStr::from_bytes(copy).into());
+            let displaced = displace(&bytes, &record);
+            before.push((path, bytes.clone()));
+            std::fs::write(&before[before.len() - 1].0, displaced)?;
+        }
+        Ok(Displaced { before })
     }
-    let whole = sum(&bytes[HEADER_BYTES..]);
-    bytes[16..24].copy_from_slice(&whole.to_le_bytes());
-    std::fs::write(record, bytes)?;
-    Ok(())
+}
+
+impl Drop for Displaced {
+    fn drop(&mut self) {
+        for (path, bytes) in &self.before {
+            // A record that is not as it was is seen: its program has no copies where it must have.
+            let _ = std::fs::write(path, bytes);
+        }
+    }
+}
+
+fn displace(bytes: &[u8], record: &Record<'_>) -> Vec<u8> {
+    const DYNAMIC: usize = 48;
+    let mut displaced = bytes.to_vec();
+    for (index, file) in record.files().enumerate() {
+        if file.dynamic != IS_THE_COPY {
+            displaced[HEADER_BYTES + index * FILE_BYTES + DYNAMIC + 2] ^= 1;
+        }
+    }
+    let whole = sum(&displaced[HEADER_BYTES..]);
+    displaced[16..24].copy_from_slice(&whole.to_le_bytes());
+    displaced
 }

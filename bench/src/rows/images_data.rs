@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{Result, failed};
-use crate::measure::{alternate_best, median, seconds};
+use crate::measure::{Pairs, alternate_best, median, seconds};
 use crate::pointer_tree::worker::{First, Side, first};
 use crate::pointer_tree::{Archive, Both, Checks, Node, Sealed, expected, keys, look_up};
 use crate::row::{Bar, Measured, Row, rounded};
@@ -93,26 +93,30 @@ impl Row for DataVsRkyv {
 
     fn about(&self) -> &'static str {
         "1,000,000 random look-ups in a million-node pointer tree ÷ the same in an rkyv archive (unchecked) of the same nodes \
-         in the same order"
+         in the same order; with a compiler fence in the search, and without it in detail"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let both = Both::make(context)?;
         let keys = keys(&mut context.random(8), context.pick(1_000_000, 50_000));
         let (image, archive) = (Sealed::include(&both.store)?, Archive::map(&both.archive, Checks::Trusted)?);
-        // What is in memory has its place there: nobody pays for the other's first touch.
-        look(image, &keys)?;
-        look(archive, &keys)?;
-        let pairs = alternate_best(context.pick(21, 3), 3, |_| look(image, &keys), |_| look(archive, &keys))?;
+        let pairs = compare::<_, _, true>(context, image, archive, &keys)?;
+        let natural = compare::<_, _, false>(context, image, archive, &keys)?;
         let begun = std::time::Instant::now();
         Archive::map(&both.archive, Checks::Checked)?;
         let check = begun.elapsed().as_secs_f64();
         let archive_s = median(&pairs.theirs);
         let checked = median(&pairs.ours) / (archive_s + check);
+        let each = |seconds: &[f64]| rounded(median(seconds) * 1e9 / keys.len() as f64);
         let detail = json!({
             "look_ups": keys.len(),
-            "image_ns": rounded(median(&pairs.ours) * 1e9 / keys.len() as f64),
-            "rkyv_ns": rounded(archive_s * 1e9 / keys.len() as f64),
+            "image_ns": each(&pairs.ours),
+            "rkyv_ns": each(&pairs.theirs),
+            "without_the_fence": {
+                "ratio": rounded(natural.ratio()),
+                "image_ns": each(&natural.ours),
+                "rkyv_ns": each(&natural.theirs),
+            },
             "rkyv_check_ms": rounded(check * 1e3),
             "ratio_checked": rounded(checked),
         });
@@ -120,11 +124,25 @@ impl Row for DataVsRkyv {
     }
 }
 
+/// Both sides, searched by the same code. What is in memory has its place there before: nobody pays for the other's first
+/// touch.
+fn compare<N: Node, M: Node, const FENCED: bool>(
+    context: &Context,
+    image: N,
+    archive: M,
+    keys: &[u64],
+) -> Result<Pairs> {
+    look::<_, FENCED>(image, keys)?;
+    look::<_, FENCED>(archive, keys)?;
+    let (image, archive) = (|_| look::<_, FENCED>(image, keys), |_| look::<_, FENCED>(archive, keys));
+    alternate_best(context.pick(21, 3), 3, image, archive)
+}
+
 /// Seconds of all look-ups; what they find is compared.
-fn look<N: Node>(top: N, keys: &[u64]) -> Result<f64> {
+fn look<N: Node, const FENCED: bool>(top: N, keys: &[u64]) -> Result<f64> {
     let mut sum = 0;
     let taken = seconds(|| {
-        sum = black_box(look_up(top, keys));
+        sum = black_box(look_up::<_, FENCED>(top, keys));
         Ok(())
     })?;
     if sum == expected(keys) { Ok(taken) } else { failed("the look-ups found other values than were stored") }

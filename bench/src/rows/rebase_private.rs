@@ -4,7 +4,8 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
 use crate::processes::kill_group;
 use crate::rebase::memory::{family, relocated};
-use crate::rebase::{Program, Rebased, chromium, clang};
+use crate::rebase::programs::{chromium, clang};
+use crate::rebase::{Program, Rebased};
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_rebase::check::compare;
 use serde_json::json;
@@ -112,7 +113,7 @@ impl Row for ChromiumPrivate {
 fn settled(rebased: &Rebased, program: &Program, with_copies: bool) -> Result<(u64, usize)> {
     let mut command = rebased.command(program, with_copies);
     let mut child = command.process_group(0).spawn()?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let (mut last, mut same) = (0, 0);
     // Three seconds without a change.
     while same < 6 && Instant::now() < deadline {
@@ -127,7 +128,7 @@ fn settled(rebased: &Rebased, program: &Program, with_copies: bool) -> Result<(u
     kill_group(child.id());
     child.wait()?;
     if same < 6 {
-        failed("chromium does not come to rest within a minute")
+        failed("chromium does not come to rest within five minutes")
     } else {
         Ok((kib, processes.len()))
     }

@@ -3,11 +3,13 @@
 use crate::context::Context;
 use crate::failure::Result;
 use crate::measure::{Pairs, alternate};
-use crate::rebase::{Program, Rebased, chromium, clang};
+use crate::rebase::programs::{chromium, clang};
+use crate::rebase::{Program, Rebased};
 use crate::row::{Bar, Measured, Row};
 use serde_json::json;
 
 fn pairs(rebased: &Rebased, program: &Program, count: usize) -> Result<Pairs> {
+    rebased.assert(&[program])?;
     // What both need is in memory then.
     rebased.time(program, true)?;
     rebased.time(program, false)?;

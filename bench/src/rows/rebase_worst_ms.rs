@@ -1,9 +1,11 @@
 //! `rebase.worst_ms`: programs that have little to gain must not pay for those that have.
 
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::measure::{median, percentile};
-use crate::rebase::{Program, Rebased, programs};
+use crate::rebase::programs::{find, programs};
+use crate::rebase::watch::watch;
+use crate::rebase::{Program, Rebased};
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::{Value, json};
 
@@ -33,14 +35,30 @@ impl Row for WorstMs {
         // The others have rows of their own.
         programs.retain(|program| !program.path.ends_with("clang") && !program.path.ends_with("chromium"));
         let rebased = Rebased::new(context, &programs.iter().collect::<Vec<_>>())?;
+        let copies = rebased.assert(&programs.iter().collect::<Vec<_>>())?;
         let mut worst: f64 = 0.0;
         let mut rows = Vec::new();
-        for program in &programs {
-            let (added, row) = one(&rebased, program, context.pick(201, 5))?;
+        for (program, copies) in programs.iter().zip(copies) {
+            let (added, mut row) = one(&rebased, program, context.pick(201, 5))?;
             worst = worst.max(added);
+            row["copies"] = json!(copies);
             rows.push(row);
         }
-        Ok(Measured::single(worst, programs.len(), json!({ "programs": rows })))
+        let mut detail = json!({ "programs": rows });
+        if let Some(program) = unset(&rebased)? {
+            detail["not_set_but_started_so"] = one(&rebased, &program, context.pick(201, 5))?.1;
+        }
+        Ok(Measured::single(worst, programs.len(), detail))
+    }
+}
+
+/// A short program that is not set, and so has no copies: what the variables alone cost every program. It is in the detail
+/// only, as the row is about programs that are set.
+fn unset(rebased: &Rebased) -> Result<Option<Program>> {
+    let Some(program) = find(&["/usr/bin/true"], &[]) else { return Ok(None) };
+    match watch(rebased.command(&program, true), &rebased.store, None)?.copies.len() {
+        0 => Ok(Some(program)),
+        copies => failed(format!("{} was not set, and has {copies} copies", program.path.display())),
     }
 }
 
