@@ -197,6 +197,7 @@ impl Cluster {
 
     /// Refuses what an honest host would not say about the object: who does is cut off.
     pub(super) fn check_may_say(&self, driver: &Driver, from: HostId, message: &Said) -> Result<()> {
+        driver.check_scheduler(message)?; // before anybody is waited for
         let writes = writes(message);
         if let Said::Forwarding(_) = message {
             // Whoever takes part schedules for the others: who may change nothing does not.

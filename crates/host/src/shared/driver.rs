@@ -369,13 +369,17 @@ impl Driver {
         self.saved.upgrade()
     }
 
-    /// What is said under another scheduler, of pages that are not there, or of more than anybody asks for at once, is
-    /// nothing an honest host says.
+    /// What is said under another scheduler is nothing an honest host says.
+    pub fn check_scheduler(&self, message: &Said) -> Result<()> {
+        if self.plan.how.speaks(message) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Protocol, "a message of another scheduler than the object's"))
+    }
+
+    /// Nor of pages that are not there, or of more than anybody asks for at once.
     fn check(&self, message: &Said) -> Result<()> {
         let protocol = |text| Err(Error::new(ErrorKind::Protocol, text));
-        if !self.plan.how.speaks(message) {
-            return protocol("a message of another scheduler than the object's".to_owned());
-        }
         let (count, end) = message.extent();
         if count == 0 && message.is_of_a_span() {
             return protocol("a message about no page at all".to_owned());
