@@ -24,6 +24,7 @@ both() {
 }
 
 server() {
+    # shellcheck disable=SC2016 # what is between the quotes is for the inner shell
     setpriv --reuid postgres --regid postgres --clear-groups sh -eu -c '
         export LC_ALL=C
         "$1"/initdb -D "$0" -A trust --no-sync >/dev/null
