@@ -52,6 +52,16 @@ impl Network {
         format!("{}:7420", address(host))
     }
 
+    /// Cuts two hosts off from each other, or ends that; each reaches all the others. Of one pair at a time.
+    pub fn part(&self, hosts: [usize; 2], parted: bool) {
+        let isolated = if parted { "on" } else { "off" };
+        for host in hosts {
+            let port =
+                format!("-n {} link set port{host} type bridge_slave isolated {isolated}", self.switch());
+            ip(&port).expect("a port");
+        }
+    }
+
     /// Cuts a host off, or ends that.
     pub fn wire(&self, host: usize, up: bool) {
         let state = if up { "up" } else { "down" };
