@@ -19,9 +19,10 @@ fn in_peace(hosts: usize, options: &str) {
     field.end();
 }
 
-/// Each kind of strike in turn, on hosts by chance.
+/// Each kind of strike in turn, on hosts by chance, of three to five.
 fn struck(options: &str, strikes: &[Strike], times: usize) {
-    strike_all(Field::new(3, 2, options), options, strikes, times);
+    let hosts = 3 + Chance::new(&format!("hosts, {options}")).below(3) as usize;
+    strike_all(Field::new(hosts, 2, options), options, strikes, times);
 }
 
 fn strike_all(mut field: Field, options: &str, strikes: &[Strike], times: usize) {
