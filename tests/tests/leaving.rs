@@ -63,6 +63,20 @@ fn what_a_slow_home_cannot_take_at_once_comes_home_when_it_can() {
     assert!(!hosts[1].log().contains("may be lost"), "{}", hosts[1].log());
 }
 
+/// Pages of 2 MiB, the last of which is short: what is on its way of that one keeps no other from leaving.
+#[test]
+fn large_pages_leave_after_a_short_one() {
+    let pages = 2 * 512 + 100;
+    let (_hosts, workers) = shared(pages * 4096, "page-size=2097152");
+    workers[1].ok(&format!("fill m 0 {pages} 1"));
+    workers[0].ok("fill m 1024 1 2"); // the last page goes home
+    workers[1].all("drop m\nclose o");
+    workers[0].all("check m 0 1024 1\ncheck m 1024 1 2\ncheck m 1025 99 1");
+    // All of it has left: it can be opened again.
+    workers[1].eventually("open o /shared rw");
+    workers[1].all("map m o rw shared 0 0\ncheck m 0 1024 1");
+}
+
 /// The home is away when the object is closed, and the process that has the pages dies.
 #[test]
 fn what_waits_for_its_home_outlives_the_process() {

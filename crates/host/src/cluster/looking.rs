@@ -164,15 +164,19 @@ impl Cluster {
         let others: Vec<HostId> =
             members.filter(|host| *host != self.me.host && !self.is_unreachable(*host)).collect();
         let (tell, told) = channel();
+        let deadline = Instant::now() + LOOK;
         for host in others.iter().copied() {
             let (this, call, tell) = (self.clone(), call.clone(), tell.clone());
             self.pools.looking.run(move || {
-                let answer = this.reach(host).and_then(|()| this.ask(host, call, LOOK));
-                let _ = tell.send((host, answer)); // nobody may wait any more
+                // Where hosts hang, questions to them must not pile up before those to others.
+                let left = deadline.saturating_duration_since(Instant::now());
+                if !left.is_zero() {
+                    let answer = this.reach(host).and_then(|()| this.ask(host, call, left));
+                    let _ = tell.send((host, answer)); // nobody may wait any more
+                }
             });
         }
         drop(tell);
-        let deadline = Instant::now() + LOOK;
         let next = || told.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
         let mut answers: Vec<_> = std::iter::from_fn(next).collect();
         answers.sort_by_key(|(host, _)| others.iter().position(|other| other == host));

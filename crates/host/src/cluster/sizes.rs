@@ -1,7 +1,7 @@
 //! Another size for an object that hosts share: decided at its home, and known everywhere before it is done.
 
 use super::wire::{Answer, Call};
-use super::{Cluster, PATIENCE};
+use super::{Cluster, PATIENCE, busy};
 use crate::shared::{Driver, How, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, limits};
@@ -96,6 +96,10 @@ impl Cluster {
             }
             if driver.home().is_some_and(|home| home != from) {
                 return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
+            }
+            if driver.holds_back() {
+                // What the home granted before must be here before: it may lie past an end that comes and goes.
+                return Err(busy("what was said before waits here: say it again"));
             }
             if !driver.is_home() && !driver.told_size(from, told) {
                 return Ok(Answer::Done); // said before what is known already

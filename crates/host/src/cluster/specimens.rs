@@ -283,6 +283,7 @@ pub fn messages(object: u128) -> Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::MOST_TOGETHER;
     use commonhold_peers::PROTOCOL_VERSION;
 
     /// Of the messages of that version. Whoever changes a message, in form or meaning, writes the new digest here; and
@@ -300,6 +301,16 @@ mod tests {
             }
         }
         sum
+    }
+
+    #[test]
+    fn no_more_than_may_go_together_is_a_message() {
+        let done = Said::Central(central::Message::Done { page: 1 });
+        for (count, good) in [(0, false), (1, true), (MOST_TOGETHER, true), (MOST_TOGETHER + 1, false)] {
+            let message = Message::Coherence { object: 1, messages: vec![done.clone(); count] };
+            let bytes = postcard::to_stdvec(&message).unwrap();
+            assert_eq!(postcard::from_bytes::<Message>(&bytes).is_ok(), good, "{count}");
+        }
     }
 
     #[test]

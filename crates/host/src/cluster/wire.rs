@@ -68,6 +68,7 @@ pub enum Message {
         /// Which object.
         object: u128,
         /// What.
+        #[serde(deserialize_with = "crate::shared::some_together")]
         messages: Vec<Said>,
     },
     /// To be answered.

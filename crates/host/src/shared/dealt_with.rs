@@ -3,15 +3,15 @@
 //! waits, and everything that it says after that. The home does not wait for it in any turn, so this ends.
 
 use super::Driver;
-use super::driver::State;
-use super::inbox::Later;
+use super::driver::{PAGE, State};
+use super::inbox::{Later, OVERHEAD};
 use super::part::Part;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// More bytes are not held back: of pages that were granted, which a host asks for.
+/// More bytes are not held back, but for all pages of the object once: of pages that were granted, which a host asks for.
 const MOST_BYTES: usize = 64 << 20;
 
 /// What was said by the home and is not listened to yet, in its order.
@@ -22,11 +22,11 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    fn push(&mut self, later: Later) -> Result<()> {
+    fn push(&mut self, later: Later, most: usize) -> Result<()> {
         if let Later::Message(from, _, bytes) = &later {
-            self.bytes += bytes.len();
-            if self.bytes > MOST_BYTES {
-                let text = format!("{from} grants more than {MOST_BYTES} bytes that nobody asked for");
+            self.bytes += bytes.len() + OVERHEAD;
+            if self.bytes > most {
+                let text = format!("{from} grants more than {most} bytes that nobody asked for");
                 return Err(Error::new(ErrorKind::Protocol, text));
             }
         }
@@ -37,7 +37,7 @@ impl HeldBack {
     fn pop(&mut self) -> Option<Later> {
         let next = self.messages.pop_front()?;
         if let Later::Message(_, _, bytes) = &next {
-            self.bytes -= bytes.len();
+            self.bytes -= bytes.len() + OVERHEAD;
         }
         Some(next)
     }
@@ -67,7 +67,7 @@ impl Driver {
         if !waits {
             return Ok(Some(came));
         }
-        state.held_back.push(came)?;
+        state.held_back.push(came, self.room() as usize * PAGE + MOST_BYTES)?;
         self.carrier.ask_what_has_come();
         Ok(None)
     }
@@ -139,12 +139,12 @@ mod tests {
             Later::Message(_, message, _) => message.pages()[0],
             _ => unreachable!("nothing else was put there"),
         };
-        let mut held = HeldBack::default();
-        (0..4).for_each(|page| held.push(said(page, MOST_BYTES / 4)).unwrap());
-        assert_eq!(held.push(said(4, 1)).unwrap_err().kind, ErrorKind::Protocol);
+        let (mut held, most) = (HeldBack::default(), 4 * (1000 + OVERHEAD));
+        (0..4).for_each(|page| held.push(said(page, 1000), most).unwrap());
+        assert_eq!(held.push(said(4, 1), most).unwrap_err().kind, ErrorKind::Protocol);
         assert!((0..4).all(|next| held.pop().map(page) == Some(next)) && held.pop().is_none());
         held.clear();
-        held.push(said(5, MOST_BYTES)).unwrap();
+        held.push(said(5, 3000), most).unwrap();
         assert_eq!(held.pop().map(page), Some(5));
     }
 }

@@ -2,7 +2,7 @@
 //! waits for other hosts. The thread that reads what a host sends would wait for that very host's answer. It need not wait
 //! for room here either: who sends pages home waits itself, until the home says what it has dealt with (`HasCome`).
 
-use super::driver::{Driver, State};
+use super::driver::{Driver, PAGE, State};
 use super::part::Said;
 use super::turn::Turn;
 use commonhold_coherence::{Access, Event, HostId};
@@ -10,9 +10,13 @@ use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// More bytes of one host do not wait: far more than there are on their way from an honest one (`crate::on_way`), and than all
+/// More bytes of one host do not wait, but for all pages of the object once: far more than there are on their way from an
+/// honest one (`crate::on_way`), and than all
 /// who wait for pages have asked of it.
 const MOST_OF_HOST: usize = 256 << 20;
+
+/// What a message takes beside its bytes, or a little more.
+pub(super) const OVERHEAD: usize = 128;
 
 /// What happens.
 pub(super) enum Later {
@@ -47,10 +51,8 @@ impl Inbox {
     /// Whether a thread must be found for it. Refused if more than `most` bytes of one host would wait.
     fn push(&self, later: Later, most: usize) -> Result<bool> {
         let mut inner = self.lock();
-        if let Later::Message(from, _, bytes) = &later
-            && !bytes.is_empty()
-        {
-            let of_host = inner.of_hosts.get(from).copied().unwrap_or_default() + bytes.len();
+        if let Later::Message(from, _, bytes) = &later {
+            let of_host = inner.of_hosts.get(from).copied().unwrap_or_default() + bytes.len() + OVERHEAD;
             if of_host > most {
                 let text = format!(
                     "{from} sent {of_host} bytes of pages that were not its to send: {most} may wait"
@@ -90,7 +92,7 @@ impl Inner {
         if let Later::Message(from, _, bytes) = &next
             && let Some(waiting) = self.of_hosts.get_mut(from)
         {
-            *waiting -= bytes.len();
+            *waiting -= bytes.len() + OVERHEAD;
             if *waiting == 0 {
                 self.of_hosts.remove(from);
             }
@@ -107,7 +109,8 @@ impl Driver {
 
     /// It happens after what waits. Refused is only what an honest host does not send.
     pub(super) fn later(self: &Arc<Self>, later: Later) -> Result<()> {
-        if self.inbox.push(later, MOST_OF_HOST)? {
+        let most = MOST_OF_HOST.max(self.room() as usize * PAGE + MOST_OF_HOST / 4);
+        if self.inbox.push(later, most)? {
             let driver = self.clone();
             self.machine.scheduling.run(move || {
                 loop {
@@ -189,18 +192,18 @@ mod tests {
 
     #[test]
     fn who_sends_is_not_waited_for_and_nothing_is_lost() {
-        let inbox = Inbox::default();
+        let (inbox, most) = (Inbox::default(), 3 * (10 + OVERHEAD));
         for round in 0..2 {
             for page in 0..6 {
-                let must_find = inbox.push(sent(1 + page % 2, page, 10), 30).unwrap();
+                let must_find = inbox.push(sent(1 + page % 2, page, 10), most).unwrap();
                 assert_eq!(must_find, page == 0, "one thread works it off: {round}");
             }
-            let why = inbox.push(sent(1, 9, 1), 30).unwrap_err();
+            let why = inbox.push(sent(1, 9, 1), most).unwrap_err();
             assert_eq!(why.kind, ErrorKind::Protocol, "{why}");
             // Whoever waits for what came so far does not wait for what comes meanwhile.
             let came = inbox.came();
             let mut all: Vec<_> = (0..4).map(|_| page(inbox.pop_of(came).unwrap())).collect();
-            assert!(!inbox.push(sent(1, 6, 10), 30).unwrap(), "there is room again");
+            assert!(!inbox.push(sent(1, 6, 10), most).unwrap(), "there is room again");
             all.extend(std::iter::from_fn(|| inbox.pop_of(came)).map(page));
             assert_eq!(all, (0..6).map(|page| (1 + page % 2, page as u8, 10)).collect::<Vec<_>>());
             assert_eq!(inbox.pop().map(page), Some((1, 6, 10)), "the thread that was found looks again");

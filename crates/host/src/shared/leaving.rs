@@ -40,12 +40,19 @@ impl Driver {
 
     fn send_away(self: &Arc<Self>, pages: Vec<u32>) {
         let mut room = self.room_on_the_way();
+        let mut stays = false;
         for page in pages {
             let bytes = self.newest_bytes(page);
             if bytes <= room {
                 room -= bytes;
                 self.happened(Event::Evict { page }, Vec::new());
+            } else {
+                stays = true;
             }
+        }
+        // Of large pages also when little is on the way: that may be as much as keeps one from leaving.
+        if stays && !self.home_may_not_hear() {
+            self.carrier.ask_what_has_come();
         }
     }
 
@@ -74,9 +81,12 @@ impl Driver {
 
     /// Waits for a while until so much may leave: but not for a home that is away.
     pub fn wait_for_room(&self, bytes: usize) {
-        for _ in 0..MOST_LOOKS {
+        for look in 0..MOST_LOOKS {
             if self.home_may_not_hear() || self.room_on_the_way() >= bytes {
                 return;
+            }
+            if look == 0 {
+                self.carrier.ask_what_has_come();
             }
             std::thread::sleep(AGAIN);
         }

@@ -52,6 +52,9 @@ mod turn;
 pub use driver::{Driver, Plan};
 pub use give_back::Back;
 pub use holds::Holds;
+#[cfg(test)]
+pub(crate) use part::MOST_TOGETHER;
+pub(crate) use part::some_together;
 pub use part::{How, Kept, Said};
 pub use size::Told;
 pub use sizes::Sizes;

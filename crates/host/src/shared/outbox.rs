@@ -2,13 +2,11 @@
 //! it. Whoever brings the answer must not wait for who is still within the system call that sent the question. What waits for
 //! one host, many pages and invalidations, goes as one message.
 
-use super::part::Said;
+use super::part::{MOST_TOGETHER, Said};
 use commonhold_coherence::HostId;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most that goes as one message, which must not be longer than one of a connection's may be.
-const MOST_TOGETHER: usize = 256;
 /// More bytes of pages go together with nothing else.
 const MOST_BYTES: usize = 1 << 20;
 

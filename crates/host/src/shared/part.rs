@@ -2,8 +2,10 @@
 
 use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, Scheduler, Span};
 use commonhold_coherence::{central, explicit, forwarding};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::cell::RefCell;
+use std::fmt;
 
 /// How an object is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,33 @@ pub struct Kept {
     pub on_loss: central::OnLoss,
     /// How many hosts keep each version beside its owner.
     pub replicas: u32,
+}
+
+/// Most messages that travel as one.
+pub const MOST_TOGETHER: usize = 256;
+
+/// Those that came as one. More than may is no message: what they take in memory is far more than on their way.
+pub(crate) fn some_together<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Said>, D::Error> {
+    struct Together;
+    impl<'de> Visitor<'de> for Together {
+        type Value = Vec<Said>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "1 to {MOST_TOGETHER} messages")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut messages: A) -> Result<Vec<Said>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(next) = messages.next_element()? {
+                if all.len() == MOST_TOGETHER {
+                    return Err(A::Error::invalid_length(all.len() + 1, &self));
+                }
+                all.push(next);
+            }
+            if all.is_empty() { Err(A::Error::invalid_length(0, &self)) } else { Ok(all) }
+        }
+    }
+    from.deserialize_seq(Together)
 }
 
 /// What schedulers say to each other.
