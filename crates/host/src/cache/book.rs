@@ -147,6 +147,14 @@ impl Book {
         })
     }
 
+    /// The same of one page: each fault asks.
+    pub fn must_tell_page(&self, page: u32) -> bool {
+        self.moving.as_ref().is_some_and(|moving| {
+            moving.newer.has_replicas()
+                && (!moving.newer.pages().contains(page) || moving.untold.contains(page))
+        })
+    }
+
     /// These pages may be newer than what is stored as soon as the replicas have heard it.
     pub fn may_be_newer(&mut self, pages: &RoaringBitmap) -> Result<()> {
         self.moving.as_mut().map_or(Ok(()), |moving| moving.may_be_newer(pages))
@@ -409,12 +417,13 @@ mod tests {
         let mut book = book(&dir);
         assert!(!book.must_tell(&[1].into()), "it has no replicas");
         book.is_home(newer).unwrap();
-        assert!(book.must_tell(&[1].into()) && book.untold().is_empty());
+        assert!(book.must_tell(&[1].into()) && book.must_tell_page(1) && book.untold().is_empty());
         book.may_be_newer(&[1, 2].into()).unwrap();
         book.now_stored(&[1, 2].into());
         assert_eq!((book.untold(), book.newer()), ([1, 2].into(), [1, 2].into()));
         assert!(book.must_tell(&[1].into()));
         book.told(&[1].into());
+        assert_eq!([1, 2, 3].map(|page| book.must_tell_page(page)), [false, true, true]);
         assert!(
             !book.must_tell(&[1].into()) && book.must_tell(&[1, 2].into()) && book.must_tell(&[3].into())
         );

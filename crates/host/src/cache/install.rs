@@ -56,8 +56,8 @@ impl Cache {
         }
         // Before the thread can write.
         self.note_newest(&mut inner, one, access, true);
-        let told = !inner.book.must_tell(&book::set_of(one));
-        let writes = write && access == Access::Write && !inner.holds_writers() && told;
+        let may_write = access == Access::Write && !inner.holds_writers();
+        let writes = write && may_write && !inner.book.must_tell_page(page as u32);
         if writes && mapping.kind == Kind::Synchronous {
             self.note_write(&mut inner, page);
         }

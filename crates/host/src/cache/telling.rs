@@ -15,10 +15,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 impl Cache {
     /// Whether a first write of the page must wait for the replicas. Then whoever writes is answered when they have heard it.
     pub(super) fn write_waits(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) -> bool {
-        let one = book::set_of(PageRange::new(page, 1));
-        if !inner.book.must_tell(&one) {
+        if !inner.book.must_tell_page(page as u32) {
             return false;
         }
+        let one = book::set_of(PageRange::new(page, 1));
         inner.wait_for(mapping, page, true);
         if let Err(error) = inner.book.may_be_newer(&one) {
             self.report(&error); // replicas know it in a moment, and `live/` of what is written

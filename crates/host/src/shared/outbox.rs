@@ -166,6 +166,7 @@ mod tests {
             assert!(sent.contains(&(1, 0)) && sent.contains(&(2, 2)), "{sent:?}");
         });
     }
+
     #[test]
     fn what_waits_for_one_host_goes_as_one_message_in_its_order() {
         let outbox = Outbox::default();
