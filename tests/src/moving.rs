@@ -35,3 +35,28 @@ pub fn is_version(worker: &Worker, pages: impl Iterator<Item = u32>, version: u3
     };
     pages.map(is_it).collect()
 }
+
+/// The machine of that host is no more, and with it its processes, and its disk.
+pub fn lose(host: &TestHost, worker: &Worker) {
+    host.kill_both();
+    worker.kill();
+    hide(host, true);
+}
+
+/// The machine of a host that was lost is there again, and was only cut off: what it kept is there.
+pub fn comes_back(host: &TestHost) {
+    hide(host, false);
+    host.start_again().unwrap();
+}
+
+/// Nobody but a host itself can open what it keeps; in tests all have one file system.
+fn hide(host: &TestHost, hidden: bool) {
+    let (own, away) = (host.state().join("replicas"), host.state().join("not-here"));
+    let (from, to) = if hidden { (own, away) } else { (away, own) };
+    std::fs::rename(from, to).unwrap();
+}
+
+/// Whether that host keeps no other's pages.
+pub fn nothing_is_kept(host: &TestHost) -> bool {
+    std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none()
+}

@@ -6,7 +6,9 @@ use commonhold_tests::cluster::{says, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
-use commonhold_tests::moving::{claimant, five_are_lost_until_revert, is_version};
+use commonhold_tests::moving::{
+    claimant, comes_back, five_are_lost_until_revert, is_version, lose, nothing_is_kept,
+};
 use commonhold_tests::{MIB, TestHost, Worker, wait};
 use std::time::Duration;
 
@@ -47,30 +49,9 @@ impl Setting {
         })
     }
 
-    /// The machine of that host is no more, and with it its processes, and its disk.
     fn lose(&self, number: usize) {
-        self.hosts[number].kill_both();
-        self.workers[number].kill();
-        self.hide(number, true);
+        lose(&self.hosts[number], &self.workers[number]);
     }
-
-    /// The machine of a host that was lost is there again, and was only cut off: what it kept is there.
-    fn comes_back(&self, number: usize) {
-        self.hide(number, false);
-        self.hosts[number].start_again().unwrap();
-    }
-
-    /// Nobody but a host itself can open what it keeps; here all have one file system.
-    fn hide(&self, number: usize, hidden: bool) {
-        let state = self.hosts[number].state();
-        let (own, away) = (state.join("replicas"), state.join("not-here"));
-        let (from, to) = if hidden { (own, away) } else { (away, own) };
-        std::fs::rename(from, to).unwrap();
-    }
-}
-
-fn nothing_is_kept(host: &TestHost) -> bool {
-    std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none()
 }
 
 /// What others had, what was synced or read by another host, and what the home alone had and had not.
@@ -106,7 +87,7 @@ fn another_host_goes_on_as_the_home() {
         workers[3 - home].ok(&format!("sync o 0 {MIB}"));
         workers[3 - home].refused(&format!("create x {NAME} size=4096 strict"), "Exists");
         // Who was the home comes back as any sharer.
-        setting.comes_back(0);
+        comes_back(&setting.hosts[0]);
         until_says(&hosts[0], "another host is its home by now");
         let back = hosts[0].worker();
         back.eventually(&format!("open o {NAME} rw"));
@@ -330,14 +311,14 @@ fn without_replicas_the_home_is_waited_for() {
     until_says(&hosts[0], "host1 keeps its pages no more");
     workers[0].all(&format!("fill m 0 10 2\nsync o 0 {MIB}"));
     setting.lose(0);
-    setting.comes_back(1);
+    comes_back(&setting.hosts[1]);
     let worker = hosts[1].worker();
     let open = format!("open o {NAME} rw");
     let why = wait::until("the home is known to be lost", || {
         worker.ask(&open).err().filter(|why| why.message.contains("waits for one of them"))
     });
     assert_eq!(why.kind, "Disconnected", "{}", why.message);
-    setting.comes_back(0);
+    comes_back(&setting.hosts[0]);
     worker.eventually(&open);
     worker.all("map m o rw shared 0 0\ncheck m 0 10 2\ncheck m 10 246 1\nfill m 0 1 3");
 }

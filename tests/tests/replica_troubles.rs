@@ -5,6 +5,7 @@
 use commonhold_tests::cluster::{another, ca, free_address, until_says};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::signal;
+use commonhold_tests::moving::{lose, nothing_is_kept};
 use commonhold_tests::scratch::RamDisk;
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
 use std::time::Duration;
@@ -45,17 +46,6 @@ fn warning(worker: &Worker) -> String {
 
 fn until_enough(worker: &Worker) {
     wait::until("enough hosts keep its pages", || warning(worker).is_empty().then_some(()));
-}
-
-fn nothing_is_kept(host: &TestHost) -> bool {
-    std::fs::read_dir(host.state().join("replicas")).unwrap().next().is_none()
-}
-
-/// The machine of that host is no more, and with it its processes, and its disk.
-fn lose(host: &TestHost, worker: &Worker) {
-    host.kill_both();
-    worker.kill();
-    std::fs::rename(host.state().join("replicas"), host.state().join("not-here")).unwrap();
 }
 
 /// A replica stands still, and pages of the object are written for the first time at its home: they wait. Nobody else does:

@@ -3,7 +3,7 @@
 //! clock starts.
 
 use crate::cluster::floor::Floor;
-use crate::cluster::{Cluster, Sharer};
+use crate::cluster::{Awaiting, Cluster, Sharer};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::row::{Bar, Measured, Row, rounded};
@@ -59,7 +59,8 @@ struct Subject {
 
 impl Subject {
     fn create(context: &Context) -> Result<Subject> {
-        let cluster = Cluster::start(context, 2)?;
+        // As the bare connection of the line RPC waits.
+        let cluster = Cluster::start_two(context, Awaiting::Asleep)?;
         let (mut home, client) = (cluster.sharer(0)?, cluster.sharer(1)?);
         let (path, _) = context.make_file("sprite-remote", HIS_FILE)?;
         home.create_on_file(NAME, &path)?;

@@ -1,4 +1,5 @@
 /* Builds an image, and reads one: "build NAME" and "read NAME". COMMONHOLD_IMAGES names the store. */
+#include "check.h"
 #include "commonhold.h"
 #include <errno.h>
 #include <stdio.h>
@@ -54,14 +55,6 @@ static const ch_type forest = CH_TYPE_STRUCT_OF(struct forest, forest_fields);
 static const ch_type itself;
 static const ch_field inner[] = {{"itself", 0, &itself, 0}};
 static const ch_type itself = {"itself", CH_TYPE_STRUCT, 8, 8, NULL, inner, 1};
-
-#define CHECK(condition)                                                                       \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ch_last_error());       \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
 
 static struct node *leaf(ch_arena *arena, uint64_t key, const char *word) {
     struct node *leaf = ch_arena_take(arena, sizeof *leaf, _Alignof(struct node));

@@ -1,4 +1,5 @@
 /* Images that lead into others: "build", then "read" in another process. COMMONHOLD_IMAGES names the store. */
+#include "check.h"
 #include "commonhold.h"
 #include <errno.h>
 #include <stdio.h>
@@ -33,14 +34,6 @@ static const ch_field word_fields[] = {
     {"next", offsetof(struct word, next), &word_or_null, 0},
 };
 static const ch_type word = CH_TYPE_STRUCT_OF(struct word, word_fields);
-
-#define CHECK(condition)                                                                       \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ch_last_error());       \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
 
 /* Two letters, from this weight on. */
 static void build_letters(const char *version, uint64_t weight) {

@@ -22,6 +22,17 @@ use std::time::{Duration, Instant};
 /// How often a change is tried that others come before.
 const ATTEMPTS: usize = 4;
 
+/// Whether a change was made.
+#[derive(PartialEq, Eq)]
+enum Done {
+    /// By this call.
+    Now,
+    /// There was nothing to do.
+    Before,
+    /// Other changes came first each time.
+    Never,
+}
+
 fn is_there(key: &str) -> Compare {
     Compare::version(key, CompareOp::Greater, 0)
 }
@@ -227,20 +238,44 @@ impl Etcd {
 
     /// The home is the lost one again, until another takes its place.
     pub(super) fn give_home_back(&self, me: HostId, object: u128, of: &Homed) -> Result<()> {
-        for _ in 0..ATTEMPTS {
-            let record = self.record(object)?;
-            let own = record.value.clone().filter(|homed| homed.home == me && homed.served == of.served);
-            let Some(homed) = own else { return Ok(()) };
-            let attempt = Attempt {
-                when: vec![record.is_unchanged()],
-                then: vec![record.put(&Homed { home: of.home, ..homed })],
-            };
-            if self.transact(&attempt, PATIENCE)? {
-                lock(&self.mine).moving.remove(&object);
-                return Ok(());
+        let given = self.attempt(
+            || PATIENCE,
+            |_| {
+                let record = self.record(object)?;
+                let own = record.value.clone().filter(|homed| homed.home == me && homed.served == of.served);
+                Ok(own.map(|homed| Attempt {
+                    when: vec![record.is_unchanged()],
+                    then: vec![record.put(&Homed { home: of.home, ..homed })],
+                }))
+            },
+        )?;
+        match given {
+            Done::Now => drop(lock(&self.mine).moving.remove(&object)),
+            Done::Before => {}
+            Done::Never => {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "the object's record changes all the time: try again",
+                ));
             }
         }
-        Err(Error::new(ErrorKind::Busy, "the object's record changes all the time: try again"))
+        Ok(())
+    }
+
+    /// Tries a few times what `next` says, which looks anew each time, with as much time as is `left`: another change may come
+    /// first, and an attempt whose answer was lost has done it.
+    fn attempt(
+        &self,
+        left: impl Fn() -> Duration,
+        next: impl Fn(Duration) -> Result<Option<Attempt>>,
+    ) -> Result<Done> {
+        for _ in 0..ATTEMPTS {
+            let Some(attempt) = next(left())? else { return Ok(Done::Before) };
+            if self.transact(&attempt, left())? {
+                return Ok(Done::Now);
+            }
+        }
+        Ok(Done::Never)
     }
 
     fn home_of(&self, object: u128) -> Result<Option<Homed>> {
@@ -251,22 +286,18 @@ impl Etcd {
     pub(super) fn note_scheduling(&self, me: HostId, object: u128) -> Result<()> {
         let changed =
             || Error::new(ErrorKind::Busy, "another host is the object's home by now, or it has changed");
-        // A few times: an attempt whose answer was lost has done it.
-        for _ in 0..ATTEMPTS {
-            let record = self.record(object)?;
-            let before = record.value.clone().filter(|homed| homed.home == me).ok_or_else(changed)?;
-            if before.served == me {
-                return Ok(());
-            }
-            let attempt = Attempt {
-                when: vec![is_there(&self.keys.member(me)), record.is_unchanged()],
-                then: vec![record.put(&Homed { served: me, ..before })],
-            };
-            if self.transact(&attempt, PATIENCE)? {
-                return Ok(());
-            }
-        }
-        Err(changed())
+        let noted = self.attempt(
+            || PATIENCE,
+            |_| {
+                let record = self.record(object)?;
+                let before = record.value.clone().filter(|homed| homed.home == me).ok_or_else(changed)?;
+                Ok((before.served != me).then(|| Attempt {
+                    when: vec![is_there(&self.keys.member(me)), record.is_unchanged()],
+                    then: vec![record.put(&Homed { served: me, ..before })],
+                }))
+            },
+        )?;
+        if noted == Done::Never { Err(changed()) } else { Ok(()) }
     }
 
     /// The home counts on other replicas from now on.
@@ -280,14 +311,12 @@ impl Etcd {
     ) -> Result<()> {
         let deadline = Instant::now() + within;
         let left = || deadline.saturating_duration_since(Instant::now());
-        // A few times: its name, or what else the next home must know, may change at the same time.
-        for _ in 0..ATTEMPTS {
-            match self.noting_replicas(me, object, before, now, left())? {
-                Some(attempt) if !self.transact(&attempt, left())? => {}
-                _ => return Ok(()),
-            }
+        let noted = self.attempt(left, |left| self.noting_replicas(me, object, before, now, left))?;
+        if noted == Done::Never {
+            let text = "the object's record changes all the time: try again";
+            return Err(Error::new(ErrorKind::Disconnected, text));
         }
-        Err(Error::new(ErrorKind::Disconnected, "the object's record changes all the time: try again"))
+        Ok(())
     }
 
     /// How that is noted; none if it is.
