@@ -8,6 +8,9 @@ use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, TestHost, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How objects are scheduled: nothing is lost either way.
+const SCHEDULERS: [&str; 2] = ["strict", "forwarding"];
+
 /// Workers of all hosts, with an object of a MiB mapped as `m` that the host of number `home` made.
 fn shared(hosts: &[TestHost], home: usize, options: &str) -> Vec<Worker> {
     sharers_from(hosts, home, "/shared", &format!("size={MIB} {options}"))
@@ -19,71 +22,82 @@ fn pids(hosts: &[TestHost], numbers: &[usize]) -> Vec<u32> {
 
 #[test]
 fn what_a_sharer_had_newest_outlives_its_process() {
-    let hosts = leased_cluster(3, 60);
-    let workers = shared(&hosts, 0, "strict");
-    workers[0].ok("fill m 0 256 1");
-    workers[1].ok("fill m 10 50 2");
-    workers[2].ok("check m 30 5 2");
-    hosts[1].kill_host();
-    workers[2].all("check m 0 10 1\ncheck m 10 50 2\ncheck m 60 196 1\nfill m 10 5 3");
-    workers[0].all("check m 10 5 3\ncheck m 15 45 2");
-    workers[1].all("check m 10 5 3\ncheck m 15 45 2\nfill m 20 1 4");
-    // And once more: the next process is asked in the name of the one before it.
-    hosts[1].kill_host();
-    workers[0].ok("check m 20 1 4");
-    until_says(&hosts[0], "host1 gave|pages back");
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 0, how);
+        workers[0].ok("fill m 0 256 1");
+        workers[1].ok("fill m 10 50 2");
+        workers[2].ok("check m 30 5 2");
+        hosts[1].kill_host();
+        workers[2].all("check m 0 10 1\ncheck m 10 50 2\ncheck m 60 196 1\nfill m 10 5 3");
+        workers[0].all("check m 10 5 3\ncheck m 15 45 2");
+        workers[1].all("check m 10 5 3\ncheck m 15 45 2\nfill m 20 1 4");
+        // And once more: the next process is asked in the name of the one before it.
+        hosts[1].kill_host();
+        workers[0].ok("check m 20 1 4");
+        match how {
+            "strict" => until_says(&hosts[0], "host1 gave|pages back"),
+            _ => until_says(&hosts[1], "of the process before are newest here"),
+        }
+    }
 }
 
 #[test]
 fn what_was_lent_outlives_the_process_of_the_home() {
-    let hosts = leased_cluster(3, 60);
-    let workers = shared(&hosts, 1, "strict");
-    workers[1].ok("fill m 0 256 1");
-    workers[0].ok("fill m 0 30 2");
-    workers[2].ok("fill m 20 30 3");
-    hosts[1].kill_host();
-    for worker in &workers {
-        worker.all("check m 0 20 2\ncheck m 20 30 3\ncheck m 50 206 1");
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 1, how);
+        workers[1].ok("fill m 0 256 1");
+        workers[0].ok("fill m 0 30 2");
+        workers[2].ok("fill m 20 30 3");
+        hosts[1].kill_host();
+        for worker in &workers {
+            worker.all("check m 0 20 2\ncheck m 20 30 3\ncheck m 50 206 1");
+        }
+        workers[2].ok("fill m 0 1 4");
+        hosts[1].kill_host();
+        workers[1].all("check m 0 1 4\ncheck m 1 19 2");
     }
-    workers[2].ok("fill m 0 1 4");
-    hosts[1].kill_host();
-    workers[1].all("check m 0 1 4\ncheck m 1 19 2");
 }
 
 #[test]
 fn what_was_lent_outlives_the_processes_of_both() {
-    let hosts = leased_cluster(3, 60);
-    let workers = shared(&hosts, 1, "strict");
-    workers[1].ok("fill m 0 256 1");
-    workers[2].ok("fill m 20 30 3");
-    workers[0].ok("fill m 0 10 2");
-    kill_together(&pids(&hosts, &[1, 2]));
-    for worker in &workers {
-        worker.all("check m 0 10 2\ncheck m 10 10 1\ncheck m 20 30 3\ncheck m 50 206 1");
-    }
-    workers[0].ok("fill m 100 10 5");
-    workers[2].ok("fill m 0 5 6");
-    // The list's host, too: all processes are new.
-    kill_together(&pids(&hosts, &[0, 1, 2]));
-    for worker in &workers {
-        worker.all("check m 0 5 6\ncheck m 5 5 2\ncheck m 100 10 5\ncheck m 20 30 3");
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 1, how);
+        workers[1].ok("fill m 0 256 1");
+        workers[2].ok("fill m 20 30 3");
+        workers[0].ok("fill m 0 10 2");
+        kill_together(&pids(&hosts, &[1, 2]));
+        for worker in &workers {
+            worker.all("check m 0 10 2\ncheck m 10 10 1\ncheck m 20 30 3\ncheck m 50 206 1");
+        }
+        workers[0].ok("fill m 100 10 5");
+        workers[2].ok("fill m 0 5 6");
+        // The list's host, too: all processes are new.
+        kill_together(&pids(&hosts, &[0, 1, 2]));
+        for worker in &workers {
+            worker.all("check m 0 5 6\ncheck m 5 5 2\ncheck m 100 10 5\ncheck m 20 30 3");
+        }
     }
 }
 
 /// A host that fences itself, because its registry is away, keeps what it had newest.
 #[test]
 fn what_a_fenced_host_had_newest_comes_back_with_it() {
-    let hosts = leased_cluster(3, 5);
-    let workers = shared(&hosts, 1, "strict");
-    workers[1].ok("fill m 0 50 1");
-    workers[2].ok("fill m 0 10 2");
-    hosts[0].kill_both();
-    until_says(&hosts[2], "fenced: ");
-    until_says(&hosts[1], "fenced: ");
-    workers[1].send("check m 0 10 2");
-    hosts[0].start_again().unwrap();
-    assert_eq!(workers[1].answer().as_deref(), Ok(""));
-    workers[2].all("check m 0 10 2\ncheck m 10 40 1");
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 5);
+        let workers = shared(&hosts, 1, how);
+        workers[1].ok("fill m 0 50 1");
+        workers[2].ok("fill m 0 10 2");
+        hosts[0].kill_both();
+        until_says(&hosts[2], "fenced: ");
+        until_says(&hosts[1], "fenced: ");
+        workers[1].send("check m 0 10 2");
+        hosts[0].start_again().unwrap();
+        assert_eq!(workers[1].answer().as_deref(), Ok(""));
+        workers[2].all("check m 0 10 2\ncheck m 10 40 1");
+    }
 }
 
 /// The host, its keeper and with them its frames are gone: as before.
@@ -154,25 +168,27 @@ fn what_was_left_off_while_the_home_was_away_comes_home() {
 /// Processes die at any instant, also while pages are given back: after each of them everything is as it was written last.
 #[test]
 fn kills_at_any_instant_lose_nothing() {
-    let mut chance = Chance::new("giving back");
-    let hosts = leased_cluster(3, 60);
-    let workers = shared(&hosts, 1, "strict");
-    workers[1].ok("fill m 0 256 1");
-    let mut newest = vec![1; 256];
-    for turn in 0..rounds(12) {
-        let version = 2 + turn as u64;
-        let writer = chance.below(3) as usize;
-        let first = chance.below(200) as usize;
-        workers[writer].ok(&format!("fill m {first} 56 {version}"));
-        newest[first..first + 56].fill(version);
-        let victims: &[usize] = [&[1][..], &[2], &[0], &[1, 2], &[0, 1, 2]][chance.below(5) as usize];
-        kill_together(&pids(&hosts, victims));
-        chance.pause(40);
-        let again = victims[chance.below(victims.len() as u64) as usize];
-        kill_together(&pids(&hosts, &[again]));
-        let reader = &workers[chance.below(3) as usize];
-        for (page, version) in newest.iter().enumerate() {
-            reader.ok(&format!("check m {page} 1 {version}"));
+    for how in SCHEDULERS {
+        let mut chance = Chance::new("giving back");
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 1, how);
+        workers[1].ok("fill m 0 256 1");
+        let mut newest = vec![1; 256];
+        for turn in 0..rounds(12) {
+            let version = 2 + turn as u64;
+            let writer = chance.below(3) as usize;
+            let first = chance.below(200) as usize;
+            workers[writer].ok(&format!("fill m {first} 56 {version}"));
+            newest[first..first + 56].fill(version);
+            let victims: &[usize] = [&[1][..], &[2], &[0], &[1, 2], &[0, 1, 2]][chance.below(5) as usize];
+            kill_together(&pids(&hosts, victims));
+            chance.pause(40);
+            let again = victims[chance.below(victims.len() as u64) as usize];
+            kill_together(&pids(&hosts, &[again]));
+            let reader = &workers[chance.below(3) as usize];
+            for (page, version) in newest.iter().enumerate() {
+                reader.ok(&format!("check m {page} 1 {version}"));
+            }
         }
     }
 }
@@ -197,29 +213,31 @@ fn what_is_forwarded_outlives_the_process_of_the_home() {
 /// The same while every host writes: what is on its way between two hosts at that instant is not lost either.
 #[test]
 fn kills_under_load_lose_no_increment() {
-    let hosts = leased_cluster(3, 60);
-    let workers = shared(&hosts, 1, "strict");
-    let over = AtomicBool::new(false);
-    let mut times = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _over = SetOnDrop(&over);
-            let mut chance = Chance::new("giving back under load");
-            for _ in 0..rounds(10) {
-                chance.pause(200);
-                kill_together(&pids(&hosts, &[chance.below(3) as usize]));
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 1, how);
+        let over = AtomicBool::new(false);
+        let mut times = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _over = SetOnDrop(&over);
+                let mut chance = Chance::new("giving back under load");
+                for _ in 0..rounds(10) {
+                    chance.pause(200);
+                    kill_together(&pids(&hosts, &[chance.below(3) as usize]));
+                }
+            });
+            while !over.load(Ordering::Relaxed) {
+                times += 100;
+                workers.iter().for_each(|worker| worker.send("add m 0 3 100"));
+                workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
             }
         });
-        while !over.load(Ordering::Relaxed) {
-            times += 100;
-            workers.iter().for_each(|worker| worker.send("add m 0 3 100"));
-            workers.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
+        for worker in &workers {
+            assert_eq!(worker.ok("sum m 0 3"), (3 * times).to_string());
         }
-    });
-    for worker in &workers {
-        assert_eq!(worker.ok("sum m 0 3"), (3 * times).to_string());
+        assert!(!says(&hosts[1], "are lost with"), "{}", hosts[1].log());
     }
-    assert!(!says(&hosts[1], "are lost with"), "{}", hosts[1].log());
 }
 
 struct SetOnDrop<'a>(&'a AtomicBool);

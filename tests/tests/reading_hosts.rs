@@ -97,7 +97,7 @@ fn who_reads_alone_has_no_part_in_what_all_users_schedule() {
     readers.scout.join(readers.numbers[0], Vec::new()).unwrap();
     let object = readers.open(&readers.scout, "/forwarded").unwrap().object;
     let others = readers.numbers.clone();
-    let lost = Epoch { lost: [others[0], others[1]].into(), reverts: 9 };
+    let lost = Epoch { lost: [(others[0], None), (others[1], None)].into(), reverts: 9 };
     let ranks = [(others[0], 0), (readers.stranger.me.host, u32::MAX)].into();
     let view = View { ranks, epoch: lost.clone() };
     use forwarding::Message as F;

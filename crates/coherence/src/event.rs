@@ -66,6 +66,9 @@ pub enum Event<M> {
     Lost {
         /// Which.
         host: HostId,
+        /// The next process of the same machine, which has what that one had newest. Only forwarding wants to know:
+        /// elsewhere the home is told when it has asked for that.
+        followed_by: Option<HostId>,
     },
     /// This host begins to use the object (forwarding: it makes itself known to those who use it already). A fault does it
     /// too; said beforehand, the first fault need not wait for it.
@@ -90,7 +93,7 @@ impl<M> Event<M> {
             Event::Evict { page } => Event::Evict { page },
             Event::Message { from, message } => Event::Message { from, message: other(message)? },
             Event::HoldOver { page } => Event::HoldOver { page },
-            Event::Lost { host } => Event::Lost { host },
+            Event::Lost { host, followed_by } => Event::Lost { host, followed_by },
             Event::Join => Event::Join,
             Event::Leave => Event::Leave,
             Event::Revert => Event::Revert,
@@ -135,14 +138,33 @@ pub enum Action<M> {
     Keep,
     /// Take the oldest bytes that are kept: the next actions are about them.
     TakeKept,
+    /// This host owns the page from now on, by that hand-over. What the next process of this host is to know is noted before
+    /// the next action: an `Install` follows.
+    Own {
+        /// The page.
+        page: u32,
+        /// The number of the hand-over.
+        number: u64,
+    },
     /// Keep the bytes of this page's frame as they are, apart from the frame and in the place of what was kept of the page
     /// before: it is being handed over. (The frame itself may serve, as long as nothing else comes into it.)
     KeepSent {
         /// The page.
         page: u32,
+        /// The number of the hand-over.
+        number: u64,
+        /// To whom.
+        to: HostId,
     },
     /// Keep the bytes that came with the message being handled, as [`Action::KeepSent`] does.
     KeepCame {
+        /// The page.
+        page: u32,
+        /// The version.
+        number: u64,
+    },
+    /// What is kept of this page is older than what others have: it arrived where it was sent.
+    KeepOld {
         /// The page.
         page: u32,
     },
@@ -202,8 +224,10 @@ impl<M> Action<M> {
             Action::Synced { pages, conflicts } => Action::Synced { pages, conflicts },
             Action::SyncFailed { why } => Action::SyncFailed { why },
             Action::Fail { page, why } => Action::Fail { page, why },
-            Action::KeepSent { page } => Action::KeepSent { page },
-            Action::KeepCame { page } => Action::KeepCame { page },
+            Action::Own { page, number } => Action::Own { page, number },
+            Action::KeepSent { page, number, to } => Action::KeepSent { page, number, to },
+            Action::KeepCame { page, number } => Action::KeepCame { page, number },
+            Action::KeepOld { page } => Action::KeepOld { page },
             Action::DropKept { page } => Action::DropKept { page },
             Action::Restore { page } => Action::Restore { page },
             Action::Reverted { page } => Action::Reverted { page },
@@ -271,4 +295,12 @@ pub trait Scheduler {
     fn access(&self, page: u32) -> Access;
     /// Whether anybody's request waits here, this host's own included.
     fn is_waiting(&self) -> bool;
+    /// The next process of this host, `me`, if this one ends now: with what it has to know of this one. None: it begins with
+    /// nothing, and whoever schedules asks for what it has.
+    fn next_process(&self, _me: HostId) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }

@@ -3,6 +3,7 @@ pub mod budget;
 pub mod cache;
 pub mod cluster;
 pub mod faults;
+pub mod handovers;
 pub mod live;
 pub mod log;
 pub mod machine;

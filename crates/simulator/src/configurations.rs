@@ -38,7 +38,13 @@ pub const NOT_SEARCHED: &[&str] = &[
     "more than three hosts, two pages, or two losses",
 ];
 
-/// All of them.
+/// Those that take minutes: the row of the benchmark searches them too.
+pub const LONGER: &[Group] = &[Group {
+    name: "forwarding: 3 hosts that use a page, the process of one dies and another follows it",
+    run: forwarding_restarts_of_three,
+}];
+
+/// All others.
 pub const GROUPS: &[Group] = &[
     Group { name: "central: 3 hosts, 1 page, 0 to 2 evictions", run: central_three_hosts },
     Group { name: "central: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: central_no_hold },
@@ -78,6 +84,10 @@ pub const GROUPS: &[Group] = &[
         run: forwarding_replicas,
     },
     Group { name: "forwarding: 3 hosts, 1 page, 1 replica, a newcomer, two die", run: forwarding_filling },
+    Group {
+        name: "forwarding: 2 and 3 hosts, processes die and others follow them, and a host dies",
+        run: forwarding_restarts,
+    },
     Group { name: "explicit: 3 hosts, 1 page, and 2 hosts, 2 pages, an eviction", run: explicitly },
     Group { name: "explicit: one of them dies, and its loss is heard twice", run: explicit_loss },
 ];
@@ -290,6 +300,36 @@ fn forwarding_filling() -> Result<Searched, String> {
         let on_loss = OnLoss::Revert;
         let limits = Limits { on_loss, replicas: 1, losses, home_may_die: true, ..forwarding(scripts) };
         searched.add(grown(limits, founders, true, 8)?);
+    }
+    Ok(searched)
+}
+
+/// Processes die at any moment, not of the home: nothing is lost with them.
+fn forwarding_restarts() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    let limits = |on_loss, scripts| Limits { on_loss, restarts: 1, ..forwarding(scripts) };
+    let writes = vec![vec![], vec![W], vec![]];
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        let limits = |scripts| limits(on_loss, scripts);
+        searched.add(by_forwarding(Limits { evictions: 1, ..limits(vec![vec![W], vec![W, R]]) }, true, 8)?);
+        searched.add(by_forwarding(Limits { restarts: 2, ..limits(vec![vec![W], vec![W]]) }, true, 8)?);
+        searched.add(by_forwarding(Limits { replicas: 1, ..limits(writes.clone()) }, true, 8)?);
+        searched.add(grown(limits(writes.clone()), 2, true, 8)?);
+    }
+    searched.add(by_forwarding(Limits { losses: 1, ..limits(OnLoss::Error, writes) }, false, 8)?);
+    Ok(searched)
+}
+
+/// The same with three hosts that use the page.
+fn forwarding_restarts_of_three() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        let limits = |scripts| Limits { on_loss, restarts: 1, ..forwarding(scripts) };
+        let reads = vec![vec![], vec![W], vec![R]];
+        searched.add(by_forwarding(limits(vec![vec![], vec![W], vec![W]]), true, 8)?);
+        searched.add(by_forwarding(limits(reads.clone()), true, 8)?);
+        searched.add(by_forwarding(Limits { replicas: 1, ..limits(reads.clone()) }, true, 8)?);
+        searched.add(grown(limits(reads), 2, true, 8)?);
     }
     Ok(searched)
 }

@@ -157,7 +157,9 @@ impl World {
                     self.failed += 1;
                     self.wake(host);
                 }
-                Action::KeepSent { .. }
+                Action::Own { .. }
+                | Action::KeepSent { .. }
+                | Action::KeepOld { .. }
                 | Action::KeepCame { .. }
                 | Action::DropKept { .. }
                 | Action::Restore { .. }
@@ -315,7 +317,7 @@ impl Cluster for World {
         let Some(lost) = self.dead.get(self.known[host]).copied() else { return };
         self.known[host] += 1;
         self.channels.remove(&(lost, host));
-        self.happens(host, Event::Lost { host: HostId(lost as u32) }, Vec::new());
+        self.happens(host, Event::Lost { host: HostId(lost as u32), followed_by: None }, Vec::new());
     }
 
     fn join(&mut self) -> Option<usize> {

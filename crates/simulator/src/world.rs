@@ -42,6 +42,8 @@ pub enum Step {
     Evict(usize, u32),
     /// A host dies. What it sent is still under way.
     Lose(usize),
+    /// The process of a host dies, and the next one follows it (forwarding).
+    Restart(usize),
     /// A host learns of the next loss that it does not know of: from then on nothing comes from that one.
     Learn(usize),
     /// No process of a host uses the object for now (forwarding).
@@ -55,8 +57,8 @@ pub enum Step {
 impl Step {
     /// Whether it need never happen.
     pub fn is_chance(&self) -> bool {
-        use Step::{Evict, LearnAgain, Leave, Lose, Revert};
-        matches!(self, Lose(_) | Evict(..) | Leave(_) | Revert(_) | LearnAgain(..))
+        use Step::{Evict, LearnAgain, Leave, Lose, Restart, Revert};
+        matches!(self, Lose(_) | Restart(_) | Evict(..) | Leave(_) | Revert(_) | LearnAgain(..))
     }
 }
 
@@ -71,6 +73,8 @@ pub struct Limits {
     pub evictions: u8,
     /// How many hosts may die.
     pub losses: u8,
+    /// How many processes of hosts may, that others follow.
+    pub restarts: u8,
     /// How often a host may be told of a loss that it knows of.
     pub lessons: u8,
     /// How often a host may stop using the object.
@@ -95,6 +99,7 @@ impl Limits {
             pages,
             evictions: 0,
             losses: 0,
+            restarts: 0,
             lessons: 0,
             leaves: 0,
             reverts: 0,
@@ -134,10 +139,15 @@ pub struct World<N: Scheduler> {
     holds: Vec<Vec<u8>>,
     /// In the order in which they died.
     dead: Vec<usize>,
+    /// Who follows a host that died, if only its process did.
+    followers: BTreeMap<usize, usize>,
+    /// Hosts that follow others, and are not heard of yet: their predecessor's loss comes first.
+    beginning: BTreeSet<usize>,
     /// Which of them each host knows of.
     known: Vec<BTreeSet<usize>>,
     evictions: u8,
     losses: u8,
+    restarts: u8,
     lessons: u8,
     leaves: u8,
     reverts: u8,
@@ -184,9 +194,12 @@ where
             awake: vec![true; hosts],
             holds: vec![vec![0; pages]; hosts],
             dead: Vec::new(),
+            followers: BTreeMap::new(),
+            beginning: BTreeSet::new(),
             known: vec![BTreeSet::new(); hosts],
             evictions: limits.evictions,
             losses: limits.losses,
+            restarts: limits.restarts,
             lessons: limits.lessons,
             leaves: limits.leaves,
             reverts: limits.reverts,
@@ -284,7 +297,7 @@ where
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = self.channels.keys().map(|(from, to)| Step::Deliver(*from, *to)).collect();
         for host in (0..self.nodes.len()).filter(|host| !self.is_dead(*host)) {
-            if self.awake[host] && !self.scripts[host].is_empty() {
+            if self.awake[host] && !self.scripts[host].is_empty() && !self.beginning.contains(&host) {
                 steps.push(Step::Run(host));
             }
             for page in 0..self.pages() {
@@ -297,6 +310,9 @@ where
             }
             if self.losses > 0 && (host != HOME || self.home_may_die) {
                 steps.push(Step::Lose(host));
+            }
+            if self.restarts > 0 && host != HOME {
+                steps.push(Step::Restart(host));
             }
             if self.has_to_learn(host) {
                 steps.push(Step::Learn(host));
@@ -325,6 +341,7 @@ where
         match *step {
             Step::Deliver(from, to) => self.deliver(from, to),
             Step::Lose(host) => self.lose(host),
+            Step::Restart(host) => self.restart(host),
             Step::Run(host)
             | Step::HoldOver(host, _)
             | Step::Evict(host, _)
@@ -345,7 +362,7 @@ where
             Step::Learn(host) => self.learn(host),
             Step::LearnAgain(host, lost) => {
                 self.lessons = self.lessons.saturating_sub(1);
-                self.happens(host, Event::Lost { host: HostId(lost as u32) });
+                self.happens(host, self.loss_of(lost));
             }
             Step::Leave(host) => {
                 self.leaves = self.leaves.saturating_sub(1);
@@ -367,6 +384,9 @@ where
         let (message, data) = channel.pop_front().expect("an empty channel is taken away");
         if channel.is_empty() {
             self.channels.remove(&(from, to));
+        }
+        if self.beginning.contains(&to) {
+            return; // it begins without what came before
         }
         let mut actions = Vec::new();
         let pages = N::carries(&message).pages();
@@ -408,10 +428,11 @@ where
                     }
                 }
                 Action::Save { page } => self.frames[host][page as usize] = data[0],
-                Action::KeepSent { page } => {
+                Action::KeepSent { page, .. } => {
                     self.kept[host][page as usize] = self.frames[host][page as usize];
                 }
-                Action::KeepCame { page } => self.kept[host][page as usize] = data[0],
+                Action::Own { .. } | Action::KeepOld { .. } => {}
+                Action::KeepCame { page, .. } => self.kept[host][page as usize] = data[0],
                 Action::DropKept { page } => self.kept[host][page as usize] = GONE,
                 Action::Restore { page } => self.restore(host, page as usize),
                 Action::Reverted { .. } => {

@@ -62,7 +62,7 @@ impl Cache {
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { message, .. } => self.message(message, actions),
-            Event::Lost { host } if host == self.home => {
+            Event::Lost { host, .. } if host == self.home => {
                 self.home_lost = true;
                 let spans: Vec<Span> = self.spans.values().copied().collect();
                 spans.into_iter().for_each(|span| self.refused(span, crate::Why::HomeLost, actions));

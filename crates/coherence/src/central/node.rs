@@ -71,7 +71,7 @@ impl Scheduler for Node {
                     home.handle(from, message, actions);
                 }
             }
-            (Event::Lost { host }, Some(home)) => home.lose(host, actions),
+            (Event::Lost { host, .. }, Some(home)) => home.lose(host, actions),
             (event, _) => self.cache.handle(event, actions),
         }
     }

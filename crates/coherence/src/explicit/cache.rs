@@ -76,7 +76,7 @@ impl Cache {
             }
             Event::Evict { page } => self.evict(page, actions),
             Event::Message { message, .. } => self.message(message, actions),
-            Event::Lost { host } if host == self.home => self.home_lost(actions),
+            Event::Lost { host, .. } if host == self.home => self.home_lost(actions),
             Event::Lost { .. } | Event::HoldOver { .. } | Event::Join | Event::Leave | Event::Revert => {}
         }
         self.pages.retain(|_, page| *page != Page::default());

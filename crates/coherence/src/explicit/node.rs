@@ -55,7 +55,7 @@ impl Scheduler for Node {
                     home.handle(from, message, actions);
                 }
             }
-            Event::Lost { host } => match &mut self.home {
+            Event::Lost { host, .. } => match &mut self.home {
                 Some(home) => home.lose(host, actions),
                 None => self.cache.handle(event, actions),
             },

@@ -33,8 +33,8 @@ impl Node {
     /// A member is known from now on. Its loss may be known already.
     fn admit(&mut self, who: HostId, rank: u32, actions: &mut Actions) {
         self.view.ranks.insert(who, rank);
-        if self.gone.remove(&who) {
-            self.learn(&Epoch { lost: [who].into(), reverts: 0 }, actions);
+        if let Some(followed_by) = self.gone.remove(&who) {
+            self.learn(&Epoch::of_loss(who, followed_by), actions);
         } else if self.phase == Phase::Frozen && who != self.me {
             let message = Message::Flush(self.view.epoch.clone());
             actions.push(Action::Send { to: who, message });
@@ -55,7 +55,16 @@ impl Node {
 
     /// What is heard of losses. If it is news, a round begins.
     fn learn(&mut self, epoch: &Epoch, actions: &mut Actions) {
-        if self.view.epoch.join(epoch) {
+        let mut is_news = self.view.epoch.join(epoch);
+        let mut new = self.view.admit_followers();
+        // Those may be lost, too.
+        while let Some(next) = new.pop() {
+            if let Some(followed_by) = self.gone.remove(&next) {
+                is_news |= self.view.epoch.join(&Epoch::of_loss(next, followed_by));
+                new.extend(self.view.admit_followers());
+            }
+        }
+        if is_news {
             self.freeze(actions);
         }
     }
@@ -79,15 +88,17 @@ impl Node {
         let is_outside = matches!(self.phase, Phase::Outside { .. });
         if is_outside && view.ranks.contains_key(&self.me) {
             self.learn_view(view, actions); // nothing is sent yet
-            let rank = self.view.ranks[&self.me];
             let hello = Message::Hello(self.view.clone());
-            let before = self.view.living().filter(|host| self.view.ranks[host] < rank);
-            actions.extend(before.map(|to| Action::Send { to, message: hello.clone() }));
+            // All of lower rank; and where this process follows another, those who know of it by that. What they said
+            // before it began they say again.
+            let others = self.view.living().filter(|host| *host != self.me);
+            actions.extend(others.map(|to| Action::Send { to, message: hello.clone() }));
             self.phase = Phase::Meeting;
             if !self.view.epoch.is_first() {
                 self.freeze(actions);
             }
         }
+        self.met.insert(from);
         self.heard(from, &view.epoch, actions);
     }
 
@@ -98,6 +109,7 @@ impl Node {
             self.welcomed(from, view, actions);
         } else {
             self.learn_view(view, actions);
+            self.met.insert(from);
             self.heard(from, &view.epoch, actions);
         }
         actions.push(Action::Send { to: from, message: Message::Known(self.view.clone()) });
@@ -108,15 +120,16 @@ impl Node {
 
     /// A member knows of this host now.
     pub(super) fn known(&mut self, from: HostId, view: &View, actions: &mut Actions) {
-        if !view.epoch.lost.contains(&self.me) {
+        if !view.epoch.lost.contains_key(&self.me) {
             self.learn_view(view, actions);
+            self.met.insert(from);
             self.heard(from, &view.epoch, actions);
         }
     }
 
     /// Nothing of an epoch before comes from that host any more.
     pub(super) fn flush(&mut self, from: HostId, epoch: &Epoch, actions: &mut Actions) {
-        if epoch.lost.contains(&self.me) {
+        if epoch.lost.contains_key(&self.me) {
             return; // whoever thinks so does not listen either
         }
         self.learn(epoch, actions);
@@ -127,8 +140,8 @@ impl Node {
         self.heard(from, epoch, actions);
     }
 
+    /// A host is at that epoch. It may have nothing of the object, and say only that: so it is not met by it.
     fn heard(&mut self, from: HostId, epoch: &Epoch, actions: &mut Actions) {
-        self.met.insert(from);
         if *epoch == self.view.epoch {
             self.flushed.insert(from);
         }
@@ -136,12 +149,13 @@ impl Node {
     }
 
     /// A host is lost. One that is no member as far as is known here may turn out to be one.
-    pub(super) fn lost(&mut self, host: HostId, actions: &mut Actions) {
+    pub(super) fn lost(&mut self, host: HostId, followed_by: Option<HostId>, actions: &mut Actions) {
         if self.view.ranks.contains_key(&host) {
-            self.learn(&Epoch { lost: [host].into(), reverts: 0 }, actions);
+            self.learn(&Epoch::of_loss(host, followed_by), actions);
             return self.go_on(actions);
         }
-        self.gone.insert(host);
+        let known = self.gone.entry(host).or_insert(followed_by);
+        *known = (*known).max(followed_by);
         if host == self.home {
             // Who is not admitted by now will not be.
             let pages = std::mem::take(&mut self.pending);

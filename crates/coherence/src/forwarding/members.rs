@@ -2,14 +2,15 @@
 
 use crate::span::HostId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a round of settling was about. Epochs only grow, and of any two the union is one: hosts that learn of losses in
 /// different orders come to the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Epoch {
-    /// The members that are lost.
-    pub lost: BTreeSet<HostId>,
+    /// The members that are lost; and the next process of the same machine, if it took that one's place: it has what was
+    /// newest there, and says so where the other would have.
+    pub lost: BTreeMap<HostId, Option<HostId>>,
     /// How often somebody wanted lost pages back.
     pub reverts: u32,
 }
@@ -22,10 +23,30 @@ impl Epoch {
 
     /// Takes over what the other knows. Whether that is news.
     pub fn join(&mut self, other: &Epoch) -> bool {
-        let before = (self.lost.len(), self.reverts);
-        self.lost.extend(&other.lost);
+        let mut is_news = other.reverts > self.reverts;
         self.reverts = self.reverts.max(other.reverts);
-        before != (self.lost.len(), self.reverts)
+        for (host, followed_by) in &other.lost {
+            is_news |= self.lost.get(host).is_none_or(|known| known < followed_by);
+            let known = self.lost.entry(*host).or_insert(*followed_by);
+            // Who hears of it late may be told of the process after the next. Numbers grow.
+            *known = (*known).max(*followed_by);
+        }
+        is_news
+    }
+
+    /// One host is lost.
+    pub fn of_loss(host: HostId, followed_by: Option<HostId>) -> Epoch {
+        Epoch { lost: [(host, followed_by)].into(), reverts: 0 }
+    }
+
+    /// Who speaks for that host: the host itself, or the process that has what it had.
+    pub fn speaker_for(&self, host: HostId) -> Option<HostId> {
+        let mut speaker = host;
+        // Each is followed by one with a greater number.
+        while let Some(next) = self.lost.get(&speaker) {
+            speaker = next.filter(|next| *next > speaker)?;
+        }
+        Some(speaker)
     }
 }
 
@@ -42,13 +63,28 @@ pub struct View {
 impl View {
     /// Members that are not lost.
     pub fn living(&self) -> impl Iterator<Item = HostId> {
-        self.ranks.keys().copied().filter(|host| !self.epoch.lost.contains(host))
+        self.ranks.keys().copied().filter(|host| !self.epoch.lost.contains_key(host))
     }
 
     /// Who settles what a loss leaves: the home, or who was admitted first of those who live. All agree on it, because
     /// all know all before them.
     pub fn leader(&self) -> Option<HostId> {
         self.living().min_by_key(|host| self.ranks[host])
+    }
+
+    /// Whoever follows a member that is lost is a member in its place. Who of them is new.
+    pub fn admit_followers(&mut self) -> Vec<HostId> {
+        let mut new = Vec::new();
+        // In the order of their numbers, so that who follows a follower is admitted too.
+        for (host, followed_by) in &self.epoch.lost {
+            if let (Some(rank), Some(next)) = (self.ranks.get(host).copied(), *followed_by)
+                && !self.ranks.contains_key(&next)
+            {
+                self.ranks.insert(next, rank);
+                new.push(next);
+            }
+        }
+        new
     }
 
     /// The next rank, at the home.

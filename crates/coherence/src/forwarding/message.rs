@@ -126,12 +126,16 @@ pub enum Message {
 pub struct Standing {
     /// The page.
     pub page: u32,
-    /// It owns it, and that version was the last to be kept.
-    pub owned: Option<u64>,
+    /// It owns it.
+    pub owned: bool,
+    /// The version that was the last to be kept, if it owns it; else of the last hand-over to the sender, or by it.
+    pub number: u64,
     /// It has a copy to read.
     pub has_copy: bool,
     /// It keeps that version.
     pub kept: Option<u64>,
+    /// Because it handed it over to that host, which may not have got it.
+    pub sent_to: Option<HostId>,
     /// Its newest version was lost, at so many reverts.
     pub lost: Option<u32>,
 }
@@ -162,8 +166,17 @@ pub enum Fate {
         /// Who has a copy beside it; told to the owner alone.
         copies: Vec<HostId>,
         /// From what the owner keeps of it.
-        is_restored: bool,
+        restored: Option<Restored>,
     },
+}
+
+/// What a page is from now on that was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Restored {
+    /// The newest version: it was on its way to a host that did not get it.
+    Newest,
+    /// One before: the newest is lost.
+    Older,
 }
 
 impl Message {
@@ -190,6 +203,18 @@ impl Message {
             | Message::Hello(_)
             | Message::Known(_)
             | Message::Flush(_) => Vec::new(),
+        }
+    }
+
+    /// What is answered by a host that has nothing of the object: a process that follows one which took part, and does not use
+    /// it. Who settles a loss waits for that.
+    pub fn answer_of_nobody(&self) -> Vec<Message> {
+        match self {
+            Message::Flush(epoch) => {
+                let report = Message::Report { pages: Vec::new(), settled_reverts: 0, is_last: true };
+                vec![Message::Flush(epoch.clone()), report]
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -13,10 +13,11 @@
 //! With `replicas`, a version is kept by so many hosts before it is given to any other (`replicas`). A page where nothing is
 //! under way takes 16 bytes (`table`, `packed`).
 //!
-//! Who takes part is known to all who do (`joining`). A loss is settled in a round that one of them leads (`round`,
+//! The next process of a host speaks for the one before it (`following`). Who takes part is known to all who do (`joining`). A loss is settled in a round that one of them leads (`round`,
 //! `decide`): nothing of the time before it is under way when they report what they have.
 
 mod decide;
+mod following;
 mod joining;
 mod members;
 mod message;
@@ -29,5 +30,5 @@ mod serve;
 mod table;
 
 pub use members::{Epoch, View};
-pub use message::{Fate, Message, Settled, Standing};
+pub use message::{Fate, Message, Restored, Settled, Standing};
 pub use node::{Node, Options};

@@ -27,12 +27,7 @@ pub struct Options {
     pub replicas: u32,
 }
 
-impl Options {
-    /// Whether versions are kept by others than the home.
-    pub(super) fn keeps_versions(&self) -> bool {
-        self.on_loss == OnLoss::Revert || self.replicas > 0
-    }
-}
+impl Options {}
 
 impl Default for Options {
     fn default() -> Options {
@@ -70,8 +65,8 @@ pub struct Node {
     pub(super) met: BTreeSet<HostId>,
     /// Members whose messages are of this host's epoch by now.
     pub(super) flushed: BTreeSet<HostId>,
-    /// Lost hosts that were no members as far as is known here.
-    pub(super) gone: BTreeSet<HostId>,
+    /// Lost hosts that were no members as far as is known here, and who follows them.
+    pub(super) gone: BTreeMap<HostId, Option<HostId>>,
     /// What faults here want that cannot be asked for yet.
     pub(super) pending: BTreeMap<u32, Access>,
     /// Messages of this epoch from hosts that have settled it before this one.
@@ -103,7 +98,7 @@ impl Node {
             phase: if is_home { Phase::Running } else { Phase::Outside { has_asked: false } },
             met: BTreeSet::new(),
             flushed: BTreeSet::new(),
-            gone: BTreeSet::new(),
+            gone: BTreeMap::new(),
             pending: BTreeMap::new(),
             inbox: VecDeque::new(),
             round: Round::default(),
@@ -227,7 +222,7 @@ impl Node {
 
     /// Nothing can be asked for yet.
     fn want_later(&mut self, number: u32, access: Access, actions: &mut Actions) {
-        if matches!(self.phase, Phase::Outside { .. }) && self.gone.contains(&self.home) {
+        if matches!(self.phase, Phase::Outside { .. }) && self.gone.contains_key(&self.home) {
             actions.push(Action::Fail { page: number, why: Why::HomeLost });
             return;
         }
@@ -237,13 +232,13 @@ impl Node {
     }
 
     fn message(&mut self, from: HostId, message: Message, actions: &mut Actions) {
-        if self.view.epoch.lost.contains(&from) {
+        if self.view.epoch.lost.contains_key(&from) {
             return; // its messages end where its loss is known
         }
         match message {
             Message::NotRead { page } if from == self.me => self.not_sent(page, actions),
             Message::Join => self.asked_to_join(from, actions),
-            Message::Welcome(view) | Message::Hello(view) if view.epoch.lost.contains(&self.me) => {}
+            Message::Welcome(view) | Message::Hello(view) if view.epoch.lost.contains_key(&self.me) => {}
             Message::Welcome(view) => self.welcomed(from, &view, actions),
             Message::Hello(view) => self.greeted(from, &view, actions),
             Message::Known(view) => self.known(from, &view, actions),
@@ -339,7 +334,7 @@ impl Scheduler for Node {
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { from, message } => self.message(from, message, actions),
-            Event::Lost { host } => self.lost(host, actions),
+            Event::Lost { host, followed_by } => self.lost(host, followed_by, actions),
             Event::Join => self.ask_to_join(actions),
             Event::Leave => self.leave(actions),
             Event::Revert => self.revert(actions),
@@ -358,6 +353,12 @@ impl Scheduler for Node {
     fn access(&self, page: u32) -> Access {
         let untouched = if self.me == self.home { Access::Write } else { Access::None };
         self.pages.glance(page).map_or(untouched, |page| page.access)
+    }
+
+    fn next_process(&self, me: HostId) -> Option<Node> {
+        let mut next = Node::new(me, self.home, self.options);
+        next.follow(self.leaves_behind());
+        (self.me != self.home).then_some(next)
     }
 
     fn is_waiting(&self) -> bool {

@@ -63,16 +63,19 @@ const LOST: u64 = 1 << 29;
 const KNOWN: u64 = 1 << 30;
 const OUT: u64 = 1 << 31;
 const PUBLISHED: u64 = 1 << 32;
-const NUMBER: u32 = 33;
+const SEEN: u64 = 1 << 33;
+const NUMBER: u32 = 34;
 const MOST_NUMBER: u64 = u64::MAX >> NUMBER;
 
 /// What is known of a page where nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
-    /// The hint's slot, that of the keepers, access, flags, and the number of a version: the owner's, or the one that is
-    /// kept. Nobody has both.
+    /// The hint's slot, that of the keepers, access, flags, and the number of a version: the one that is kept, or the owner's
+    /// (nobody has both), or the last that was here. Of a version that is kept because it was sent, in place of the keepers,
+    /// to whom.
     what: u64,
-    /// To whom copies were given, by their slots. Of a lost page: at how many reverts.
+    /// To whom copies were given, by their slots. Of a lost page: at how many reverts. Of one of which a version is kept, and
+    /// another was here last: that one's number.
     supplied: u64,
 }
 
@@ -82,26 +85,32 @@ impl Packed {
     /// The page is known, and too much is under way to stand here.
     pub const ELSEWHERE: Packed = Packed { what: KNOWN | OUT, supplied: 0 };
 
-    /// None: there is more to say than fits. (A number without ownership or a kept version says nothing,
-    /// nor do keepers without ownership.)
+    /// None: there is more to say than fits. (Keepers say nothing without ownership.)
     pub fn of(page: &Page, slots: &mut Slots) -> Option<Packed> {
         if !page.is_at_rest() || page.owned && page.kept.is_some() || page.lost.is_some() && page.has_given()
         {
             return None;
         }
-        let number = if page.owned { page.number } else { page.kept.unwrap_or(0) };
-        if number > MOST_NUMBER {
+        let number = page.kept.unwrap_or(page.number);
+        // What was here last, beside what is kept.
+        let says_seen = page.kept.is_some() && page.number != page.sent_to.map_or(0, |_| number);
+        if number > MOST_NUMBER || says_seen && (page.has_given() || page.lost.is_some()) {
             return None;
         }
         let says_keepers = page.owned && !page.keepers.is_empty();
-        let keepers = if says_keepers { slots.keepers.of(&page.keepers, NO_SLOT)? } else { NO_SLOT };
+        let keepers = match page.sent_to.filter(|_| page.kept.is_some()) {
+            Some(to) => slots.hints.of(&to, NO_SLOT)?,
+            None if says_keepers => slots.keepers.of(&page.keepers, NO_SLOT)?,
+            None => NO_SLOT,
+        };
         let flag = |is: bool, bit| if is { bit } else { 0 };
         let flags = flag(page.owned, OWNED)
             | flag(page.is_offered, OFFERED)
             | flag(page.owned && page.published, PUBLISHED)
             | flag(page.kept.is_some(), KEPT)
+            | flag(says_seen, SEEN)
             | flag(page.lost.is_some(), LOST);
-        let mut supplied = u64::from(page.lost.unwrap_or(0));
+        let mut supplied = if says_seen { page.number } else { u64::from(page.lost.unwrap_or(0)) };
         for host in &page.supplied {
             supplied |= 1 << slots.readers.of(host, u64::from(u64::BITS))?;
         }
@@ -121,6 +130,10 @@ impl Packed {
         self.has(OUT)
     }
 
+    fn keepers_slot(self) -> u64 {
+        self.what >> KEEPERS & NO_SLOT
+    }
+
     fn has(self, bit: u64) -> bool {
         self.what & bit != 0
     }
@@ -133,27 +146,33 @@ impl Packed {
             _ => Access::Write,
         };
         let number = self.what >> NUMBER;
+        let to = Some(self.keepers_slot()).filter(|slot| self.has(KEPT) && *slot != NO_SLOT);
         Glance {
             access,
             owned: self.has(OWNED),
             hint: *slots.hints.get(self.what & NO_SLOT),
-            number: if self.has(OWNED) { number } else { 0 },
+            number: match (self.has(SEEN), self.has(KEPT) && to.is_none()) {
+                (true, _) => self.supplied,
+                (false, true) => 0,
+                (false, false) => number,
+            },
             kept: self.has(KEPT).then_some(number),
+            sent_to: to.map(|slot| *slots.hints.get(slot)),
             lost: self.has(LOST).then_some(self.supplied as u32),
         }
     }
 
     /// A page that stands here, in full.
     pub fn page(self, slots: &Slots) -> Page {
-        let Glance { access, owned, hint, number, kept, lost } = self.glance(slots);
-        let mut page = Page { access, owned, number, kept, lost, ..Page::unknown(hint) };
+        let Glance { access, owned, hint, number, kept, sent_to, lost } = self.glance(slots);
+        let mut page = Page { access, owned, number, kept, sent_to, lost, ..Page::unknown(hint) };
         page.is_offered = self.has(OFFERED);
         page.published = self.has(PUBLISHED);
-        let keepers = self.what >> KEEPERS & NO_SLOT;
-        if keepers != NO_SLOT {
+        let keepers = self.keepers_slot();
+        if keepers != NO_SLOT && !self.has(KEPT) {
             page.keepers = slots.keepers.get(keepers).clone();
         }
-        if lost.is_none() {
+        if lost.is_none() && !self.has(SEEN) {
             let given = (0..64).filter(|slot| self.supplied >> slot & 1 != 0);
             page.supplied = given.map(|slot| *slots.readers.get(slot)).collect();
         }
@@ -185,6 +204,11 @@ mod tests {
         goes_in_and_out(&Page { supplied: hosts(110..120), ..Page::unknown(HostId(3)) }, slots);
         goes_in_and_out(&Page { kept: Some(0), ..Page::lost(HostId(3), u32::MAX) }, slots);
         goes_in_and_out(&Page { kept: Some(9), ..Page::unknown(HostId(3)) }, slots);
+        goes_in_and_out(&Page { number: 9, ..Page::unknown(HostId(3)) }, slots);
+        let sent = Page { kept: Some(9), number: 9, sent_to: Some(HostId(4)), ..Page::unknown(HostId(3)) };
+        goes_in_and_out(&Page { supplied: hosts(110..120), ..sent.clone() }, slots);
+        goes_in_and_out(&sent, slots);
+        goes_in_and_out(&Page { number: u64::MAX, sent_to: None, ..sent }, slots);
     }
 
     #[test]

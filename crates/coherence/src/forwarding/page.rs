@@ -48,8 +48,8 @@ pub(super) struct Page {
     pub deferred: VecDeque<(HostId, HostId)>,
     /// The home was told that this host would rather not own it.
     pub is_offered: bool,
-    /// The version that others keep, if this host owns the page; it may have written since. Counted only where versions are
-    /// kept for a loss.
+    /// The version that others keep, if this host owns the page; it may have written since. Else of the last hand-over to
+    /// this host, or by it, since the last round: what others keep of before it, it has had. Numbers only grow.
     pub number: u64,
     /// Who keeps it, or one before.
     pub keepers: BTreeSet<HostId>,
@@ -59,6 +59,8 @@ pub(super) struct Page {
     pub published: bool,
     /// This host keeps that version.
     pub kept: Option<u64>,
+    /// It was handed over to that host, which may not have got it: then it is the newest.
+    pub sent_to: Option<HostId>,
     /// Its newest version is lost, at so many reverts.
     pub lost: Option<u32>,
 }
@@ -85,6 +87,7 @@ impl Page {
             fresh: BTreeSet::new(),
             published: false,
             kept: None,
+            sent_to: None,
             lost: None,
         }
     }
@@ -101,8 +104,8 @@ impl Page {
 
     /// What is asked of it most often.
     pub fn glance(&self) -> Glance {
-        let Page { access, owned, hint, kept, lost, .. } = *self;
-        Glance { access, owned, hint, number: if owned { self.number } else { 0 }, kept, lost }
+        let Page { access, owned, hint, number, kept, sent_to, lost, .. } = *self;
+        Glance { access, owned, hint, number, kept, sent_to, lost }
     }
 
     /// Whether nothing is under way: nobody here or elsewhere waits for anything of it.

@@ -84,8 +84,8 @@ impl Node {
     pub(super) fn replica(&mut self, number: u32, version: u64, actions: &mut Actions) {
         let page = self.page(number);
         if !page.owned {
-            page.kept = Some(version);
-            actions.push(Action::KeepCame { page: number });
+            (page.kept, page.sent_to) = (Some(version), None);
+            actions.push(Action::KeepCame { page: number, number: version });
         }
     }
 

@@ -2,7 +2,7 @@
 //! owns which page from then on.
 
 use super::decide::{Verdict, decide};
-use super::message::{Fate, Message, Settled, Standing};
+use super::message::{Fate, Message, Restored, Settled, Standing};
 use super::node::{Actions, Node, Phase};
 use super::page::Page;
 use crate::event::{Access, Action};
@@ -56,14 +56,17 @@ impl Node {
         let is_home = self.me == self.home;
         let all = self.pages.glances().map(|(number, page)| Standing {
             page: number,
-            owned: page.owned.then_some(page.number),
+            owned: page.owned,
+            number: page.number,
             has_copy: !page.owned && page.access != Access::None,
             kept: page.kept,
+            sent_to: page.sent_to,
             lost: page.lost,
         });
         // A hint is worth nothing now; but the home says of which pages it knows, because of others it is the owner.
-        let has =
-            |s: &Standing| is_home || s.owned.is_some() || s.has_copy || s.kept.is_some() || s.lost.is_some();
+        let has = |s: &Standing| {
+            is_home || s.owned || s.has_copy || s.kept.is_some() || s.lost.is_some() || s.number != 0
+        };
         let pages: Vec<Standing> = all.filter(has).collect();
         let settled_reverts = self.settled_reverts;
         let Some(to) = self.view.leader() else { return };
@@ -112,7 +115,7 @@ impl Node {
     /// Everybody has said what he has.
     fn lead(&mut self, actions: &mut Actions) {
         let reports = std::mem::take(&mut self.round.reports);
-        let verdicts = decide(&reports, self.home, self.view.epoch.reverts, self.options);
+        let verdicts = decide(&reports, self.home, &self.view.epoch, self.options);
         for (host, report) in reports.iter().filter(|(host, _)| **host != self.me) {
             let pages = report.pages.iter().map(|standing| verdicts[&standing.page].told(*host));
             for message in in_parts(pages) {
@@ -174,8 +177,8 @@ impl Node {
         let (mut needs_kept, mut is_restored) = (me == self.home || goes_on, false);
         match entry.fate {
             Fate::Lost(at) => page.lost = Some(at),
-            Fate::Owned { owner, number, copies, is_restored: from_kept } => {
-                if from_kept && me == self.home {
+            Fate::Owned { owner, number, copies, restored } => {
+                if restored == Some(Restored::Older) && me == self.home {
                     actions.push(Action::Reverted { page: entry.page });
                 }
                 page.hint = owner;
@@ -189,7 +192,8 @@ impl Node {
                     }
                     page.keepers = entry.keepers;
                     page.supplied = copies.into_iter().collect();
-                    (needs_kept, is_restored) = (false, from_kept);
+                    (needs_kept, is_restored) = (false, restored.is_some());
+                    actions.push(Action::Own { page: entry.page, number });
                 }
             }
         }
@@ -208,6 +212,8 @@ impl Node {
             actions.push(Action::Install { span, access: Access::Read, with_data: false });
         } else if !needs_kept && page.kept.take().is_some() {
             actions.push(Action::DropKept { page: number });
+        } else if page.kept.is_some() && was.sent_to.is_some() {
+            actions.push(Action::KeepOld { page: number });
         }
         page
     }

@@ -137,10 +137,11 @@ impl Node {
         let page = self.page(number);
         page.number = version;
         page.keepers = keepers;
-        page.published = false;
+        (page.published, page.sent_to) = (false, None);
         if page.kept.take().is_some() {
             actions.push(Action::DropKept { page: number });
         }
+        actions.push(Action::Own { page: number, number: version });
         if is_running && !before.is_empty() {
             self.tell_to_forget(number, version.saturating_sub(1), before, actions);
         }
@@ -151,8 +152,13 @@ impl Node {
     /// there is a home.
     pub(super) fn forget(&mut self, number: u32, version: u64, actions: &mut Actions) {
         let is_home = self.me == self.home;
-        let Some(page) = self.pages.get_mut(number) else { return };
-        if !is_home && page.kept.is_some_and(|kept| kept <= version) {
+        let Some(page) =
+            self.pages.get_mut(number).filter(|page| page.kept.is_some_and(|kept| kept <= version))
+        else {
+            return;
+        };
+        page.sent_to = None;
+        if !is_home {
             page.kept = None;
             actions.push(Action::DropKept { page: number });
         }
@@ -242,29 +248,23 @@ impl Node {
 
     fn hand_over(&mut self, number: u32, next: HostId, actions: &mut Actions) {
         let me = self.me;
-        let has_versions = self.options.keeps_versions();
-        let keeps = has_versions || me == self.home;
         let page = self.page(number);
         page.owned = false;
         page.is_offered = false;
         page.access = Access::None;
         // What is published is kept by enough others, and nothing else is.
-        let is_new = has_versions && !std::mem::take(&mut page.published);
+        let is_new = !std::mem::take(&mut page.published);
         page.number = page.number.saturating_add(is_new.into());
         let fresh = std::mem::take(&mut page.fresh);
         let mut before = std::mem::take(&mut page.keepers);
         let mut keepers = if is_new { fresh } else { std::mem::take(&mut before) };
         keepers.remove(&next);
-        if has_versions {
-            keepers.insert(me);
-        }
+        keepers.insert(me);
         before.retain(|keeper| !keepers.contains(keeper) && *keeper != next);
         let version = page.number;
         actions.push(Action::Restrict { page: number, access: Access::None });
-        if keeps {
-            page.kept = Some(version);
-            actions.push(Action::KeepSent { page: number });
-        }
+        (page.kept, page.sent_to) = (Some(version), Some(next));
+        actions.push(Action::KeepSent { page: number, number: version, to: next });
         let message = Message::HandOver { page: number, number: version, keepers, before };
         actions.push(Action::Send { to: next, message });
         let hint = page.hint;
@@ -335,7 +335,7 @@ impl Node {
 
     pub(super) fn retire(&mut self, number: u32, actions: &mut Actions) {
         let (home, is_home) = (self.home, self.me == self.home);
-        let may_take = !is_home && !self.view.epoch.lost.contains(&home);
+        let may_take = !is_home && !self.view.epoch.lost.contains_key(&home);
         let locked = self.locked.contains(&number);
         let page = self.page(number);
         if page.holds > 0 || locked || page.access == Access::None {
@@ -376,7 +376,8 @@ impl Node {
         let page = self.page(number);
         let waiting: Vec<HostId> =
             page.next.take().into_iter().chain(std::mem::take(&mut page.readers)).collect();
-        *page = Page { holds: page.holds, kept: page.kept, ..Page::lost(page.hint, at) };
+        let Page { holds, kept, sent_to, number: seen, .. } = *page;
+        *page = Page { holds, kept, sent_to, number: seen, ..Page::lost(page.hint, at) };
         actions.push(Action::Fail { page: number, why: Why::NewestLost });
         let message = Message::Missing { page: number };
         actions.extend(waiting.into_iter().map(|to| Action::Send { to, message: message.clone() }));

@@ -20,6 +20,7 @@ pub(super) struct Glance {
     pub hint: HostId,
     pub number: u64,
     pub kept: Option<u64>,
+    pub sent_to: Option<HostId>,
     pub lost: Option<u32>,
 }
 

@@ -112,7 +112,7 @@ impl Hosts {
         self.dead.insert(lost);
         self.under_way.retain(|(from, ..)| *from != lost);
         for host in (0..self.nodes.len()).filter(|host| !self.dead.contains(host)).collect::<Vec<_>>() {
-            self.step(host, Event::Lost { host: HostId(lost as u32) }, 0);
+            self.step(host, Event::Lost { host: HostId(lost as u32), followed_by: None }, 0);
         }
         while self.deliver() {}
     }
@@ -239,7 +239,7 @@ fn a_newcomer_that_died_before_it_was_known_keeps_nobody_waiting() {
     assert!(hosts.deliver());
     hosts.dead.insert(2);
     for host in [1, 3] {
-        hosts.step(host, Event::Lost { host: HostId(2) }, 0);
+        hosts.step(host, Event::Lost { host: HostId(2), followed_by: None }, 0);
     }
     // The home, which has not heard, admits host 3, says who is before it, and dies.
     hosts.step(3, Event::Join, 0);

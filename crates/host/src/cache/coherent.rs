@@ -305,6 +305,9 @@ impl Cache {
         let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
         write_frames(&self.frames, pages.first, bytes).doing("restoring a page")?;
         self.count_frames(&mut inner, pages);
+        if self.is_copies() {
+            self.record(&mut inner, &book::set_of(pages));
+        }
         Ok(())
     }
 

@@ -158,6 +158,25 @@ impl Cache {
         if self.holder() == Some(host) { Ok(()) } else { self.lock().book.live().set_holder(host.0) }
     }
 
+    /// What is newest here of these pages stays, though it was granted to a process before; everything else goes.
+    pub fn held_still(&self, pages: &RoaringBitmap, host: HostId) -> Result<()> {
+        let mut inner = self.lock();
+        let kept = &inner.resident & pages;
+        let others = inner.book.dirty() - &kept;
+        inner.book.forget(&others);
+        self.record(&mut inner, &kept);
+        drop(inner);
+        self.keep_newest()?;
+        if self.holder() == Some(host) { Ok(()) } else { self.lock().book.live().set_holder(host.0) }
+    }
+
+    /// Of pages that are here, this host's versions are the newest from now on.
+    pub fn is_newest(&self, pages: PageRange) {
+        let mut inner = self.lock();
+        let here = book::within(&inner.resident, pages);
+        self.record(&mut inner, &here);
+    }
+
     /// At the home: pages that are lent, and to whom.
     pub(super) fn lent(&self) -> Lent {
         let inner = self.lock();

@@ -44,6 +44,9 @@ impl Cache {
         let slot = &mut bytes[..here.length_bytes() as usize];
         read_frames(&self.frames, here.first, slot).doing("reading a frame")?;
         self.note_on_way(inner, pages, &bytes);
+        if let Some(driver) = self.driver() {
+            driver.leaves(pages, &bytes)?;
+        }
         frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
         let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);
         inner.book.forget(set);

@@ -2,16 +2,14 @@
 //! bytes beside the frames, and counted as frames are, against the object's budget and the host's.
 
 use super::Cache;
-use super::coherent::PageBytes;
 use crate::machine::Machine;
 use commonhold_object::PAGE_SIZE_BYTES;
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// A page as it was sent.
+/// The room that one takes (its bytes are in `crate::handovers`).
 pub struct Version {
-    bytes: PageBytes,
+    frames: u64,
     machine: Arc<Machine>,
     /// The object's own budget lives as long as anybody here uses the object.
     cache: Weak<Cache>,
@@ -24,33 +22,22 @@ impl Cache {
     }
 }
 
-fn frames_of(bytes: &[u8]) -> u64 {
-    bytes.len() as u64 / PAGE_SIZE_BYTES
-}
-
 impl Version {
-    /// Keeps a version until it is dropped. It cannot be evicted: where room is short, frames go instead.
-    pub fn keep(bytes: PageBytes, machine: &Arc<Machine>, cache: Option<&Arc<Cache>>) -> Version {
-        let frames = frames_of(&bytes);
+    /// Takes room for a version until it is dropped. It cannot be evicted: where room is short, frames go instead.
+    pub fn keep(bytes: u64, machine: &Arc<Machine>, cache: Option<&Arc<Cache>>) -> Version {
+        let frames = bytes / PAGE_SIZE_BYTES;
         machine.budget.take_anyway(frames);
         if let Some(cache) = cache {
             cache.versions.fetch_add(frames, Ordering::Relaxed);
             cache.budget.take_anyway(frames);
         }
-        Version { bytes, machine: machine.clone(), cache: cache.map_or_else(Weak::new, Arc::downgrade) }
-    }
-}
-
-impl Deref for Version {
-    type Target = PageBytes;
-    fn deref(&self) -> &PageBytes {
-        &self.bytes
+        Version { frames, machine: machine.clone(), cache: cache.map_or_else(Weak::new, Arc::downgrade) }
     }
 }
 
 impl Drop for Version {
     fn drop(&mut self) {
-        let frames = frames_of(&self.bytes);
+        let frames = self.frames;
         if let Some(cache) = self.cache.upgrade() {
             cache.versions.fetch_sub(frames, Ordering::Relaxed);
             cache.budget.give(frames);

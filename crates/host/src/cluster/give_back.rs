@@ -29,6 +29,20 @@ impl Cluster {
         *self.followers.write().unwrap_or_else(PoisonError::into_inner) = followers;
     }
 
+    /// Under which numbers other hosts may have pages: those of members, and of processes that they follow.
+    pub(super) fn who_may_have_pages(&self) -> Vec<HostId> {
+        let members = self.members().iter().map(|member| member.host).collect::<Vec<_>>();
+        let followers = self.followers.read().unwrap_or_else(PoisonError::into_inner);
+        let others = followers.iter().filter(|(_, next)| **next != self.me.host).map(|(former, _)| *former);
+        members.into_iter().chain(others).collect()
+    }
+
+    /// The processes that this one follows.
+    fn whom_this_follows(&self) -> Vec<HostId> {
+        let followers = self.followers.read().unwrap_or_else(PoisonError::into_inner);
+        followers.iter().filter(|(_, next)| **next == self.me.host).map(|(former, _)| *former).collect()
+    }
+
     /// The process that took the place of that one, while it was a member.
     pub(super) fn follower(&self, former: HostId) -> Option<HostId> {
         self.followers.read().unwrap_or_else(PoisonError::into_inner).get(&former).copied()
@@ -54,7 +68,8 @@ impl Cluster {
             Some(driver) => driver.give_back(former, pages)?,
             None => self.what_left_last(object, pages)?,
         };
-        Ok((Answer::GivenBack { pages: back.pages, untouched: back.untouched }, back.bytes))
+        let Back { pages, untouched, kept, seen, bytes } = back;
+        Ok((Answer::GivenBack { pages, untouched, kept, seen }, bytes))
     }
 
     /// Of an object that is not in use here any more: what left last, and may not have arrived.
@@ -74,8 +89,7 @@ impl Cluster {
         if driver.plan().home_moves {
             return self.begin_moving_home(driver);
         }
-        let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
-        let borrowers = driver.borrowers(&members);
+        let borrowers = driver.borrowers(&self.who_may_have_pages());
         if borrowers.is_empty() {
             driver.begin();
             self.size_own_import(driver);
@@ -96,6 +110,7 @@ impl Cluster {
     pub(super) fn ask_all_back(self: &Arc<Self>, driver: &Arc<Driver>, borrowers: &[HostId]) -> bool {
         // One after the other: each is waited for no longer than a lease after it answered last.
         borrowers.iter().for_each(|former| self.ask_back(driver, *former));
+        self.whom_this_follows().into_iter().for_each(|former| driver.had_lent(former));
         if self.lease.is_fenced() {
             return false; // who was not asked any more has lost nothing: the next process asks
         }
@@ -126,7 +141,7 @@ impl Cluster {
         if driver.is_home() && driver.home().is_some() {
             self.report_lost(driver, host);
         }
-        driver.lost(host)
+        driver.lost(host, self.follower(host))
     }
 
     fn report_lost(&self, driver: &Driver, host: HostId) {
@@ -269,16 +284,17 @@ impl Cluster {
         self.check_may_change(host)?;
         let call = Call::GiveBack { object: driver.plan().object, former, pages: driver.stamps_of(pages) };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
-        let Answer::GivenBack { pages: given, untouched } = answer else {
+        let Answer::GivenBack { pages: given, untouched, kept, seen } = answer else {
             return Err(unexpected());
         };
-        if given.iter().chain(&untouched).any(|page| !pages.contains(page)) {
+        let of_kept = kept.iter().map(|(page, ..)| page).chain(seen.iter().map(|(page, _)| page));
+        if given.iter().chain(&untouched).chain(of_kept).any(|page| !pages.contains(page)) {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 "the other host gives pages back that were not asked for",
             ));
         }
-        let back = Back { pages: given, bytes, untouched };
+        let back = Back { pages: given, bytes, untouched, kept, seen };
         driver.given_back(former, &back)?;
         Ok(back.pages.len() + back.untouched.len())
     }

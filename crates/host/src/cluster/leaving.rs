@@ -227,7 +227,7 @@ impl Cluster {
             return;
         }
         self.beginnings.gave_up(object);
-        if driver.lost(home) {
+        if driver.lost(home, None) {
             self.do_not_send(home, object);
         }
         while let Err(error) = self.say_object_given_up(home, object, self.me.host) {

@@ -15,6 +15,7 @@ use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ impl Cluster {
     fn give_up(self: &Arc<Self>, driver: &Arc<Driver>, home: HostId) {
         // What is newest here stays until the home, which hears that from `try_home`, has asked for it.
         self.beginnings.gave_up(driver.plan().object);
-        if driver.lost(home) {
+        if driver.lost(home, None) {
             self.do_not_send(home, driver.plan().object);
             self.find_home(driver);
         } // else it is given up already, and what waits to be sent may be of what was begun since
@@ -267,9 +268,18 @@ impl Cluster {
         }
     }
 
-    /// Hosts that are lost.
-    pub(super) fn all_gone(&self) -> Vec<HostId> {
-        self.gone.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    /// Hosts that are lost, and the processes that follow them.
+    pub(super) fn all_gone(&self) -> Vec<(HostId, Option<HostId>)> {
+        let followers = self.followers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut gone: HashMap<HostId, Option<HostId>> = self
+            .gone
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|host| (*host, None))
+            .collect();
+        gone.extend(followers.into_iter().map(|(host, next)| (host, Some(next))));
+        gone.into_iter().collect()
     }
 
     /// Whether something may be waited for that follows from what a host said.

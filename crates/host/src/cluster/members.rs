@@ -225,6 +225,9 @@ impl Cluster {
             }
         }
         self.now_follow(&news.members);
+        // Who follows one that is lost is spoken to at once.
+        let new = news.members.iter().map(|member| (member.host, member.clone()));
+        self.members.write().unwrap_or_else(PoisonError::into_inner).extend(new);
         for host in &lost {
             self.lost(*host);
         }

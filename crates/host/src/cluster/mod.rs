@@ -334,12 +334,16 @@ impl Cluster {
                 let Some(driver) = self.driver(object) else {
                     // Not in use here (any more): whoever waits for an answer gets it.
                     let answers: Vec<_> =
-                        messages.iter().filter_map(|message| message.answer_of_nobody()).collect();
+                        messages.iter().flat_map(|message| message.answer_of_nobody()).collect();
                     if !answers.is_empty() {
                         Carrier::send(&**self, from, object, answers, &mut Vec::new());
                     }
                     return Ok(());
                 };
+                // Who follows a host that took part is spoken to before it knows who is a member, and begins without that.
+                if driver.goes_on() && driver.home().is_none() {
+                    return Ok(());
+                }
                 messages.iter().try_for_each(|message| self.check_may_say(&driver, from, message))?;
                 driver.messages(from, messages, payload)
             }

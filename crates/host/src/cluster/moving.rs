@@ -204,8 +204,7 @@ impl Cluster {
             replicas.iter().for_each(|replicas| self.note_replicas(replicas));
         }
         if same {
-            let members: Vec<HostId> = self.members().iter().map(|member| member.host).collect();
-            if !self.ask_all_back(driver, &driver.borrowers(&members)) {
+            if !self.ask_all_back(driver, &driver.borrowers(&self.who_may_have_pages())) {
                 return Err(busy("this host is fenced"));
             }
         } else {

@@ -4,12 +4,13 @@ use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock, unexpected};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
+use crate::handovers::Handovers;
 use crate::server::object::Object;
 use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership, PageRange,
-    Result, Scheduler, pages_of,
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership,
+    PAGE_SIZE_BYTES, PageRange, Result, Scheduler, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -46,10 +47,19 @@ impl Cluster {
         };
         if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
             driver.attach(cache); // it was used here before
+            let (host, handovers) = (self.host(), driver.handovers());
+            if let (Ok(host), Some(handovers)) = (host, handovers) {
+                host.keep_handovers(record.id, handovers.memory());
+            }
             return;
         }
+        let handovers = match self.handovers(record, &plan) {
+            Ok(handovers) => handovers,
+            // Without, whoever asked would not know what this host had when its process ends.
+            Err(error) => return cache.report(&error),
+        };
         let begun = lock(&self.begun);
-        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent);
+        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent, handovers);
         if driver.is_home() {
             driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));
         }
@@ -61,6 +71,15 @@ impl Cluster {
         if record.is_elsewhere {
             self.find_home(&driver);
         }
+    }
+
+    /// Of forwarding: what the process before this one left of an object of another host.
+    fn handovers(&self, record: &ObjectRecord, plan: &Plan) -> Result<Option<Handovers>> {
+        if plan.is_home || !matches!(plan.how, How::Forwarding(_)) {
+            return Ok(None);
+        }
+        let memory = self.host()?.handovers_of(record.id)?;
+        Ok(Some(Handovers::new(memory, plan.sizes.page() * PAGE_SIZE_BYTES)))
     }
 
     /// What pages are to the object's scheduler, and here. What explicit coherence compares is frames.
@@ -229,7 +248,7 @@ impl Cluster {
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
             self.beginnings.gave_up(object);
-            let _ = driver.lost(home);
+            let _ = driver.lost(home, None);
         })
     }
 

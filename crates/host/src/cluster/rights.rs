@@ -202,7 +202,8 @@ impl Cluster {
         if let Said::Forwarding(_) = message {
             // Whoever takes part schedules for the others: who may change nothing does not.
             self.check_may_change(from)?;
-            if driver.is_home() {
+            // Who follows a host that took part is admitted with what that one had.
+            if driver.is_home() && !driver.has_member(from) {
                 return self.check_admitted(driver.plan().object, from, false);
             }
             // Whom the home admitted the others hear from each other. It may have joined the cluster just now: then this

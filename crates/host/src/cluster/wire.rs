@@ -362,5 +362,10 @@ pub enum Answer {
         pages: Vec<u32>,
         /// Those whose grant never came: nobody wrote them.
         untouched: Vec<u32>,
+        /// Of forwarding, those that were handed over and are kept, whose bytes lie behind those: by which hand-over, and to whom,
+        /// if it may not have come.
+        kept: Vec<(u32, u64, Option<HostId>)>,
+        /// By which hand-over any was here, or left, last.
+        seen: Vec<(u32, u64)>,
     },
 }

@@ -6,6 +6,7 @@ use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cache::view::Mapping;
 use crate::faults::space::Shown;
+use crate::handovers;
 use commonhold_keeper::{EndedFaults, FaultDeadline, Key, deadline};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Event, MapRequest};
@@ -272,9 +273,24 @@ impl Host {
         }
     }
 
+    /// Of an object of another host that is scheduled by forwarding: what the process before this one left, or new memory.
+    pub fn handovers_of(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
+        let left = lock(&self.handovers).remove(&id);
+        let memory = left.map_or_else(|| handovers::new_memory().map(Arc::new), Ok)?;
+        // What the next host would not have must not be handed over.
+        self.vault.put(&object_key(id, "handovers"), &[], Some(memory.clone()))?;
+        Ok(memory)
+    }
+
+    /// The same of one that is used again.
+    pub fn keep_handovers(&self, id: ObjectId, memory: &Arc<OwnedFd>) {
+        self.keep(&object_key(id, "handovers"), &[], Some(memory.clone()));
+    }
+
     pub(super) fn forget_object(&self, object: &Object) {
         self.unkeep(&object_key(object.id, "descriptor"));
         self.unkeep(&object_key(object.id, "frames"));
+        self.unkeep(&object_key(object.id, "handovers"));
     }
 }
 

@@ -122,6 +122,8 @@ pub struct Host {
     user_shares: Mutex<HashMap<u32, Weak<Share>>>,
     /// The other hosts.
     pub cluster: OnceLock<Arc<Cluster>>,
+    /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
+    handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,
     stopping: AtomicBool,
     /// Whether frames survive in a pipe here (needed for eviction).

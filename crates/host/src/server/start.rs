@@ -134,6 +134,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         returning: Returning::default(),
         lapsed: Mutex::default(),
         user_shares: Mutex::default(),
+        handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),
         stopping: AtomicBool::new(false),

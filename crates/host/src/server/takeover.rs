@@ -91,6 +91,9 @@ impl Host {
             if kept("frames").is_none() {
                 self.redo_journal(&object);
             }
+            if let Some(memory) = kept("handovers") {
+                lock(&self.handovers).insert(id, memory);
+            }
             if let Some(frames) = kept("frames")
                 && let Err(error) = self.adopt_cache(&object, frames, Some(pipe))
             {

@@ -3,6 +3,7 @@
 
 use super::dealt_with::HeldBack;
 use super::freezing::PutOff;
+use super::give_back::OnTheirWay;
 use super::held_here::Kept;
 use super::holds::Held;
 use super::inbox::{Inbox, Later};
@@ -16,6 +17,7 @@ use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
+use crate::handovers::Handovers;
 use crate::machine::Machine;
 use crate::seeing::Seen;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
@@ -83,6 +85,8 @@ pub struct Driver {
     pub(super) seeking: Mutex<()>,
     /// At the home: of which pages an older version serves.
     pub(super) reverted: Reverted,
+    /// At another host, of forwarding: what its next process is to know.
+    pub(super) handovers: Option<Handovers>,
 }
 
 /// Who schedules, and this host's part of it.
@@ -96,7 +100,8 @@ pub(super) struct State {
     pub held: Held,
     /// Bytes of syncs whose turn has not come.
     pub kept: VecDeque<Came>,
-    /// Of forwarding: what was handed over, in case its newest version is lost.
+    /// Of forwarding: what was handed over and is kept (`crate::handovers`), in case it does not arrive or its newest version
+    /// is lost.
     pub sent: HashMap<u32, Version>,
     /// Room for what the scheduler wants done, between its turns.
     pub actions: Vec<Action<Said>>,
@@ -118,6 +123,8 @@ pub(super) struct State {
     pub beginnings: u64,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
     pub lent: Lent,
+    /// At such a home, of forwarding: what was on its way between others.
+    pub on_their_way: OnTheirWay,
     /// At the home: of the last grant.
     pub stamp: u64,
     /// At another host: which home granted what is here, and was not told that it is given up.
@@ -149,6 +156,7 @@ impl Driver {
         holds: Arc<Holds>,
         cache: &Arc<Cache>,
         lent: Lent,
+        handovers: Option<Handovers>,
     ) -> Arc<Driver> {
         let part = plan.part(plan.me);
         let size = SizeKnown::new(plan.pages);
@@ -169,6 +177,7 @@ impl Driver {
             held_back: HeldBack::default(),
             beginnings: 0,
             lent,
+            on_their_way: OnTheirWay::default(),
             stamp: first_stamp(),
             granted_by: None,
         };
@@ -192,6 +201,7 @@ impl Driver {
             freezing: Mutex::default(),
             seeking: Mutex::default(),
             reverted: Reverted::default(),
+            handovers,
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
@@ -357,6 +367,11 @@ impl Driver {
         state.late.clear();
         state.stuck = false;
         self.outbox.clear();
+    }
+
+    /// At another host, of forwarding: what its next process is to know.
+    pub fn handovers(&self) -> Option<&Handovers> {
+        self.handovers.as_ref()
     }
 
     /// What processes of this host map.

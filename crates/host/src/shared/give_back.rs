@@ -2,14 +2,15 @@
 //! lost, or when its own process did, is asked for them before they count as lost (`docs/LEASES.md`, "Giving back").
 
 use super::driver::{Driver, PAGE, State};
-use super::part::{Part, Said};
+use super::part::{How, Part, Said};
 use super::turn::Turn;
 use crate::cache::kept::Lent;
 use crate::cache::{Cache, book};
+use crate::handovers::{Handovers, Left};
 use commonhold_coherence::{Access, Event, HostId, Span, central};
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use roaring::RoaringBitmap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,31 @@ pub struct Back {
     pub bytes: Vec<u8>,
     /// Those that were granted to it and never came: nobody wrote them.
     pub untouched: Vec<u32>,
+    /// Of forwarding, those that it handed over and keeps, with their bytes behind the others': by which hand-over, and to whom.
+    pub kept: Vec<(u32, u64, Option<HostId>)>,
+    /// By which hand-over it had any last.
+    pub seen: Vec<(u32, u64)>,
+}
+
+/// Of forwarding, at a home that begins: what nobody has said that he owns may have been on its way between two others when its
+/// process ended.
+#[derive(Default)]
+pub(super) struct OnTheirWay {
+    /// Of pages, the latest hand-over of which anybody keeps the bytes, and to whom it went, if it may not have come.
+    latest: HashMap<u32, (u64, Option<HostId>)>,
+    /// Who answered, and by which hand-over he had a page last.
+    seen: HashMap<HostId, HashMap<u32, u64>>,
+}
+
+impl OnTheirWay {
+    /// Pages that never came where they were sent: what is kept of them is the newest.
+    fn never_came(&self) -> Vec<u32> {
+        let never_came = |(number, to): &(u64, Option<HostId>), page: &u32| {
+            let seen = to.and_then(|to| self.seen.get(&to));
+            seen.is_some_and(|seen| seen.get(page).is_none_or(|seen| seen < number))
+        };
+        self.latest.iter().filter(|(page, latest)| never_came(latest, page)).map(|(page, _)| *page).collect()
+    }
 }
 
 impl Driver {
@@ -39,7 +65,40 @@ impl Driver {
         }
         let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(former));
         let Some(cache) = kept.filter(|_| state.home.is_none()) else { return Ok(Back::default()) };
-        cache.newest_of(pages)
+        let mut back = cache.newest_of(pages)?;
+        if let Some(handovers) = &self.handovers {
+            self.give_kept(handovers, pages, &mut back)?;
+        }
+        Ok(back)
+    }
+
+    /// Of what is not owned here, what was handed over.
+    fn give_kept(&self, handovers: &Handovers, pages: &[(u32, u64)], back: &mut Back) -> Result<()> {
+        let owned: RoaringBitmap = back.pages.iter().copied().collect();
+        let mut leaving = Vec::new();
+        let mut bytes = Vec::new();
+        for (frame, _) in pages.iter().filter(|(frame, _)| !owned.contains(*frame)) {
+            let unit = self.plan.sizes.page() as u32;
+            let Left { standing, is_kept } = handovers.left_of(frame / unit);
+            let part = |bytes: &mut Vec<u8>| {
+                let begin = bytes.len();
+                bytes.resize(begin + PAGE, 0);
+                handovers.part(frame / unit, u64::from(frame % unit) * PAGE as u64, &mut bytes[begin..])
+            };
+            if is_kept {
+                part(&mut back.bytes)?; // it was about to be handed over
+                leaving.push(*frame);
+            } else if let Some(number) = standing.kept {
+                part(&mut bytes)?;
+                back.kept.push((*frame, number, standing.sent_to));
+            }
+            if !standing.owned && standing.number != 0 {
+                back.seen.push((*frame, standing.number));
+            }
+        }
+        back.pages.extend(leaving);
+        back.bytes.extend(bytes);
+        Ok(())
     }
 
     /// In whose name this host gives back what is newest here.
@@ -102,19 +161,34 @@ impl Driver {
         frames
     }
 
-    /// At the home: by which stamps these pages were lent.
+    /// At the home: by which stamps these pages were lent; under forwarding by none.
     pub fn stamps_of(&self, pages: &[u32]) -> Vec<(u32, u64)> {
-        self.saved().map_or_else(Vec::new, |saved| saved.stamps_of(pages))
+        match self.plan.how {
+            How::Forwarding(_) => pages.iter().map(|page| (*page, 0)).collect(),
+            _ => self.saved().map_or_else(Vec::new, |saved| saved.stamps_of(pages)),
+        }
+    }
+
+    /// Of forwarding, at a home that begins: what the process before it, which had that number, had last of what it had lent.
+    pub fn had_lent(&self, former: HostId) {
+        let mut state = self.state();
+        let Some(saved) = self.saved().filter(|_| matches!(state.part, Part::Forwarding(_))) else { return };
+        let lent: Vec<u32> = state.lent.to.values().flatten().collect();
+        let unit = self.plan.sizes.page() as u32;
+        let seen = saved.stamps_of(&lent).into_iter().map(|(frame, number)| (frame / unit, number));
+        state.on_their_way.seen.insert(former, seen.collect());
     }
 
     /// At the home: a host, or the next process of it, gives back pages that it had newest. Of what is nobody's, or
     /// another's, by now, nothing is taken.
     pub fn given_back(self: &Arc<Self>, former: HostId, back: &Back) -> Result<()> {
-        let Back { pages, bytes, untouched } = back;
-        if bytes.len() != pages.len() * PAGE {
-            let text = format!("{former} gave {} bytes back for {} pages", bytes.len(), pages.len());
+        let Back { pages, bytes, untouched, kept, seen } = back;
+        let count = pages.len() + kept.len();
+        if bytes.len() != count * PAGE {
+            let text = format!("{former} gave {} bytes back for {count} pages", bytes.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
+        let (bytes, of_kept) = bytes.split_at(pages.len() * PAGE);
         let given: BTreeMap<u32, &[u8]> = pages.iter().copied().zip(bytes.chunks(PAGE)).collect();
         let all: RoaringBitmap = pages.iter().chain(untouched).copied().collect();
         let mut state = self.state();
@@ -129,7 +203,47 @@ impl Driver {
             let bytes = numbers().filter(|_| came).filter_map(|frame| given.get(&frame)).copied().flatten();
             self.take_back(&mut state, former, page, bytes.copied().collect())?;
         }
+        self.take_kept(&mut state, former, seen, kept.iter().zip(of_kept.chunks(PAGE)))
+    }
+
+    /// Of forwarding: what a host keeps of pages that it handed over is newer than the saved copies, or has been.
+    fn take_kept<'b>(
+        &self,
+        state: &mut State,
+        former: HostId,
+        seen: &[(u32, u64)],
+        kept: impl Iterator<Item = (&'b (u32, u64, Option<HostId>), &'b [u8])>,
+    ) -> Result<()> {
+        if state.home.is_some() || !matches!(state.part, Part::Forwarding(_)) {
+            return Ok(());
+        }
+        let unit = self.plan.sizes.page() as u32;
+        let known = state.on_their_way.seen.entry(former).or_default();
+        known.extend(seen.iter().map(|(frame, number)| (frame / unit, *number)));
+        // Of what an owner gave back, nothing else is of use.
+        let is_lent = |lent: &Lent, frame| lent.to.values().any(|lent| lent.contains(frame));
+        for ((frame, number, to), bytes) in kept.filter(|((frame, ..), _)| is_lent(&state.lent, *frame)) {
+            let latest = state.on_their_way.latest.get(&(frame / unit)).copied();
+            let (before, was_sent_to) = latest.unwrap_or_default();
+            if *number >= before
+                && let Some(saved) = self.saved()
+            {
+                saved.save_copy(PageRange::new((*frame).into(), 1), bytes)?;
+                let to = to.or(was_sent_to.filter(|_| *number == before));
+                state.on_their_way.latest.insert(frame / unit, (*number, to));
+            }
+        }
         Ok(())
+    }
+
+    /// Of forwarding, when all have been asked: what was on its way when the home's process ended, and did not come.
+    fn take_what_never_came(&self, state: &mut State) {
+        let Some(saved) = self.saved() else { return };
+        for page in std::mem::take(&mut state.on_their_way).never_came() {
+            let frames = self.frames(Span::one(page));
+            saved.returned(frames);
+            state.lent.to.values_mut().for_each(|lent| book::remove(lent, frames));
+        }
     }
 
     fn take_back(
@@ -167,6 +281,7 @@ impl Driver {
 
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
+        self.take_what_never_came(state);
         let Lent { to, to_nobody, .. } = std::mem::take(&mut state.lent);
         let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
         if let Some(saved) = self.saved() {

@@ -60,17 +60,17 @@ impl Driver {
         }
     }
 
-    /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, in case others speak of them.
-    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[HostId]) {
+    /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, and who follows them, in case others speak of
+    /// them.
+    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[(HostId, Option<HostId>)]) {
         let mut state = self.state();
         if self.fenced.load(Ordering::SeqCst) || state.has_left {
             return;
         }
         self.forget_conversation(&mut state);
-        if let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies)
-            && let Err(error) = cache.held_by(self.plan.me)
-        {
-            cache.report(&error); // asked again by who looks for the home
+        state.part = self.plan.part(home);
+        if let Err(error) = self.begin_with(&mut state, home, lost) {
+            self.cache().iter().for_each(|cache| cache.report(&error)); // asked again by who looks for the home
             return;
         }
         // It has asked for whatever it had not dealt with.
@@ -78,12 +78,12 @@ impl Driver {
         state.home = Some(home);
         state.granted_by = Some(home);
         state.beginnings += 1;
-        state.part = self.plan.part(home);
         self.begin_anew(&mut state);
         self.hold_again(&mut state);
         if let Part::Forwarding(_) = state.part {
-            for host in lost.iter().filter(|host| **host != home) {
-                Turn::take(self, &mut state, Event::Lost { host: *host }, Vec::new());
+            for (host, followed_by) in lost.iter().filter(|(host, _)| *host != home) {
+                let event = Event::Lost { host: *host, followed_by: *followed_by };
+                Turn::take(self, &mut state, event, Vec::new());
             }
             Turn::take(self, &mut state, Event::Join, Vec::new());
         }
@@ -92,6 +92,18 @@ impl Driver {
             cache.is_well_again();
             cache.ask_again();
         }
+    }
+
+    /// What is here of copies before the home is asked for any: nothing; under forwarding what the process before this one had
+    /// newest, if `lost` says that this one follows it.
+    fn begin_with(&self, state: &mut State, home: HostId, lost: &[(HostId, Option<HostId>)]) -> Result<()> {
+        let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies) else { return Ok(()) };
+        if self.handovers.is_none() {
+            return cache.held_by(self.plan.me);
+        }
+        let holder = cache.holder();
+        let follows = lost.iter().any(|(host, next)| Some(*host) == holder && *next == Some(self.plan.me));
+        self.take_over(state, home, follows)
     }
 
     /// Of explicit coherence: this host has what was written here and sent nowhere, and nothing else.
@@ -116,11 +128,11 @@ impl Driver {
         }
     }
 
-    /// A host is lost: nothing comes from it any more. Whether it was the home.
-    pub fn lost(self: &Arc<Self>, host: HostId) -> bool {
+    /// A host is lost: nothing comes from it any more. Whether it was the home. `followed_by`: its next process.
+    pub fn lost(self: &Arc<Self>, host: HostId, followed_by: Option<HostId>) -> bool {
         let mut state = self.state();
         self.catch_up_with(&mut state);
-        let event = Event::Lost { host };
+        let event = Event::Lost { host, followed_by };
         state.put_off.forget(host);
         if state.home != Some(host) {
             if state.home.is_some() {

@@ -133,7 +133,7 @@ impl Driver {
 
     /// Of an object that this host has left off it has nothing: it says so to whoever waits for an answer.
     pub(super) fn answer_if_left(&self, state: &State, from: HostId, message: &Said) {
-        if let Some(answer) = message.answer_of_nobody().filter(|_| state.has_left) {
+        for answer in message.answer_of_nobody().into_iter().filter(|_| state.has_left) {
             self.say(state, from, answer, Vec::new());
         }
     }

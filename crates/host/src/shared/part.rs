@@ -284,11 +284,13 @@ impl Said {
     }
 
     /// What a host answers that has nothing of the object (any more).
-    pub fn answer_of_nobody(&self) -> Option<Said> {
+    pub fn answer_of_nobody(&self) -> Vec<Said> {
         match self {
-            Said::Central(message) => message.answer_of_nobody().map(Said::Central),
-            Said::Forwarding(_) => None,
-            Said::Explicit(message) => message.answer_of_nobody().map(Said::Explicit),
+            Said::Central(message) => message.answer_of_nobody().map(Said::Central).into_iter().collect(),
+            Said::Forwarding(message) => {
+                message.answer_of_nobody().into_iter().map(Said::Forwarding).collect()
+            }
+            Said::Explicit(message) => message.answer_of_nobody().map(Said::Explicit).into_iter().collect(),
         }
     }
 }

@@ -49,9 +49,9 @@ impl Searchable for World {
             Step::Learn(host) => self.learn(host),
             Step::LearnAgain(host, lost) => {
                 self.bounds.lessons -= 1;
-                self.happens(host, Event::Lost { host: HostId(lost as u32) }, Vec::new());
+                self.happens(host, Event::Lost { host: HostId(lost as u32), followed_by: None }, Vec::new());
             }
-            Step::HoldOver(..) | Step::Leave(_) | Step::Revert(_) => {
+            Step::HoldOver(..) | Step::Leave(_) | Step::Restart(_) | Step::Revert(_) => {
                 self.expect(false, || format!("{step:?} under explicit coherence"));
             }
         }

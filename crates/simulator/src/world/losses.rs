@@ -16,7 +16,7 @@ where
         }
         let dead = match why {
             Why::HomeLost => self.is_dead(HOME),
-            Why::NewestLost => !self.dead.is_empty(),
+            Why::NewestLost => self.dead.len() > self.followers.len(),
             Why::NotRead | Why::NotStored => false, // nothing is stored here
         };
         self.expect(dead, "an error where nobody died");
@@ -52,7 +52,9 @@ where
         let newest = self.living().map(|host| self.kept[host][page]).filter(|kept| *kept != GONE).max();
         self.expect(newest == Some(version), "not the newest version that is kept was restored");
         self.expect(!self.is_anywhere(page), "a page was restored that somebody has");
-        let is_wanted = !self.dead.is_empty() && (self.on_loss == OnLoss::Revert || self.was_reverted);
+        let is_newest = !self.followers.is_empty() && version == self.latest[page];
+        let is_lost = self.dead.len() > self.followers.len();
+        let is_wanted = is_newest || is_lost && (self.on_loss == OnLoss::Revert || self.was_reverted);
         self.expect(is_wanted, "a page was restored that was not lost");
         let is_old = self.dead.len() == 1 && self.on_loss == OnLoss::Revert && version < self.handed[page];
         self.expect(!is_old, "what was restored is more than one hand-over old");
@@ -74,6 +76,7 @@ where
             return;
         }
         self.losses = self.losses.saturating_sub(1);
+        self.beginning.remove(&host);
         self.dead.push(host);
         self.scripts[host].clear();
         self.channels.retain(|(_, to), _| *to != host);
@@ -91,7 +94,35 @@ where
             self.revert(lost);
         }
         self.channels.remove(&(lost, host));
-        self.happens(host, Event::Lost { host: HostId(lost as u32) });
+        self.happens(host, self.loss_of(lost));
+        if host == HOME
+            && let Some(next) = self.followers.get(&lost).copied().filter(|next| self.beginning.remove(next))
+            && !self.is_dead(next)
+        {
+            self.happens(next, Event::Join);
+        }
+    }
+
+    pub(super) fn loss_of(&self, lost: usize) -> Event<N::Message> {
+        let followed_by = self.followers.get(&lost).map(|next| HostId(*next as u32));
+        Event::Lost { host: HostId(lost as u32), followed_by }
+    }
+
+    /// The process of a host dies; its frames, what it kept and its programs are the next one's.
+    pub(super) fn restart(&mut self, host: usize) {
+        let me = HostId(self.nodes.len() as u32);
+        let Some(node) = self.nodes[host].next_process(me).filter(|_| !self.is_dead(host)) else { return };
+        self.restarts = self.restarts.saturating_sub(1);
+        let script = std::mem::take(&mut self.scripts[host]);
+        let losses = self.losses;
+        self.lose(host);
+        self.losses = losses;
+        let next = self.join(node, script.into());
+        let (frames, kept) = (self.frames[host].clone(), self.kept[host].clone());
+        (self.frames[next], self.kept[next]) = (frames, kept);
+        self.writer.iter_mut().filter(|writer| **writer == host).for_each(|writer| *writer = next);
+        self.followers.insert(host, next);
+        self.beginning.insert(next);
     }
 
     /// What a host had written and nobody else had yet is gone: the newest version is what the home has then.

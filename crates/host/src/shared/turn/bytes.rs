@@ -3,9 +3,8 @@
 
 use super::super::Role;
 use super::Turn;
-use crate::cache::coherent::PageBytes;
 use crate::cache::versions::Version;
-use commonhold_coherence::{Access, Span};
+use commonhold_coherence::{Access, HostId, Span};
 use commonhold_object::Result;
 
 impl Turn<'_> {
@@ -39,37 +38,62 @@ impl Turn<'_> {
         published
     }
 
-    /// What is sent is kept here. At the origin the frame stays as it was sent, until something else comes into it.
-    pub(super) fn keep_sent(&mut self, page: u32) {
-        if let Some(bytes) = self.taken.get(&page).filter(|_| !self.driver.plan.is_home) {
-            self.keep(page, bytes.clone());
+    /// The page is this host's.
+    pub(super) fn own(&mut self, page: u32, number: u64) -> Result<()> {
+        let Some(handovers) = &self.driver.handovers else { return Ok(()) };
+        handovers.own(page, number)?;
+        if let Some(cache) = &self.cache {
+            cache.is_newest(self.frames_of(Span::one(page))); // of a page that was here to read
         }
+        Ok(())
+    }
+
+    /// What is sent is kept here. At the origin the frame stays as it was sent, until something else comes into it.
+    pub(super) fn keep_sent(&mut self, page: u32, number: u64, to: HostId) -> Result<()> {
+        // Its bytes are kept already, since before its frame went.
+        match &self.driver.handovers {
+            Some(handovers) if handovers.sent(page, number, to)? => self.takes_room(page),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// What came is kept here for others.
-    pub(super) fn keep_came(&mut self, page: u32) -> Result<()> {
+    pub(super) fn keep_came(&mut self, page: u32, number: u64) -> Result<()> {
         let frames = self.frames_of(Span::one(page));
         let bytes = self.came.next(frames.count as usize);
         if let Some(saved) = &self.saved {
             return saved.save_copy(frames, bytes).map(drop); // with another host it stays: nothing is returned
         }
-        let bytes = bytes.into();
-        self.keep(page, bytes);
+        if let Some(handovers) = &self.driver.handovers {
+            handovers.keep(page, number, bytes)?;
+            self.takes_room(page);
+        }
         Ok(())
+    }
+
+    /// What is kept here arrived where it was sent.
+    pub(super) fn keep_old(&mut self, page: u32) -> Result<()> {
+        self.driver.handovers.as_ref().map_or(Ok(()), |handovers| handovers.is_old(page))
+    }
+
+    /// What is kept here is of no use any more.
+    pub(super) fn drop_kept(&mut self, page: u32) -> Result<()> {
+        self.state.sent.remove(&page);
+        self.driver.handovers.as_ref().map_or(Ok(()), |handovers| handovers.drop_kept(page))
     }
 
     /// What is kept here is the newest version.
     pub(super) fn restore(&mut self, page: u32) -> Result<()> {
         // Where nobody uses the object, it stays what it is until somebody does or it goes on.
-        if let Some(cache) = &self.cache
-            && let Some(version) = self.state.sent.remove(&page)
-        {
-            cache.restore(self.frames_of(Span::one(page)), &version)?;
+        match &self.cache {
+            Some(cache) => self.driver.put_version_back(self.state, cache, page),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn keep(&mut self, page: u32, bytes: PageBytes) {
+    fn takes_room(&mut self, page: u32) {
+        let bytes = self.frames_of(Span::one(page)).length_bytes();
         let version = Version::keep(bytes, &self.driver.machine, self.cache.as_ref());
         self.state.sent.insert(page, version);
     }

@@ -80,10 +80,16 @@ impl Turn<'_> {
             _ => None,
         };
         if let (Some(span), Some(saved)) = (lent, &self.saved) {
-            let stamp = if stamped(&message) { self.state.next_stamp() } else { 0 };
+            let is_stamped = stamped(&message);
+            let stamp = match &message {
+                // Which of two hand-overs was later these say themselves.
+                Said::Forwarding(forwarding::Message::HandOver { number, .. }) => *number,
+                _ if is_stamped => self.state.next_stamp(),
+                _ => 0,
+            };
             // The next host must know that it has not the newest.
             saved.lend(self.driver.frames(span), to, stamp)?;
-            if stamp != 0 {
+            if is_stamped {
                 bytes.extend_from_slice(&stamp.to_le_bytes());
             }
         }
@@ -136,8 +142,9 @@ impl Turn<'_> {
                 (None, Some(cache)) => all.extend(cache.content(self.numbers(*page))?),
                 (None, None) => {
                     // It came back here by a loss, and nobody has used it since.
-                    let version = self.state.sent.get(page);
-                    all.extend_from_slice(version.map_or(&[], |version| &version[..]));
+                    if self.state.sent.contains_key(page) {
+                        all.extend(self.driver.version(*page)?);
+                    }
                 }
             }
         }

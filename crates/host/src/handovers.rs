@@ -1,0 +1,356 @@
+//! What the next process of this host has to know of an object that is scheduled by forwarding, and what it needs of it: which
+//! pages this host owns, to whom it handed others over, and what it keeps of those. In memory that the keeper keeps, beside
+//! the object's frames. (`docs/LEASES.md`, "Giving back"; what is made of it says `coherence/forwarding/following`.)
+//!
+//! ```text
+//! 0      the home with whose process all this was begun, plus one: with another all begins anew
+//! 4096   a slot of 32 bytes for each page of the scheduler, sparse: state, to whom, number, the last number that was here
+//! then   the versions that are kept, each in its page's place, sparse
+//! ```
+//!
+//! A slot is written by one call, which no signal cuts short, and always before anybody else can learn of what it says:
+//!
+//! | state | the newest version, if it is here | set |
+//! |---|---|---|
+//! | owned | the frame; without one the page never came | before the frame is made, or may be used |
+//! | leaving | the kept version | when it is whole, before the frame goes |
+//! | sent | the kept version, if whoever it went to has not got it | before it is sent |
+//! | kept | is elsewhere, or lost | after the bytes |
+
+use commonhold_coherence::HostId;
+use commonhold_coherence::forwarding::Standing;
+use commonhold_object::error::Doing;
+use commonhold_object::limits::OBJECT_PAGES;
+use commonhold_object::{PAGE_SIZE_BYTES, Result};
+use commonhold_sys::frames;
+use rustix::io::{Errno, pread, pwrite};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+const SLOT_BYTES: usize = 32;
+const SLOTS_AT: u64 = PAGE_SIZE_BYTES;
+const VERSIONS_AT: u64 = SLOTS_AT + OBJECT_PAGES * SLOT_BYTES as u64;
+const END: u64 = VERSIONS_AT + OBJECT_PAGES * PAGE_SIZE_BYTES;
+
+/// What this host has of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Nothing,
+    Owned,
+    Leaving,
+    Sent(HostId),
+    Kept,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    state: State,
+    number: u64,
+    /// Of the last hand-over to this host, or by it.
+    seen: u64,
+}
+
+/// The memory.
+pub struct Handovers {
+    memory: Arc<OwnedFd>,
+    /// Bytes of a page of the scheduler.
+    page_bytes: u64,
+}
+
+/// A page of which the process before this one had something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What its scheduler says of it.
+    pub standing: Standing,
+    /// If it owned the page: whether the newest version is the one that is kept, and not in the frame.
+    pub is_kept: bool,
+}
+
+impl Slot {
+    fn encode(self) -> [u8; SLOT_BYTES] {
+        let (state, host) = match self.state {
+            State::Nothing => (0, 0),
+            State::Owned => (1, 0),
+            State::Leaving => (2, 0),
+            State::Kept => (3, 0),
+            State::Sent(HostId(host)) => (4, host),
+        };
+        let mut bytes = [0; SLOT_BYTES];
+        let words = [state, u64::from(host), self.number, self.seen];
+        words.iter().zip(bytes.chunks_mut(8)).for_each(|(word, at)| at.copy_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Slot {
+        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[8 * n + at]));
+        let state = match word(0) {
+            1 => State::Owned,
+            2 => State::Leaving,
+            3 => State::Kept,
+            4 => State::Sent(HostId(word(1) as u32)),
+            _ => State::Nothing,
+        };
+        Slot { state, number: word(2), seen: word(3) }
+    }
+}
+
+fn read_at(memory: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match pread(memory, &mut *buffer, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                buffer = &mut buffer[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn write_at(memory: &OwnedFd, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match pwrite(memory, bytes, at) {
+            Ok(count) => {
+                bytes = &bytes[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// New memory for one object.
+pub fn new_memory() -> Result<OwnedFd> {
+    frames::create("commonhold-handovers", END).doing("making memory for what is handed over")
+}
+
+impl Handovers {
+    /// In that memory, with what a process before left there. `page_bytes`: of the scheduler's pages.
+    pub fn new(memory: Arc<OwnedFd>, page_bytes: u64) -> Handovers {
+        Handovers { memory, page_bytes }
+    }
+
+    /// What the keeper is to keep.
+    pub fn memory(&self) -> &Arc<OwnedFd> {
+        &self.memory
+    }
+
+    /// The process of the home with which it was begun.
+    pub fn home(&self) -> Option<HostId> {
+        let mut bytes = [0; 8];
+        read_at(&self.memory, &mut bytes, 0).ok()?;
+        u64::from_le_bytes(bytes).checked_sub(1).map(|host| HostId(host as u32))
+    }
+
+    /// All begins anew, with that process of the home.
+    pub fn begin(&self, home: HostId) -> Result<()> {
+        frames::punch(&*self.memory, 0, END)
+            .and_then(|()| write_at(&self.memory, &(u64::from(home.0) + 1).to_le_bytes(), 0))
+            .doing("beginning anew with what is handed over")
+    }
+
+    fn slot_at(page: u32) -> u64 {
+        SLOTS_AT + u64::from(page) * SLOT_BYTES as u64
+    }
+
+    fn version_at(&self, page: u32) -> u64 {
+        VERSIONS_AT + u64::from(page) * self.page_bytes
+    }
+
+    fn slot(&self, page: u32) -> Slot {
+        let mut bytes = [0; SLOT_BYTES];
+        // It is memory: what cannot be read was never written.
+        let _ = read_at(&self.memory, &mut bytes, Self::slot_at(page));
+        Slot::decode(&bytes)
+    }
+
+    fn set(&self, page: u32, slot: Slot) -> Result<()> {
+        write_at(&self.memory, &slot.encode(), Self::slot_at(page)).doing("noting what is handed over")
+    }
+
+    /// This host owns the page from now on. If a version of it is kept, that is the newest, until [`restored`](Self::restored).
+    pub fn own(&self, page: u32, number: u64) -> Result<()> {
+        let slot = self.slot(page);
+        let has_version = matches!(slot.state, State::Sent(_) | State::Kept | State::Leaving);
+        let state = if has_version { State::Leaving } else { State::Owned };
+        self.set(page, Slot { state, number, ..slot })
+    }
+
+    /// What is kept of an owned page is in its frame now.
+    pub fn restored(&self, page: u32) -> Result<()> {
+        self.set(page, Slot { state: State::Owned, ..self.slot(page) })?;
+        self.drop_version(page)
+    }
+
+    /// These are the bytes of a page that goes: they are kept, if this host owns it, before its frame goes.
+    pub fn leaves(&self, page: u32, bytes: &[u8]) -> Result<()> {
+        let slot = self.slot(page);
+        if slot.state != State::Owned {
+            return Ok(());
+        }
+        write_at(&self.memory, bytes, self.version_at(page)).doing("keeping what is handed over")?;
+        self.set(page, Slot { state: State::Leaving, ..slot })
+    }
+
+    /// It is about to be sent. Whether its bytes are kept.
+    pub fn sent(&self, page: u32, number: u64, to: HostId) -> Result<bool> {
+        let is_kept = self.slot(page).state == State::Leaving;
+        let state = if is_kept { State::Sent(to) } else { State::Nothing };
+        self.set(page, Slot { state, number, seen: number }).map(|()| is_kept)
+    }
+
+    /// A version of a page of another host is kept.
+    pub fn keep(&self, page: u32, number: u64, bytes: &[u8]) -> Result<()> {
+        let slot = Slot { state: State::Nothing, ..self.slot(page) };
+        self.set(page, slot)?; // else the version before could be taken for what is there by half
+        write_at(&self.memory, bytes, self.version_at(page)).doing("keeping a version")?;
+        self.set(page, Slot { state: State::Kept, number, ..slot })
+    }
+
+    /// What was sent has arrived.
+    pub fn is_old(&self, page: u32) -> Result<()> {
+        match self.slot(page) {
+            slot @ Slot { state: State::Sent(_), .. } => self.set(page, Slot { state: State::Kept, ..slot }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is kept of a page is of no use any more.
+    pub fn drop_kept(&self, page: u32) -> Result<()> {
+        self.set(page, Slot { state: State::Nothing, ..self.slot(page) })?;
+        self.drop_version(page)
+    }
+
+    fn drop_version(&self, page: u32) -> Result<()> {
+        frames::punch(&*self.memory, self.version_at(page), self.page_bytes).doing("dropping what was kept")
+    }
+
+    /// The version that is kept, as far as the buffer goes.
+    pub fn version(&self, page: u32, buffer: &mut [u8]) -> Result<()> {
+        self.part(page, 0, buffer)
+    }
+
+    /// What is to be known of one page.
+    pub fn left_of(&self, page: u32) -> Left {
+        self.slot(page).left(page, |_| true)
+    }
+
+    /// A part of the version that is kept: that many bytes behind its beginning.
+    pub fn part(&self, page: u32, behind: u64, buffer: &mut [u8]) -> Result<()> {
+        read_at(&self.memory, buffer, self.version_at(page) + behind).doing("reading what is kept")
+    }
+
+    /// What the process before left. `has_frame`: whether all frames of a page are there that it may have written.
+    pub fn left(&self, has_frame: impl Fn(u32) -> bool) -> Result<Vec<Left>> {
+        let mut found = Vec::new();
+        let mut runs = Vec::new();
+        frames::resident_runs(&*self.memory, |offset, length| runs.push((offset, length)))
+            .doing("looking for what was handed over")?;
+        let end = |offset: u64, length: u64| (offset + length).min(VERSIONS_AT);
+        for (offset, length) in runs.into_iter().filter(|(offset, _)| *offset < VERSIONS_AT) {
+            let begin = offset.max(SLOTS_AT);
+            let mut bytes = vec![0; end(offset, length).saturating_sub(begin) as usize];
+            read_at(&self.memory, &mut bytes, begin).doing("reading what was handed over")?;
+            let first = (begin - SLOTS_AT) / SLOT_BYTES as u64;
+            let slots = (first..).zip(bytes.chunks_exact(SLOT_BYTES).map(Slot::decode));
+            let slots = slots.filter(|(_, slot)| *slot != Slot::default());
+            found.extend(slots.map(|(page, slot)| slot.left(page as u32, &has_frame)));
+        }
+        Ok(found)
+    }
+}
+
+impl Slot {
+    fn left(self, page: u32, has_frame: impl Fn(u32) -> bool) -> Left {
+        let Slot { state, number, seen } = self;
+        let nothing = Standing {
+            page,
+            owned: false,
+            number: seen,
+            has_copy: false,
+            kept: None,
+            sent_to: None,
+            lost: None,
+        };
+        let standing = match state {
+            State::Owned if has_frame(page) => Standing { owned: true, number, ..nothing },
+            State::Leaving => Standing { owned: true, number, ..nothing },
+            State::Sent(to) => Standing { kept: Some(number), sent_to: Some(to), ..nothing },
+            State::Kept => Standing { kept: Some(number), ..nothing },
+            State::Owned | State::Nothing => nothing,
+        };
+        Left { standing, is_kept: state == State::Leaving }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = PAGE_SIZE_BYTES as usize;
+
+    fn standing(handovers: &Handovers, page: u32, has_frame: bool) -> Option<(Standing, bool)> {
+        let left = handovers.left(|_| has_frame).unwrap();
+        left.into_iter().find(|left| left.standing.page == page).map(|left| (left.standing, left.is_kept))
+    }
+
+    #[test]
+    fn the_next_process_knows_what_became_of_each_page() {
+        let memory = Arc::new(new_memory().unwrap());
+        let handovers = Handovers::new(memory.clone(), BYTES as u64);
+        assert_eq!(handovers.home(), None);
+        handovers.begin(HostId(3)).unwrap();
+        let last = (OBJECT_PAGES - 1) as u32;
+        for page in [7, last] {
+            let now = |has_frame| standing(&Handovers::new(memory.clone(), BYTES as u64), page, has_frame);
+            let nothing = Standing {
+                page,
+                owned: false,
+                number: 0,
+                has_copy: false,
+                kept: None,
+                sent_to: None,
+                lost: None,
+            };
+            // It comes, and is written; it goes, and may not arrive.
+            handovers.own(page, 4).unwrap();
+            assert_eq!(now(false), Some((nothing, false)), "it never came");
+            assert_eq!(now(true), Some((Standing { owned: true, number: 4, ..nothing }, false)));
+            handovers.leaves(page, &[9; BYTES]).unwrap();
+            assert_eq!(now(false), Some((Standing { owned: true, number: 4, ..nothing }, true)));
+            assert!(handovers.sent(page, 5, HostId(8)).unwrap());
+            let sent = Standing { kept: Some(5), sent_to: Some(HostId(8)), number: 5, ..nothing };
+            assert_eq!(now(false), Some((sent, false)));
+            let mut version = [0; BYTES];
+            handovers.version(page, &mut version).unwrap();
+            assert_eq!(version, [9; BYTES]);
+            // It did not arrive, and is the newest again.
+            handovers.own(page, 6).unwrap();
+            assert_eq!(now(true), Some((Standing { owned: true, number: 6, ..nothing }, true)));
+            handovers.restored(page).unwrap();
+            assert_eq!(now(true), Some((Standing { owned: true, number: 6, ..nothing }, false)));
+            // Another's version is kept, and is not any more.
+            handovers.leaves(page, &[1; BYTES]).unwrap();
+            assert!(handovers.sent(page, 7, HostId(9)).unwrap());
+            handovers.is_old(page).unwrap();
+            assert_eq!(now(false), Some((Standing { kept: Some(7), number: 7, ..nothing }, false)));
+            handovers.keep(page, 12, &[2; BYTES]).unwrap();
+            assert_eq!(now(false), Some((Standing { kept: Some(12), number: 7, ..nothing }, false)));
+            handovers.leaves(page, &[3; BYTES]).unwrap(); // it is not this host's
+            handovers.version(page, &mut version).unwrap();
+            assert_eq!(version, [2; BYTES]);
+            handovers.drop_kept(page).unwrap();
+            assert_eq!(now(true), Some((Standing { number: 7, ..nothing }, false)));
+            assert!(!handovers.sent(page, 8, HostId(1)).unwrap(), "nothing is kept of it");
+        }
+        assert_eq!(handovers.home(), Some(HostId(3)));
+        handovers.begin(HostId(4)).unwrap();
+        assert_eq!((handovers.home(), handovers.left(|_| true).unwrap()), (Some(HostId(4)), vec![]));
+    }
+}
