@@ -129,6 +129,41 @@ fn what_died_with_its_keeper_is_an_error_or_the_version_before() {
     }
 }
 
+/// The next process comes before the lease of the one before has ended, and has nothing of it: that is known, and no older
+/// version is taken for the newest.
+#[test]
+fn what_died_with_its_keeper_is_lost_however_soon_the_next_comes() {
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 0, how);
+        workers[0].ok("fill m 0 256 1");
+        workers[2].ok("fill m 0 20 2");
+        workers[1].ok("fill m 10 5 3");
+        hosts[1].kill_both();
+        workers[1].kill();
+        hosts[1].start_again().unwrap();
+        workers[0].all("check m 0 10 2\ncheck m 15 5 2\ncheck m 20 200 1");
+        let doomed = hosts[0].worker();
+        doomed.all("open o /shared r\nmap m o r shared 0 0");
+        doomed.dies("get m 45056", libc::SIGBUS);
+        assert_eq!(workers[0].ok("revert /shared"), "5", "{how}");
+    }
+}
+
+#[test]
+fn what_is_used_again_outlives_the_process() {
+    for how in SCHEDULERS {
+        let hosts = leased_cluster(3, 60);
+        let workers = shared(&hosts, 0, how);
+        workers[1].all("fill m 0 50 1\ndrop m\nclose o\nopen o /shared rw\nmap m o rw shared 0 0");
+        workers[1].all("check m 0 50 1\nfill m 0 30 2");
+        workers[2].all("check m 0 10 2\nfill m 20 20 3");
+        hosts[1].kill_host();
+        workers[0].all("check m 0 20 2\ncheck m 20 20 3\ncheck m 40 10 1");
+        workers[1].ok("check m 0 20 2");
+    }
+}
+
 /// Messages between a sharer and the home are lost while both live: neither process is another afterwards.
 #[test]
 fn what_is_newest_outlives_a_session() {

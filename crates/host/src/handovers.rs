@@ -3,7 +3,8 @@
 //! the object's frames. (`docs/LEASES.md`, "Giving back"; what is made of it says `coherence/forwarding/following`.)
 //!
 //! ```text
-//! 0      the home with whose process all this was begun, plus one: with another all begins anew
+//! 0      the home with whose process all this was begun, and the process of this host that began it, each plus one: with
+//!        another home all begins anew
 //! 4096   a slot of 32 bytes for each page of the scheduler, sparse: state, to whom, number, the last number that was here
 //! then   the versions that are kept, each in its page's place, sparse
 //! ```
@@ -141,17 +142,19 @@ impl Handovers {
         &self.memory
     }
 
-    /// The process of the home with which it was begun.
-    pub fn home(&self) -> Option<HostId> {
-        let mut bytes = [0; 8];
+    /// The process of the home with which it was begun, and that of this host which did.
+    pub fn begun(&self) -> Option<(HostId, HostId)> {
+        let mut bytes = [0; 16];
         read_at(&self.memory, &mut bytes, 0).ok()?;
-        u64::from_le_bytes(bytes).checked_sub(1).map(|host| HostId(host as u32))
+        let host = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])).checked_sub(1);
+        Some((HostId(host(0)? as u32), HostId(host(8)? as u32)))
     }
 
-    /// All begins anew, with that process of the home.
-    pub fn begin(&self, home: HostId) -> Result<()> {
+    /// All begins anew, with that process of the home, and this one.
+    pub fn begin(&self, home: HostId, me: HostId) -> Result<()> {
+        let words = [home, me].map(|host| (u64::from(host.0) + 1).to_le_bytes());
         frames::punch(&*self.memory, 0, END)
-            .and_then(|()| write_at(&self.memory, &(u64::from(home.0) + 1).to_le_bytes(), 0))
+            .and_then(|()| write_at(&self.memory, words.as_flattened(), 0))
             .doing("beginning anew with what is handed over")
     }
 
@@ -304,8 +307,8 @@ mod tests {
     fn the_next_process_knows_what_became_of_each_page() {
         let memory = Arc::new(new_memory().unwrap());
         let handovers = Handovers::new(memory.clone(), BYTES as u64);
-        assert_eq!(handovers.home(), None);
-        handovers.begin(HostId(3)).unwrap();
+        assert_eq!(handovers.begun(), None);
+        handovers.begin(HostId(3), HostId(1)).unwrap();
         let last = (OBJECT_PAGES - 1) as u32;
         for page in [7, last] {
             let now = |has_frame| standing(&Handovers::new(memory.clone(), BYTES as u64), page, has_frame);
@@ -349,8 +352,9 @@ mod tests {
             assert_eq!(now(true), Some((Standing { number: 7, ..nothing }, false)));
             assert!(!handovers.sent(page, 8, HostId(1)).unwrap(), "nothing is kept of it");
         }
-        assert_eq!(handovers.home(), Some(HostId(3)));
-        handovers.begin(HostId(4)).unwrap();
-        assert_eq!((handovers.home(), handovers.left(|_| true).unwrap()), (Some(HostId(4)), vec![]));
+        assert_eq!(handovers.begun(), Some((HostId(3), HostId(1))));
+        handovers.begin(HostId(4), HostId(2)).unwrap();
+        let begun = Some((HostId(4), HostId(2)));
+        assert_eq!((handovers.begun(), handovers.left(|_| true).unwrap()), (begun, vec![]));
     }
 }

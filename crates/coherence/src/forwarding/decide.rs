@@ -30,8 +30,8 @@ impl Verdict {
 struct Circumstances<'e> {
     home: Option<HostId>,
     epoch: &'e Epoch,
-    /// Who reported.
-    reporters: BTreeSet<HostId>,
+    /// Who reported, and since which process.
+    reporters: BTreeMap<HostId, Option<HostId>>,
     /// The most reverts that anybody has settled before.
     settled_reverts: u32,
     options: Options,
@@ -52,7 +52,7 @@ pub(super) fn decide(
     }
     let settled_reverts = reports.values().map(|report| report.settled_reverts).max().unwrap_or(0);
     let home = Some(home).filter(|home| reports.contains_key(home));
-    let reporters = reports.keys().copied().collect();
+    let reporters = reports.iter().map(|(host, report)| (*host, report.speaks_since)).collect();
     let circumstances = Circumstances { home, epoch, reporters, settled_reverts, options };
     pages.iter().map(|(page, standings)| (*page, circumstances.judge(*page, standings))).collect()
 }
@@ -102,9 +102,17 @@ impl Circumstances<'_> {
             let is_newest = s.kept == Some(newest) && !s.has_copy;
             Some((*host, s.sent_to.filter(|_| is_newest)?))
         })?;
-        let to = self.epoch.speaker_for(to).filter(|to| self.reporters.contains(to))?;
+        let to = self.who_answers_for(to)?;
         let came = standings.iter().any(|(host, s)| *host == to && s.number >= newest || s.has_copy);
         (!came).then_some((keeper, newest))
+    }
+
+    /// Who knows of all that came to that host: itself, or a process that follows it and has its notes.
+    fn who_answers_for(&self, host: HostId) -> Option<HostId> {
+        let speaker = self.epoch.speaker_for(host)?;
+        let since = *self.reporters.get(&speaker)?;
+        let knows = speaker == host || self.epoch.followers(since?).any(|known| known == host);
+        knows.then_some(speaker)
     }
 
     /// Whether the version before serves: by the object's choice, or because somebody wants it since the page was lost.
@@ -131,5 +139,76 @@ impl Circumstances<'_> {
             return newest;
         }
         others.map(|(_, keeper)| *keeper).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forwarding::Standing;
+
+    const HOME: HostId = HostId(0);
+
+    fn reports(of: &[(u32, Standing)]) -> BTreeMap<HostId, Report> {
+        // Numbers of hosts are in no order; here those from 5 on follow 2, and have its notes, but for 9.
+        let since = |host: u32| Some(HostId(if host > 4 { 2 } else { host })).filter(|_| host != 9);
+        let report = |host| Report { speaks_since: since(host), ..Report::default() };
+        let of = of.iter().map(|(host, standing)| (*host, *standing));
+        of.map(|(host, standing)| (HostId(host), Report { pages: vec![standing], ..report(host) })).collect()
+    }
+
+    /// What becomes of page 7, by what these hosts say of it.
+    fn fate(of: &[(u32, Standing)], lost: &[(u32, Option<u32>)], on_loss: OnLoss) -> Fate {
+        let lost = lost.iter().map(|(host, next)| (HostId(*host), next.map(HostId))).collect();
+        let options = Options { on_loss, ..Options::default() };
+        let verdicts = decide(&reports(of), HOME, &Epoch { lost, reverts: 0 }, options);
+        verdicts[&7].told(HOME).fate
+    }
+
+    #[test]
+    fn what_never_came_is_the_newest_and_what_came_is_not() {
+        let nothing = Standing {
+            page: 7,
+            owned: false,
+            number: 0,
+            has_copy: false,
+            kept: None,
+            sent_to: None,
+            lost: None,
+        };
+        let seen = |number| Standing { number, ..nothing };
+        let sent = |number, to| Standing { kept: Some(number), sent_to: Some(HostId(to)), number, ..nothing };
+        let kept = |number| Standing { kept: Some(number), ..nothing };
+        let is_newest = |fate: Fate| match fate {
+            Fate::Owned { owner, restored: Some(Restored::Newest), .. } => Some(owner.0),
+            _ => None,
+        };
+        let of = |of: &[(u32, Standing)], lost: &[(u32, Option<u32>)]| fate(of, lost, OnLoss::Error);
+        // 1 handed it over to 2, which died and is followed by 5; the home keeps what it sent to 1 before.
+        let home = (0, sent(3, 1));
+        let followed = [(2, Some(5))];
+        assert_eq!(is_newest(of(&[home, (1, sent(4, 2)), (5, nothing)], &followed)), Some(1));
+        assert_eq!(is_newest(of(&[home, (1, sent(4, 2)), (5, seen(2))], &followed)), Some(1));
+        // It came, and went down with a host that nobody follows.
+        assert_eq!(of(&[home, (1, sent(4, 2)), (5, seen(4))], &followed), Fate::Lost(0));
+        // Nobody says whether it came, or somebody who does not know it.
+        assert_eq!(of(&[home, (1, sent(4, 2)), (9, nothing)], &[(2, Some(9))]), Fate::Lost(0));
+        assert_eq!(of(&[home, (1, sent(4, 2))], &[(2, None)]), Fate::Lost(0));
+        assert_eq!(of(&[home, (1, sent(4, 2))], &followed), Fate::Lost(0));
+        // By way of two processes that follow each other.
+        let twice = [(2, Some(5)), (5, Some(6))];
+        assert_eq!(is_newest(of(&[home, (1, sent(4, 2)), (6, nothing)], &twice)), Some(1));
+        // A version before it, and one that somebody keeps for others.
+        assert_eq!(of(&[home, (1, kept(4)), (5, nothing)], &followed), Fate::Lost(0));
+        assert_eq!(of(&[home, (1, nothing), (3, kept(4))], &followed), Fate::Lost(0));
+        // Who owns it has it, whatever others keep.
+        let owned = Standing { owned: true, number: 4, ..nothing };
+        let Fate::Owned { owner, restored, .. } = of(&[home, (1, sent(4, 2)), (5, owned)], &followed) else {
+            panic!("somebody owns it")
+        };
+        assert_eq!((owner, restored), (HostId(5), None));
+        // Where older versions serve, that is said.
+        let older = fate(&[home, (1, sent(4, 2))], &[(2, None)], OnLoss::Revert);
+        assert!(matches!(older, Fate::Owned { restored: Some(Restored::Older), .. }), "{older:?}");
     }
 }

@@ -10,6 +10,7 @@ use super::message::Standing;
 use super::node::Node;
 use super::page::Page;
 use crate::event::Access;
+use crate::span::HostId;
 
 impl Node {
     /// What the next process of this host has to know, if this one ends now.
@@ -27,9 +28,10 @@ impl Node {
         self.pages.glances().map(standing).filter(says).collect()
     }
 
-    /// Before anything else: what the process before left behind. Its driver says this only to a process of which the others
+    /// Before anything else: what the process before left behind, and since which process all of that is noted. Its driver says this only to a process of which the others
     /// hear that it follows that one, and only to one that is not the home.
-    pub fn follow(&mut self, left: impl IntoIterator<Item = Standing>) {
+    pub fn follow(&mut self, since: HostId, left: impl IntoIterator<Item = Standing>) {
+        self.speaks_since = since;
         for Standing { page, owned, number, kept, sent_to, .. } in left {
             let hint = if owned { self.me } else { self.first_hint };
             let access = Access::None;

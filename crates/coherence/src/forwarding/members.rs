@@ -28,7 +28,8 @@ impl Epoch {
         for (host, followed_by) in &other.lost {
             is_news |= self.lost.get(host).is_none_or(|known| known < followed_by);
             let known = self.lost.entry(*host).or_insert(*followed_by);
-            // Who hears of it late may be told of the process after the next. Numbers grow.
+            // Who hears of it late may be told of the process after the next, which follows the next: any of them will do, if
+            // all take the same.
             *known = (*known).max(*followed_by);
         }
         is_news
@@ -41,12 +42,14 @@ impl Epoch {
 
     /// Who speaks for that host: the host itself, or the process that has what it had.
     pub fn speaker_for(&self, host: HostId) -> Option<HostId> {
-        let mut speaker = host;
-        // Each is followed by one with a greater number.
-        while let Some(next) = self.lost.get(&speaker) {
-            speaker = next.filter(|next| *next > speaker)?;
-        }
-        Some(speaker)
+        self.followers(host).last().filter(|speaker| !self.lost.contains_key(speaker))
+    }
+
+    /// That host, who follows it, who follows that one, and so on.
+    pub fn followers(&self, host: HostId) -> impl Iterator<Item = HostId> {
+        let next = |host: &HostId| self.lost.get(host).copied().flatten();
+        // Who says that they follow each other in a circle is not listened to for ever.
+        std::iter::successors(Some(host), next).take(self.lost.len() + 1)
     }
 }
 
@@ -75,13 +78,14 @@ impl View {
     /// Whoever follows a member that is lost is a member in its place. Who of them is new.
     pub fn admit_followers(&mut self) -> Vec<HostId> {
         let mut new = Vec::new();
-        // In the order of their numbers, so that who follows a follower is admitted too.
-        for (host, followed_by) in &self.epoch.lost {
-            if let (Some(rank), Some(next)) = (self.ranks.get(host).copied(), *followed_by)
-                && !self.ranks.contains_key(&next)
-            {
-                self.ranks.insert(next, rank);
-                new.push(next);
+        for (host, rank) in
+            self.ranks.clone().into_iter().filter(|(host, _)| self.epoch.lost.contains_key(host))
+        {
+            for next in self.epoch.followers(host).skip(1) {
+                if !self.ranks.contains_key(&next) {
+                    self.ranks.insert(next, rank);
+                    new.push(next);
+                }
             }
         }
         new

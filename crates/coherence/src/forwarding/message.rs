@@ -109,6 +109,9 @@ pub enum Message {
         pages: Vec<Standing>,
         /// The reverts of the epoch that the sender settled last.
         settled_reverts: u32,
+        /// The first of the processes that it speaks for: it knows all that came to that one, and to those that followed. None: it
+        /// knows nothing of them.
+        speaks_since: Option<HostId>,
         /// No part follows.
         is_last: bool,
     },
@@ -211,7 +214,12 @@ impl Message {
     pub fn answer_of_nobody(&self) -> Vec<Message> {
         match self {
             Message::Flush(epoch) => {
-                let report = Message::Report { pages: Vec::new(), settled_reverts: 0, is_last: true };
+                let report = Message::Report {
+                    pages: Vec::new(),
+                    settled_reverts: 0,
+                    speaks_since: None,
+                    is_last: true,
+                };
                 vec![Message::Flush(epoch.clone()), report]
             }
             _ => Vec::new(),

@@ -3,7 +3,7 @@
 use super::members::View;
 use super::message::Message;
 use super::page::{Page, Purpose};
-use super::round::Round;
+use super::round::{Report, Round};
 use super::table::Table;
 use crate::central::OnLoss;
 use crate::event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
@@ -72,6 +72,8 @@ pub struct Node {
     /// Messages of this epoch from hosts that have settled it before this one.
     pub(super) inbox: VecDeque<(HostId, Message)>,
     pub(super) round: Round,
+    /// The first of the processes that this one speaks for.
+    pub(super) speaks_since: HostId,
     /// Reverts of the epoch that was settled last.
     pub(super) settled_reverts: u32,
     /// No process here uses the object.
@@ -102,6 +104,7 @@ impl Node {
             pending: BTreeMap::new(),
             inbox: VecDeque::new(),
             round: Round::default(),
+            speaks_since: me,
             settled_reverts: 0,
             has_left: false,
             locked: BTreeSet::new(),
@@ -274,8 +277,9 @@ impl Node {
     /// A message of this host's epoch.
     fn said_now(&mut self, from: HostId, message: Message, actions: &mut Actions) {
         match message {
-            Message::Report { pages, settled_reverts, is_last } => {
-                self.reported(from, pages, settled_reverts, is_last, actions);
+            Message::Report { pages, settled_reverts, speaks_since, is_last } => {
+                let report = Report { pages, settled_reverts, speaks_since, is_complete: is_last };
+                self.reported(from, report, actions);
             }
             Message::Settle { pages, is_last } => self.settle_part(from, pages, is_last, actions),
             Message::Replica { page, number } => self.replica_now(from, page, number, actions),
@@ -357,7 +361,7 @@ impl Scheduler for Node {
 
     fn next_process(&self, me: HostId) -> Option<Node> {
         let mut next = Node::new(me, self.home, self.options);
-        next.follow(self.leaves_behind());
+        next.follow(self.speaks_since, self.leaves_behind());
         (self.me != self.home).then_some(next)
     }
 

@@ -17,7 +17,9 @@ const PART: usize = 1024;
 pub(super) struct Report {
     pub pages: Vec<Standing>,
     pub settled_reverts: u32,
-    is_complete: bool,
+    /// See [`Message::Report`].
+    pub speaks_since: Option<HostId>,
+    pub is_complete: bool,
 }
 
 /// What has come in of a round.
@@ -68,29 +70,23 @@ impl Node {
             is_home || s.owned || s.has_copy || s.kept.is_some() || s.lost.is_some() || s.number != 0
         };
         let pages: Vec<Standing> = all.filter(has).collect();
-        let settled_reverts = self.settled_reverts;
+        let (settled_reverts, speaks_since) = (self.settled_reverts, Some(self.speaks_since));
         let Some(to) = self.view.leader() else { return };
         if to == self.me {
-            let report = Report { pages, settled_reverts, is_complete: true };
+            let report = Report { pages, settled_reverts, speaks_since, is_complete: true };
             self.round.reports.insert(to, report);
             return;
         }
         let mut parts: Vec<Vec<Standing>> = pages.chunks(PART).map(<[Standing]>::to_vec).collect();
         let last = parts.pop().unwrap_or_default();
-        let message = |pages, is_last| Message::Report { pages, settled_reverts, is_last };
+        let message = |pages, is_last| Message::Report { pages, settled_reverts, speaks_since, is_last };
         let messages = parts.into_iter().map(|part| message(part, false)).chain([message(last, true)]);
         actions.extend(messages.map(|message| Action::Send { to, message }));
     }
 
     /// A part of a report came to the leader.
-    pub(super) fn reported(
-        &mut self,
-        from: HostId,
-        pages: Vec<Standing>,
-        settled_reverts: u32,
-        is_last: bool,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn reported(&mut self, from: HostId, part: Report, actions: &mut Actions) {
+        let Report { pages, settled_reverts, speaks_since, is_complete: is_last } = part;
         if self.phase != Phase::Frozen {
             // A newcomer, which the round was settled without: it has nothing.
             if is_last {
@@ -107,7 +103,7 @@ impl Node {
             return;
         }
         report.pages.extend(pages);
-        report.settled_reverts = settled_reverts;
+        (report.settled_reverts, report.speaks_since) = (settled_reverts, speaks_since);
         report.is_complete = is_last;
         self.go_on(actions);
     }
@@ -183,6 +179,9 @@ impl Node {
                 }
                 page.hint = owner;
                 if owner == me {
+                    if restored.is_none() && page.kept.take().is_some() {
+                        actions.push(Action::DropKept { page: entry.page });
+                    }
                     page.owned = true;
                     page.number = number;
                     let has_all = was.owned && was.keepers.is_subset(&entry.keepers);

@@ -155,7 +155,7 @@ impl Cache {
     /// Nothing is kept any more. What comes from now on is granted to that host.
     pub fn held_by(&self, host: HostId) -> Result<()> {
         self.forget_all()?;
-        if self.holder() == Some(host) { Ok(()) } else { self.lock().book.live().set_holder(host.0) }
+        self.is_held_by(host)
     }
 
     /// What is newest here of these pages stays, though it was granted to a process before; everything else goes.
@@ -167,6 +167,11 @@ impl Cache {
         self.record(&mut inner, &kept);
         drop(inner);
         self.keep_newest()?;
+        self.is_held_by(host)
+    }
+
+    /// What comes from now on is granted to that host.
+    pub fn is_held_by(&self, host: HostId) -> Result<()> {
         if self.holder() == Some(host) { Ok(()) } else { self.lock().book.live().set_holder(host.0) }
     }
 

@@ -45,7 +45,7 @@ impl Cache {
         read_frames(&self.frames, here.first, slot).doing("reading a frame")?;
         self.note_on_way(inner, pages, &bytes);
         if let Some(driver) = self.driver() {
-            driver.leaves(pages, &bytes)?;
+            driver.leaves(pages, &bytes).unwrap_or_else(|error| self.report(&error)); // it goes all the same
         }
         frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
         let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);

@@ -287,7 +287,7 @@ impl Cluster {
         let Answer::GivenBack { pages: given, untouched, kept, seen } = answer else {
             return Err(unexpected());
         };
-        let of_kept = kept.iter().map(|(page, ..)| page).chain(seen.iter().map(|(page, _)| page));
+        let of_kept = kept.iter().map(|(page, ..)| page).chain(seen.iter().flatten().map(|(page, _)| page));
         if given.iter().chain(&untouched).chain(of_kept).any(|page| !pages.contains(page)) {
             return Err(Error::new(
                 ErrorKind::Protocol,

@@ -42,6 +42,7 @@ impl Cluster {
         let Some(driver) = self.driver(object).filter(waits) else {
             let until = Instant::now() + HOME_AWAY;
             while !cache.send_home() && Instant::now() < until {}
+            self.wait_for_what_left(object, until);
             self.leave_at_once(object);
             self.give_claim_up_of(cache, object);
             return true;
@@ -56,6 +57,22 @@ impl Cluster {
             self.give_claim_up_of(cache, object);
         }
         left
+    }
+
+    /// Under forwarding: until the home has what it was sent, frames and notes of it are kept for the next process of this host.
+    fn wait_for_what_left(self: &Arc<Self>, object: u128, until: Instant) {
+        let forwards = |driver: &Arc<Driver>| driver.goes_on();
+        let Some(driver) = self.driver(object).filter(forwards) else { return };
+        while let Some(sent) = driver.sent_so_far() {
+            while lock(&self.waiting).contains_key(&sent.home) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1)); // what is to be sent when there is a connection comes first
+            }
+            let come = self.ask(sent.home, Call::HasCome { object }, PATIENCE);
+            if come.is_ok() || Instant::now() > until || self.lease.is_fenced() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Nobody here looks for the object's home any more: if this host was about to be it, another may.

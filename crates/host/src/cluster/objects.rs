@@ -46,11 +46,11 @@ impl Cluster {
             is_replicated: record.options.is_replicated(),
         };
         if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
-            driver.attach(cache); // it was used here before
-            let (host, handovers) = (self.host(), driver.handovers());
-            if let (Ok(host), Some(handovers)) = (host, handovers) {
+            // Before anything comes.
+            if let (Ok(host), Some(handovers)) = (self.host(), driver.handovers()) {
                 host.keep_handovers(record.id, handovers.memory());
             }
+            driver.attach(cache); // it was used here before
             return;
         }
         let handovers = match self.handovers(record, &plan) {

@@ -365,7 +365,7 @@ pub enum Answer {
         /// Of forwarding, those that were handed over and are kept, whose bytes lie behind those: by which hand-over, and to whom,
         /// if it may not have come.
         kept: Vec<(u32, u64, Option<HostId>)>,
-        /// By which hand-over any was here, or left, last.
-        seen: Vec<(u32, u64)>,
+        /// By which hand-over any was here, or left, last. None: that is not known here.
+        seen: Option<Vec<(u32, u64)>>,
     },
 }

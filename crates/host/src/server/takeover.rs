@@ -97,6 +97,9 @@ impl Host {
             if let Some(frames) = kept("frames")
                 && let Err(error) = self.adopt_cache(&object, frames, Some(pipe))
             {
+                // This process says that it has nothing: no later one may say otherwise.
+                lock(&self.handovers).remove(&id);
+                self.unkeep(&object_key(id, "handovers"));
                 self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
             }
         }

@@ -213,6 +213,11 @@ impl Driver {
     /// is used again.
     pub fn attach(self: &Arc<Self>, cache: &Arc<Cache>) {
         let mut state = self.state();
+        if self.handovers.is_some()
+            && let Err(error) = cache.is_held_by(self.plan.me)
+        {
+            cache.report(&error);
+        }
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
         self.fail_syncs(&mut state); // of a use that ended
         self.begin_anew(&mut state);

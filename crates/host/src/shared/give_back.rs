@@ -29,8 +29,8 @@ pub struct Back {
     pub untouched: Vec<u32>,
     /// Of forwarding, those that it handed over and keeps, with their bytes behind the others': by which hand-over, and to whom.
     pub kept: Vec<(u32, u64, Option<HostId>)>,
-    /// By which hand-over it had any last.
-    pub seen: Vec<(u32, u64)>,
+    /// By which hand-over it had any last, if it has notes of that.
+    pub seen: Option<Vec<(u32, u64)>>,
 }
 
 /// Of forwarding, at a home that begins: what nobody has said that he owns may have been on its way between two others when its
@@ -75,6 +75,7 @@ impl Driver {
     /// Of what is not owned here, what was handed over.
     fn give_kept(&self, handovers: &Handovers, pages: &[(u32, u64)], back: &mut Back) -> Result<()> {
         let owned: RoaringBitmap = back.pages.iter().copied().collect();
+        back.seen = handovers.begun().map(|_| Vec::new());
         let mut leaving = Vec::new();
         let mut bytes = Vec::new();
         for (frame, _) in pages.iter().filter(|(frame, _)| !owned.contains(*frame)) {
@@ -93,7 +94,7 @@ impl Driver {
                 back.kept.push((*frame, number, standing.sent_to));
             }
             if !standing.owned && standing.number != 0 {
-                back.seen.push((*frame, standing.number));
+                back.seen.get_or_insert_default().push((*frame, standing.number));
             }
         }
         back.pages.extend(leaving);
@@ -203,7 +204,7 @@ impl Driver {
             let bytes = numbers().filter(|_| came).filter_map(|frame| given.get(&frame)).copied().flatten();
             self.take_back(&mut state, former, page, bytes.copied().collect())?;
         }
-        self.take_kept(&mut state, former, seen, kept.iter().zip(of_kept.chunks(PAGE)))
+        self.take_kept(&mut state, former, seen.as_deref(), kept.iter().zip(of_kept.chunks(PAGE)))
     }
 
     /// Of forwarding: what a host keeps of pages that it handed over is newer than the saved copies, or has been.
@@ -211,15 +212,17 @@ impl Driver {
         &self,
         state: &mut State,
         former: HostId,
-        seen: &[(u32, u64)],
+        seen: Option<&[(u32, u64)]>,
         kept: impl Iterator<Item = (&'b (u32, u64, Option<HostId>), &'b [u8])>,
     ) -> Result<()> {
         if state.home.is_some() || !matches!(state.part, Part::Forwarding(_)) {
             return Ok(());
         }
         let unit = self.plan.sizes.page() as u32;
-        let known = state.on_their_way.seen.entry(former).or_default();
-        known.extend(seen.iter().map(|(frame, number)| (frame / unit, *number)));
+        if let Some(seen) = seen {
+            let known = state.on_their_way.seen.entry(former).or_default();
+            known.extend(seen.iter().map(|(frame, number)| (frame / unit, *number)));
+        }
         // Of what an owner gave back, nothing else is of use.
         let is_lent = |lent: &Lent, frame| lent.to.values().any(|lent| lent.contains(frame));
         for ((frame, number, to), bytes) in kept.filter(|((frame, ..), _)| is_lent(&state.lent, *frame)) {

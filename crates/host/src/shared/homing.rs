@@ -97,13 +97,18 @@ impl Driver {
     /// What is here of copies before the home is asked for any: nothing; under forwarding what the process before this one had
     /// newest, if `lost` says that this one follows it.
     fn begin_with(&self, state: &mut State, home: HostId, lost: &[(HostId, Option<HostId>)]) -> Result<()> {
-        let Some(cache) = self.cache().filter(|_| self.plan.role() == Role::Copies) else { return Ok(()) };
-        if self.handovers.is_none() {
-            return cache.held_by(self.plan.me);
-        }
+        let cache = self.cache().filter(|_| self.plan.role() == Role::Copies);
+        let (cache, handovers) = match (cache, &self.handovers) {
+            (Some(cache), Some(handovers)) => (cache, handovers),
+            (Some(cache), None) => return cache.held_by(self.plan.me),
+            // Nobody here uses it.
+            (None, handovers) => {
+                return handovers.as_ref().map_or(Ok(()), |notes| notes.begin(home, self.plan.me));
+            }
+        };
         let holder = cache.holder();
         let follows = lost.iter().any(|(host, next)| Some(*host) == holder && *next == Some(self.plan.me));
-        self.take_over(state, home, follows)
+        self.take_over(state, (&cache, handovers), home, follows)
     }
 
     /// Of explicit coherence: this host has what was written here and sent nowhere, and nothing else.

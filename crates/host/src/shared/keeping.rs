@@ -4,6 +4,7 @@ use super::driver::{Driver, State};
 use super::part::{How, Part};
 use crate::cache::versions::Version;
 use crate::cache::{Cache, book};
+use crate::handovers::Handovers;
 use commonhold_coherence::{HostId, Span};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
@@ -50,20 +51,25 @@ impl Driver {
 
     /// What the process before this one had newest, if the others hear that this one follows it, and if it had it of this home:
     /// frames, and what is kept, are as it left them. Else nothing of it is of use.
-    pub(super) fn take_over(&self, state: &mut State, home: HostId, follows: bool) -> Result<()> {
-        let (Some(handovers), Some(cache), Part::Forwarding(node)) =
-            (&self.handovers, self.cache(), &mut state.part)
-        else {
-            return Ok(());
-        };
-        if !follows || handovers.home() != Some(home) {
-            handovers.begin(home)?;
+    pub(super) fn take_over(
+        &self,
+        state: &mut State,
+        (cache, handovers): (&Arc<Cache>, &Handovers),
+        home: HostId,
+        follows: bool,
+    ) -> Result<()> {
+        let Part::Forwarding(node) = &mut state.part else { return Ok(()) };
+        let since = handovers.begun().filter(|(with, _)| follows && *with == home).map(|(_, since)| since);
+        let Some(since) = since else {
+            handovers.begin(home, self.plan.me)?;
             return cache.held_by(self.plan.me);
-        }
+        };
         let resident = cache.resident();
         let frames = |page: u32| self.frames(Span::one(page));
         let here = |page: u32| frames(page).first..frames(page).end();
-        let left = handovers.left(|page| here(page).all(|frame| resident.contains(frame as u32)))?;
+        let mut left = handovers.left(|page| here(page).all(|frame| resident.contains(frame as u32)))?;
+        let end = self.plan.sizes.pages(self.room());
+        left.retain(|left| u64::from(left.standing.page) < end); // the object may have shrunk
         let mut owned = RoaringBitmap::new();
         for left in left.iter().filter(|left| left.standing.owned) {
             let page = left.standing.page;
@@ -76,7 +82,7 @@ impl Driver {
         cache.held_still(&owned, self.plan.me)?;
         for left in left.iter().filter(|left| left.standing.kept.is_some()) {
             let page = left.standing.page;
-            let version = Version::keep(frames(page).length_bytes(), &self.machine, Some(&cache));
+            let version = Version::keep(frames(page).length_bytes(), &self.machine, Some(cache));
             state.sent.insert(page, version);
         }
         if !left.is_empty() {
@@ -86,7 +92,7 @@ impl Driver {
                 "object {object:032x}: {owned} pages of the process before are newest here, and {kept} are kept"
             ));
         }
-        node.follow(left.into_iter().map(|left| left.standing));
+        node.follow(since, left.into_iter().map(|left| left.standing));
         Ok(())
     }
 

@@ -240,6 +240,11 @@ impl<'d> Turn<'d> {
 }
 
 impl Came {
+    /// Whether the message had no bytes.
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// By which stamp the pages were granted.
     fn stamp(&self) -> Option<u64> {
         let tail = self.bytes.last_chunk().filter(|_| self.bytes.len() % PAGE == STAMP)?;

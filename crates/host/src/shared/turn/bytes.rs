@@ -40,7 +40,13 @@ impl Turn<'_> {
 
     /// The page is this host's.
     pub(super) fn own(&mut self, page: u32, number: u64) -> Result<()> {
-        let Some(handovers) = &self.driver.handovers else { return Ok(()) };
+        let Some(handovers) = &self.driver.handovers else {
+            // At the home: after a loss. (What comes is the home's when its bytes are there.)
+            if let Some(saved) = self.saved.as_ref().filter(|_| self.came.is_empty()) {
+                saved.returned(self.frames_of(Span::one(page)));
+            }
+            return Ok(());
+        };
         handovers.own(page, number)?;
         if let Some(cache) = &self.cache {
             cache.is_newest(self.frames_of(Span::one(page))); // of a page that was here to read

@@ -55,9 +55,14 @@ impl Turn<'_> {
             None => (with_data && !in_place).then(|| self.came.next(frames.count as usize)),
         };
         let Some(cache) = &self.cache else { return Ok(()) };
-        if access == Access::Write && plan.is_home && with_data && !in_place {
-            cache.returned(frames); // owned here again
-        }
+        let bytes = if access == Access::Write && plan.is_home && with_data && !in_place {
+            // Owned here again: also for the next process, as soon as the bytes are there, and before anybody uses them.
+            bytes.map_or(Ok(()), |bytes| cache.save_copy(frames, bytes))?;
+            cache.returned(frames);
+            None
+        } else {
+            bytes
+        };
         if let Some(stamp) = stamp {
             cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
         }
