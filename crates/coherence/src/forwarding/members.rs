@@ -3,6 +3,7 @@
 use crate::span::HostId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What a round of settling was about. Epochs only grow, and of any two the union is one: hosts that learn of losses in
 /// different orders come to the same.
@@ -82,8 +83,8 @@ impl View {
             self.ranks.clone().into_iter().filter(|(host, _)| self.epoch.lost.contains_key(host))
         {
             for next in self.epoch.followers(host).skip(1) {
-                if !self.ranks.contains_key(&next) {
-                    self.ranks.insert(next, rank);
+                if let Entry::Vacant(place) = self.ranks.entry(next) {
+                    place.insert(rank);
                     new.push(next);
                 }
             }
