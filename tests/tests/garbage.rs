@@ -461,7 +461,12 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
             8 => forwarding::Message::Take { page },
             9 => forwarding::Message::Missing { page },
             10 => forwarding::Message::Join,
-            _ => forwarding::Message::Report { pages: vec![], settled_reverts: 0, is_last: flag },
+            _ => forwarding::Message::Report {
+                pages: vec![],
+                settled_reverts: 0,
+                speaks_since: None,
+                is_last: flag,
+            },
         }),
     };
     let bytes = said.carries().pages().len() * PAGE;
