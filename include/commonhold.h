@@ -91,11 +91,14 @@ ch_object *ch_open(const char *name, int access);
 
 /* Who sees a write, and when. */
 #define CH_LOCAL 0         /* the processes of this host, at once; other hosts cannot map it */
-#define CH_STRICT 1        /* everybody, at once: a page has one writer or many readers, on whatever host */
+#define CH_STRICT 1        /* everybody, at once: a page has one writer or many readers, on whatever host; as CH_FORWARDING,
+                              or with freezable or home_moves as CH_CENTRAL */
 #define CH_STRICT_REVERT 2 /* the same; a page whose newest version was lost with a host is the one before */
 #define CH_EXPLICIT 3      /* the processes of this host, at once; those of other hosts after a sync */
-#define CH_FORWARDING 4    /* as CH_STRICT, scheduled by all hosts that have the object */
+#define CH_FORWARDING 4    /* strict, scheduled by all hosts that have the object */
 #define CH_FORWARDING_REVERT 5
+#define CH_CENTRAL 6       /* strict, scheduled by the host on which it was created */
+#define CH_CENTRAL_REVERT 7
 
 /* Whether memory (or spill space on disk) is taken at creation. */
 #define CH_RESERVE_DEFAULT 0 /* yes for anonymous objects, no for others */

@@ -78,7 +78,7 @@ class Host:
         pager_deadline_ms: int | None = None,
         coherence: Literal["local", "strict", "explicit"] = "local",
         on_loss: Literal["error", "revert"] = "error",
-        scheduler: Literal["central", "forwarding"] = "central",
+        scheduler: Literal["central", "forwarding"] | None = None,
         page_size: int | None = None,
         replicas: int = 0,
         home_moves: bool = False,
@@ -198,7 +198,7 @@ def create(
     pager_deadline_ms: int | None = None,
     coherence: Literal["local", "strict", "explicit"] = "local",
     on_loss: Literal["error", "revert"] = "error",
-    scheduler: Literal["central", "forwarding"] = "central",
+    scheduler: Literal["central", "forwarding"] | None = None,
     page_size: int | None = None,
     replicas: int = 0,
     home_moves: bool = False,
@@ -221,13 +221,14 @@ def create(
     * `coherence`: `strict` objects are mapped by processes of all hosts of the cluster, and a page has one writer or
       many readers among them; of `explicit` ones other hosts see what was written after a `sync`; those of a `local`
       one are of this host.
-    * `scheduler`: who schedules a strict object's pages: its home (`central`), or all hosts that have it (`forwarding`).
+    * `scheduler`: who schedules a strict object's pages: all hosts that have it (`forwarding`), or its home (`central`).
+      Unless given, `central` with `freezable` or `home_moves`, which need it, and `forwarding` else.
     * `page_size`: how many bytes of a strict object go from host to host at once: a power of two from 4096, which it is
       unless given, to 2 MiB.
     * `on_loss`: touching a page whose newest version was lost with a host is an `error` (SIGBUS), or `revert`: the
       version before serves.
-    * `replicas`: with `scheduler="forwarding"` or `home_moves`, so many hosts can be lost without losing what another host
-      has read: as many keep each version, beside the one that has it newest.
+    * `replicas`: of a strict object that all hosts schedule or whose home moves, so many hosts can be lost without losing
+      what another host has read: as many keep each version, beside the one that has it newest.
     * `home_moves`: another host becomes the object's home when its home is lost; with `replicas`, or with a `file` that those
       hosts have under the same path, and a cluster whose registry is etcd.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an

@@ -33,7 +33,7 @@ class Host:
         pager_deadline_ms: int | None,
         coherence: str,
         on_loss: str,
-        scheduler: str,
+        scheduler: str | None,
         page_size_bytes: int | None,
         replicas: int,
         home_moves: bool,

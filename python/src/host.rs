@@ -2,9 +2,9 @@
 
 use crate::errors::{OrRaise, waiting};
 use crate::object::{Object, Opened};
-use crate::options::{Mode, coherence, natural, natural_or_none, on_last_death, sync_mode};
+use crate::options::{Mode, natural, natural_or_none, on_last_death, shared, sync_mode};
 use crate::records;
-use commonhold::{CreateOptions, PageSize, PagerKind};
+use commonhold::{Coherence, CreateOptions, PageSize, PagerKind};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ffi::OsString;
@@ -84,7 +84,7 @@ impl Host {
         #[pyo3(from_py_with = natural_or_none)] pager_deadline_ms: Option<u32>,
         coherence: &str,
         on_loss: &str,
-        scheduler: &str,
+        scheduler: Option<&str>,
         #[pyo3(from_py_with = natural_or_none)] page_size_bytes: Option<u64>,
         #[pyo3(from_py_with = natural)] replicas: u32,
         home_moves: bool,
@@ -106,11 +106,12 @@ impl Host {
             pager_deadline_ms,
             mode: permissions,
             tag,
-            coherence: self::coherence(coherence, on_loss, scheduler).or_raise(py)?,
             page_size: page_size_bytes.map_or(Ok(PageSize::SMALLEST), PageSize::new).or_raise(py)?,
             replicas,
             home_moves,
+            coherence: Coherence::Local,
         };
+        let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
         let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
         let object = waiting(py, || self.host.create(name, &options, file))?;

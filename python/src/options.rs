@@ -2,7 +2,8 @@
 
 use crate::errors::exception;
 use commonhold::{
-    Access, Coherence, Error, MapFlags, OnLastDeath, OnLoss, Protection, Result, Sharing, SyncMode,
+    Access, Coherence, CreateOptions, Error, MapFlags, OnLastDeath, OnLoss, Protection, Result, Sharing,
+    SyncMode,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -102,25 +103,36 @@ pub(crate) fn on_last_death(word: &str) -> Result<OnLastDeath> {
     }
 }
 
-/// Reads who sees a write, and what serves a page that was lost with a host.
-pub(crate) fn coherence(word: &str, on_loss: &str, scheduler: &str) -> Result<Coherence> {
+/// Sets who sees a write, and what serves a page that was lost with a host; after what else the object is to be.
+pub(crate) fn shared(
+    options: CreateOptions,
+    word: &str,
+    on_loss: &str,
+    scheduler: Option<&str>,
+) -> Result<CreateOptions> {
     let on_loss = match on_loss {
         "error" => OnLoss::Error,
         "revert" => OnLoss::Revert,
         _ => return Err(Error::invalid(format!("on_loss {on_loss:?} is neither \"error\" nor \"revert\""))),
     };
-    match (word, scheduler) {
-        ("local", _) => Ok(Coherence::Local),
-        ("explicit", _) => Ok(Coherence::Explicit),
-        ("strict", "central") => Ok(Coherence::strict(on_loss)),
-        ("strict", "forwarding") => Ok(Coherence::forwarding(on_loss)),
-        ("strict", _) => {
-            Err(Error::invalid(format!("scheduler {scheduler:?} is neither \"central\" nor \"forwarding\"")))
+    let coherence = match (word, scheduler) {
+        ("local", _) => Coherence::Local,
+        ("explicit", _) => Coherence::Explicit,
+        ("strict", None) => return Ok(options.strict(on_loss)),
+        ("strict", Some("central")) => Coherence::central(on_loss),
+        ("strict", Some("forwarding")) => Coherence::strict(on_loss),
+        ("strict", Some(other)) => {
+            return Err(Error::invalid(format!(
+                "scheduler {other:?} is neither \"central\" nor \"forwarding\""
+            )));
         }
         _ => {
-            Err(Error::invalid(format!("coherence {word:?} is none of \"local\", \"strict\", \"explicit\"")))
+            return Err(Error::invalid(format!(
+                "coherence {word:?} is none of \"local\", \"strict\", \"explicit\""
+            )));
         }
-    }
+    };
+    Ok(CreateOptions { coherence, ..options })
 }
 
 /// Wishes for a mapping.

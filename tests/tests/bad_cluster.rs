@@ -164,7 +164,7 @@ fn of_two_who_create_one_name_at_once_one_does() {
     workers[2].eventually("open w /warm r");
     for round in 0..12u64 {
         // Each way of sharing against each other, and all three hosts at once.
-        let how = ["strict", "forwarding", "explicit"];
+        let how = ["central", "forwarding", "explicit"];
         for (number, worker) in workers.iter().enumerate() {
             let how = how[(round as usize + number) % 3];
             worker.send(&format!("create o /twice{round} size={} {how} mode=666", 4096 * (number + 1)));
@@ -193,7 +193,7 @@ fn coherence_that_cannot_be_honoured_is_refused_before_anything_is_made() {
     let hosts = cluster(2);
     let workers = sharers(&hosts, MIB, "strict");
     let [home, other] = [&workers[0], &workers[1]];
-    for how in ["strict", "forwarding", "explicit"] {
+    for how in ["central", "forwarding", "explicit"] {
         let why = home.refused(&format!("create x /x size=4096 pager=/archive {how}"), "Invalid");
         assert!(why.contains("from memory or from a file"), "{why}");
     }

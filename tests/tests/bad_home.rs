@@ -25,7 +25,7 @@ fn on_small_disk(megabytes: u64) -> Option<(RamDisk, [TestHost; 2])> {
 /// What goes home because memory is short elsewhere has no room there: the home keeps it in memory beyond its budget.
 #[test]
 fn a_home_without_disk_loses_no_page_that_comes_home() {
-    for how in ["strict", "forwarding"] {
+    for how in ["central", "forwarding"] {
         let Some((disk, hosts)) = on_small_disk(96) else { return };
         let workers = sharers_of(&hosts, "/shared", &format!("size={} reserve=no {how}", 32 * MIB));
         workers[1].ok("fill m 0 512 1");
@@ -44,7 +44,7 @@ fn a_home_without_disk_loses_no_page_that_comes_home() {
 /// A sync from elsewhere is refused with the reason; what was to be stored stays, and is stored when there is room.
 #[test]
 fn a_sync_that_the_home_has_no_room_for_says_so_and_works_again() {
-    for how in ["strict", "forwarding", "explicit"] {
+    for how in ["central", "forwarding", "explicit"] {
         for sync in ["ordered", "atomic"] {
             let Some((disk, hosts)) = on_small_disk(96) else { return };
             let file = disk.path().join("file");

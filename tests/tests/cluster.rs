@@ -46,7 +46,7 @@ fn cut_connections_cost_no_increment() {
     }
     let hosts = cluster(3);
     let pids: Vec<u32> = hosts.iter().map(|host| host.status().host_pid).collect();
-    for (name, options) in [("/central", "size=65536 strict"), ("/forwarded", "size=65536 forwarding")] {
+    for (name, options) in [("/central", "size=65536 central"), ("/forwarded", "size=65536 forwarding")] {
         let workers = sharers_of(&hosts, name, options);
         let (over, cuts) = (AtomicBool::new(false), AtomicUsize::new(0));
         let mut times = 0;

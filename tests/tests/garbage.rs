@@ -26,7 +26,7 @@ impl Bystanders {
     /// Three hosts; the first keeps the list and is the home.
     fn new() -> Bystanders {
         let hosts = cluster(3);
-        let workers = sharers(&hosts, PAGES * PAGE as u64, "strict");
+        let workers = sharers(&hosts, PAGES * PAGE as u64, "central");
         let pids = hosts.iter().map(|host| host.status().host_pid).collect();
         let address = |host: &TestHost| {
             let known = host.connect().hosts().unwrap();
@@ -329,7 +329,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         }
     });
     // Who is lost to the others says nothing any more, and its names are free.
-    bystanders.workers[1].ok("create n /mine-too size=4096 strict");
+    bystanders.workers[1].ok("create n /mine-too size=4096 central");
 }
 
 /// A host under another's number could speak for it, to whoever has not met that one.
@@ -432,7 +432,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
     let (who, number) = (*numbers.pick(others), numbers.below(4));
     let flag = numbers.below(2) == 0;
     let said = match how {
-        "strict=revert" => Said::Central(match numbers.below(7) {
+        "central=revert" => Said::Central(match numbers.below(7) {
             0 | 1 => central::Message::Request { span, access: right, has_copy: flag },
             2 => central::Message::Grant { span, access: right, with_data: flag },
             3 => central::Message::Recall { page, keep: right },
@@ -477,7 +477,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
 /// suffers.
 #[test]
 fn who_babbles_about_an_object_that_it_has_open_harms_nothing_else() {
-    for how in ["strict=revert", "explicit", "forwarding=revert"] {
+    for how in ["central=revert", "explicit", "forwarding=revert"] {
         let mut bystanders = Bystanders::new();
         let path = "/playground";
         let size = PAGES * PAGE as u64;

@@ -9,7 +9,7 @@ use commonhold_tests::{MIB, TestHost, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How objects are scheduled: nothing is lost either way.
-const SCHEDULERS: [&str; 2] = ["strict", "forwarding"];
+const SCHEDULERS: [&str; 2] = ["central", "forwarding"];
 
 /// Workers of all hosts, with an object of a MiB mapped as `m` that the host of number `home` made.
 fn shared(hosts: &[TestHost], home: usize, options: &str) -> Vec<Worker> {
@@ -36,7 +36,7 @@ fn what_a_sharer_had_newest_outlives_its_process() {
         hosts[1].kill_host();
         workers[0].ok("check m 20 1 4");
         match how {
-            "strict" => until_says(&hosts[0], "host1 gave|pages back"),
+            "central" => until_says(&hosts[0], "host1 gave|pages back"),
             _ => until_says(&hosts[1], "of the process before are newest here"),
         }
     }

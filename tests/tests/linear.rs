@@ -45,20 +45,21 @@ fn strike_all(mut field: Field, options: &str, strikes: &[Strike], times: usize)
 
 #[test]
 fn two_hosts_are_one_memory() {
-    in_peace(2, "strict");
+    in_peace(2, "central");
     in_peace(2, "forwarding");
 }
 
 #[test]
 fn eight_hosts_are_one_memory() {
-    in_peace(8, "strict");
+    in_peace(8, "central");
     in_peace(8, "forwarding");
 }
 
 /// Words that are neighbours in one page of the scheduler's, or of a host's, and on pages of their own elsewhere.
 #[test]
 fn hosts_with_pages_of_other_sizes_are_one_memory() {
-    for options in ["strict", "strict page-size=8192", "strict page-size=16384", "forwarding page-size=16384"]
+    for options in
+        ["central", "central page-size=8192", "central page-size=16384", "forwarding page-size=16384"]
     {
         let mut field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
         field.go_on_for(Duration::from_millis(50 * rounds(20) as u64));
@@ -68,7 +69,7 @@ fn hosts_with_pages_of_other_sizes_are_one_memory() {
 
 #[test]
 fn killed_processes_of_hosts_with_pages_of_other_sizes() {
-    for options in ["strict=revert page-size=8192", "strict"] {
+    for options in ["central=revert page-size=8192", "central"] {
         let field = Field::of_sizes(&["4KiB", "8KiB", "16KiB"], 2, options);
         strike_all(field, options, &OF_PROCESSES, rounds(5));
     }
@@ -76,30 +77,30 @@ fn killed_processes_of_hosts_with_pages_of_other_sizes() {
 
 #[test]
 fn killed_processes_and_what_they_had_newest_reverts() {
-    struck("strict=revert", &OF_PROCESSES, rounds(10));
+    struck("central=revert", &OF_PROCESSES, rounds(10));
 }
 
 /// Where the keepers live, what a process had newest is given back: nothing may be lost at all.
 #[test]
 fn killed_processes_whose_keepers_live_lose_nothing() {
-    for options in ["strict", "strict=revert"] {
+    for options in ["central", "central=revert"] {
         struck(options, &OF_ONE_PROCESS, rounds(8));
     }
 }
 
 #[test]
 fn stopped_and_cut_off_hosts_and_what_they_had_newest_reverts() {
-    struck("strict=revert", &OF_TIME, rounds(6));
+    struck("central=revert", &OF_TIME, rounds(6));
 }
 
 #[test]
 fn killed_processes_and_what_they_had_newest_is_an_error() {
-    struck("strict", &OF_PROCESSES, rounds(10));
+    struck("central", &OF_PROCESSES, rounds(10));
 }
 
 #[test]
 fn stopped_and_cut_off_hosts_and_what_they_had_newest_is_an_error() {
-    struck("strict", &OF_TIME, rounds(6));
+    struck("central", &OF_TIME, rounds(6));
 }
 
 #[test]

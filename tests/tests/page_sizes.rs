@@ -82,19 +82,19 @@ fn share(hosts: &[TestHost], page_kib: u64, scheduler: &str) {
 #[test]
 fn nothing_is_lost_among_hosts_with_pages_of_4_and_64_kib() {
     let hosts = cluster(&[4, 64, 4], &[]);
-    [4, 16, 64, 2048].into_iter().for_each(|page| share(&hosts, page, "strict"));
+    [4, 16, 64, 2048].into_iter().for_each(|page| share(&hosts, page, "central"));
 }
 
 #[test]
 fn nothing_is_lost_where_the_home_has_the_larger_pages() {
     let hosts = cluster(&[64, 4, 64], &[]);
-    [4, 16, 64, 2048].into_iter().for_each(|page| share(&hosts, page, "strict"));
+    [4, 16, 64, 2048].into_iter().for_each(|page| share(&hosts, page, "central"));
 }
 
 #[test]
 fn nothing_is_lost_between_the_largest_pages_and_others() {
     let hosts = cluster(&[2048, 16], &[]);
-    [4, 2048].into_iter().for_each(|page| share(&hosts, page, "strict"));
+    [4, 2048].into_iter().for_each(|page| share(&hosts, page, "central"));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn smaller_requests_are_rounded_up_and_larger_ones_met_by_several_pages_at_once(
     let hosts = cluster(&[4, 64], &[]);
     for (page_kib, reader) in [(64, 0), (4, 1)] {
         let name = format!("/in{page_kib}");
-        let workers = sharers(&hosts, &name, page_kib, &format!("size={MIB} strict"));
+        let workers = sharers(&hosts, &name, page_kib, &format!("size={MIB} central"));
         // The home is always the first: it is the other that reads from it, or it that reads back.
         let (writer, asker) = (&workers[1 - reader], &workers[reader]);
         writer.ok("fill m 0 64 1");
@@ -138,7 +138,7 @@ fn smaller_requests_are_rounded_up_and_larger_ones_met_by_several_pages_at_once(
 fn a_larger_page_is_taken_as_a_whole_and_its_other_parts_are_not_lost() {
     for sizes in [[4, 64], [64, 4]] {
         let hosts = cluster(&sizes, &[]);
-        let workers = sharers(&hosts, "/x", 4, &format!("size={MIB} strict"));
+        let workers = sharers(&hosts, "/x", 4, &format!("size={MIB} central"));
         let (large, small) = if sizes[0] == 64 { (0, 1) } else { (1, 0) };
         workers[large].ok("fill m 32 16 1");
         assert_eq!(workers[large].ok("incore o 131072 65536"), "D".repeat(16));
@@ -157,7 +157,7 @@ fn larger_pages_are_given_up_when_memory_is_short() {
     let hosts = cluster_with(&[16, 4, 64], &[], &["--budget", "8MiB"]);
     for page_kib in [16, 512] {
         let workers =
-            sharers(&hosts, &format!("/of{page_kib}"), page_kib, &format!("size={} strict", 16 * MIB));
+            sharers(&hosts, &format!("/of{page_kib}"), page_kib, &format!("size={} central", 16 * MIB));
         const PART: u64 = 1300;
         let parts = || (0..3).map(|number| format!("{} {PART} {}", number * PART, number + 1));
         workers.iter().zip(parts()).for_each(|(worker, part)| drop(worker.ok(&format!("fill m {part}"))));
@@ -174,7 +174,7 @@ fn a_sync_stores_the_last_page_too() {
     for page_kib in [16, 2048] {
         let size = MIB + 5 * PAGE;
         let file = hosts[0].scratch().file(&format!("stored{page_kib}"), size);
-        let options = format!("file={} sync=atomic strict", file.display());
+        let options = format!("file={} sync=atomic central", file.display());
         let workers = sharers(&hosts, &format!("/stored{page_kib}"), page_kib, &options);
         workers[1].ok("fill m 0 100 1");
         workers[2].ok("fill m 100 161 2");
@@ -191,7 +191,7 @@ fn a_sync_stores_the_last_page_too() {
 #[test]
 fn a_loss_takes_whole_pages() {
     let hosts = cluster(&[4, 4, 64], &["--lease", "2"]);
-    let workers = sharers(&hosts, "/shared", 16, &format!("size={MIB} strict"));
+    let workers = sharers(&hosts, "/shared", 16, &format!("size={MIB} central"));
     workers[0].ok("fill m 0 256 1");
     workers[2].all("check m 0 256 1\nfill m 64 1 3");
     hosts[2].kill_both();
@@ -211,7 +211,7 @@ fn a_loss_takes_whole_pages() {
 #[test]
 fn what_is_lost_of_a_larger_page_keeps_all_of_it_from_being_used() {
     let hosts = cluster(&[4, 64, 4], &["--lease", "2"]);
-    let workers = sharers(&hosts, "/shared", 4, &format!("size={MIB} strict"));
+    let workers = sharers(&hosts, "/shared", 4, &format!("size={MIB} central"));
     workers[0].ok("fill m 0 256 1");
     workers[2].ok("fill m 70 1 3");
     hosts[2].kill_both();
@@ -229,7 +229,7 @@ fn what_is_lost_of_a_larger_page_keeps_all_of_it_from_being_used() {
 fn a_home_that_begins_anew_has_larger_pages_given_back_whole() {
     for home_kib in [4, 64] {
         let hosts = cluster(&[home_kib, 4], &[]);
-        let workers = sharers(&hosts, "/shared", 16, &format!("size={MIB} strict=revert"));
+        let workers = sharers(&hosts, "/shared", 16, &format!("size={MIB} central=revert"));
         workers[0].ok("fill m 0 256 1");
         workers[1].all("check m 0 256 1\nfill m 50 1 3");
         hosts[0].kill_host();
@@ -324,7 +324,7 @@ fn the_largest_pages_go_by_encrypted_connections() {
             TestHost::with(&words)
         })
         .collect();
-    [4, 2048].into_iter().for_each(|page| share(&hosts, page, "strict"));
+    [4, 2048].into_iter().for_each(|page| share(&hosts, page, "central"));
 }
 
 /// A host that is started again with larger pages cannot go on with what it scheduled by forwarding in smaller ones.

@@ -45,7 +45,7 @@ impl Setting {
 /// They reach each other again in time: who asked for a page waited, and gets what is newest.
 #[test]
 fn hosts_that_are_parted_for_a_moment_lose_nothing() {
-    for options in ["strict", "forwarding"] {
+    for options in ["central", "forwarding"] {
         let Some(Setting { workers, hosts, network }) = Setting::new(options) else { return };
         network.part(PAIR, true);
         workers[HOME].send("check m 0 10 2");

@@ -90,7 +90,7 @@ fn two_replicas_are_kept_while_four_hosts_write_the_same_pages() {
 fn an_object_says_its_replicas_and_whether_there_are_hosts_for_them() {
     let hosts = brief_cluster(3);
     let (first, second, third) = (hosts[0].worker(), hosts[1].worker(), hosts[2].worker());
-    for options in ["strict", "explicit", "forwarding=revert replicas=9"] {
+    for options in ["central", "explicit", "forwarding=revert replicas=9"] {
         let more = if options.contains("replicas") { "" } else { " replicas=1" };
         first.refused(&format!("create o /not size={MIB} {options}{more}"), "Invalid");
     }

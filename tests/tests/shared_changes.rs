@@ -6,7 +6,7 @@ use commonhold_tests::{MIB, PAGE, TestHost, Worker, page, wait};
 use std::time::Duration;
 
 const PAGES: u64 = MIB / PAGE as u64;
-const WAYS: [&str; 3] = ["strict", "forwarding", "explicit"];
+const WAYS: [&str; 3] = ["central", "forwarding", "explicit"];
 
 fn size_is(worker: &Worker, bytes: u64) {
     assert_eq!(worker.ok("info o size"), bytes.to_string());
@@ -201,7 +201,7 @@ fn sizes_change_under_load() {
 #[test]
 fn a_sharer_that_dies_meanwhile_does_not_keep_the_size() {
     let hosts = leased_cluster(3, 2);
-    for how in ["strict", "explicit"] {
+    for how in ["central", "explicit"] {
         let name = format!("/{how}");
         let workers = sharers_from(&hosts[..2], 0, &name, &format!("size={MIB} {how}"));
         let third = another(&hosts[2], &name);
@@ -266,7 +266,7 @@ fn what_is_stored_is_of_one_instant() {
     for sync in ["ordered", "atomic"] {
         let file = hosts[0].scratch().file(sync, MIB);
         let name = format!("/{sync}");
-        let options = format!("file={} sync={sync} freezable strict", file.display());
+        let options = format!("file={} sync={sync} freezable central", file.display());
         let workers = sharers_from(&hosts, 0, &name, &options);
         for (number, worker) in workers.iter().enumerate() {
             // Far apart, and the first before the second or behind it.
@@ -362,7 +362,7 @@ fn a_freeze_ends_and_what_cannot_be_frozen_is_refused() {
         &hosts[..2],
         0,
         "/frozen",
-        &format!("file={} sync=ordered freezable strict=revert", file.display()),
+        &format!("file={} sync=ordered freezable central=revert", file.display()),
     );
     let third = another(&hosts[2], "/frozen");
     third.ok("fill m 0 64 1");

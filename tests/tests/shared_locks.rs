@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// So long they stay (docs/LOCKS.md).
 const KEPT: Duration = Duration::from_secs(5);
-const WAYS: [&str; 3] = ["strict", "forwarding", "explicit"];
+const WAYS: [&str; 3] = ["central", "forwarding", "explicit"];
 
 /// It waits: for so long there is no answer. That it waits because of a lock is seen by what ends it.
 fn waits(worker: &Worker) {
@@ -74,7 +74,7 @@ fn who_holds_a_lock_is_alone() {
 #[test]
 fn held_pages_stay() {
     let hosts = leased_cluster(3, 10);
-    for how in ["strict", "forwarding"] {
+    for how in ["central", "forwarding"] {
         let name = format!("/{how}");
         let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} {how}"));
         for (holder, other) in [(0, 1), (1, 2), (2, 0)] {
@@ -176,7 +176,7 @@ fn the_dead_hold_nothing() {
     let hosts = leased_cluster(3, 5);
     // A home that dies may cost what others alone have: the version before it serves.
     for (how, name) in
-        [("strict=revert", "/strict"), ("forwarding=revert", "/forwarding"), ("explicit", "/explicit")]
+        [("central=revert", "/central"), ("forwarding=revert", "/forwarding"), ("explicit", "/explicit")]
     {
         let name = name.to_owned();
         let workers = sharers_from(&hosts, 0, &name, &format!("size={MIB} {how}"));

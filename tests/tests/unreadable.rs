@@ -5,7 +5,7 @@ use commonhold_tests::cluster::{another, cluster, sharers_of, until_says};
 use commonhold_tests::{MIB, PAGE, page};
 use std::fs::File;
 
-const WAYS: [&str; 4] = ["strict", "forwarding", "forwarding replicas=1", "explicit"];
+const WAYS: [&str; 4] = ["central", "forwarding", "forwarding replicas=1", "explicit"];
 
 /// What the file lost under the object is an error where it is touched first, for reading and for writing, and is had again
 /// when the file has it again.

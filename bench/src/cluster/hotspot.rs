@@ -84,7 +84,7 @@ impl Field {
         self.made += 1;
         let name = format!("/bench/hotspot-{}", self.made);
         let mut home = self.cluster.sharer(0)?;
-        home.create_scheduled(&name, PAGE, hold, strict == Strict::Forwarding)?;
+        home.create_scheduled(&name, PAGE, hold, strict)?;
         let mut sharers = Vec::new();
         let others = if strict == Strict::Central { 1..parties + 1 } else { 1..parties };
         for number in others {

@@ -3,6 +3,7 @@
 use crate::failure::{Result, failed};
 use crate::faults::Touch;
 use crate::worker::Worker;
+use commonhold_simulator::measure::Strict;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,10 +33,9 @@ impl Sharer {
         self.0.pid()
     }
 
-    /// Creates a strict object and maps it. No hold: the scheduler's own.
+    /// Creates a strict object as it is unless somebody chooses its scheduler, and maps it. No hold: the scheduler's own.
     pub fn create(&mut self, name: &str, size_bytes: usize, hold: Option<Duration>) -> Result<()> {
-        let hold = hold.map_or("-".into(), |hold| hold.as_micros().to_string());
-        self.done(&format!("create {name} {size_bytes} {hold}"))
+        self.create_scheduled(name, size_bytes, hold, Strict::Forwarding)
     }
 
     /// Creates a strict object of that scheduler and maps it. No hold: the scheduler's own.
@@ -44,11 +44,14 @@ impl Sharer {
         name: &str,
         size_bytes: usize,
         hold: Option<Duration>,
-        forwarding: bool,
+        strict: Strict,
     ) -> Result<()> {
         let hold = hold.map_or("-".into(), |hold| hold.as_micros().to_string());
-        let scheduler = if forwarding { "forwarding" } else { "central" };
-        self.done(&format!("create-scheduled {name} {size_bytes} {hold} {scheduler}"))
+        let scheduler = match strict {
+            Strict::Central => "central",
+            Strict::Forwarding => "forwarding",
+        };
+        self.done(&format!("create {name} {size_bytes} {hold} {scheduler}"))
     }
 
     /// Writes the first word.
@@ -70,7 +73,7 @@ impl Sharer {
         }
     }
 
-    /// Creates a strict object in pages of so many bytes, and maps it.
+    /// Creates a centrally scheduled object in pages of so many bytes, and maps it.
     pub fn create_in_pages(&mut self, name: &str, size_bytes: usize, page_bytes: u64) -> Result<()> {
         self.done(&format!("create-in-pages {name} {size_bytes} {page_bytes}"))
     }

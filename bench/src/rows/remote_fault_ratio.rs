@@ -9,6 +9,7 @@ use crate::faults::{FreshPages, Touch};
 use crate::measure::{Pairs, alternate, median};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::view::PAGE;
+use commonhold_simulator::measure::Strict;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -95,24 +96,28 @@ impl Sides {
 }
 
 fn measure(context: &Context, touch: Touch) -> Result<Measured> {
-    let (worst, mut detail) = measure_awaiting(context, touch, Awaiting::Asleep, [31, 15])?;
-    let (as_usual, its_detail) = measure_awaiting(context, touch, Awaiting::AsUsual, [9, 5])?;
+    let forwarding = Strict::Forwarding; // as an object is unless somebody says otherwise
+    let (worst, mut detail) = measure_one(context, touch, (Awaiting::Asleep, forwarding), [31, 15])?;
+    let (centrally, its_detail) = measure_one(context, touch, (Awaiting::Asleep, Strict::Central), [15, 7])?;
+    detail.insert("ratio_scheduled_centrally".into(), json!(rounded(centrally.ratio())));
+    detail.insert("scheduled_centrally".into(), Value::Object(its_detail));
+    let (as_usual, its_detail) = measure_one(context, touch, (Awaiting::AsUsual, forwarding), [9, 5])?;
     detail.insert("ratio_with_idle_polling".into(), json!(rounded(as_usual.ratio())));
     detail.insert("with_idle_polling".into(), Value::Object(its_detail));
     Ok(worst.measured(worst.ratio(), Value::Object(detail)))
 }
 
 /// The worst of four, in so many pairs back to back, and with pauses; and all of them.
-fn measure_awaiting(
+fn measure_one(
     context: &Context,
     touch: Touch,
-    awaiting: Awaiting,
+    (awaiting, strict): (Awaiting, Strict),
     [back_to_back, with_pauses]: [usize; 2],
 ) -> Result<(Pairs, Map<String, Value>)> {
     let cluster = Cluster::start_two_apart(context, awaiting)?;
     let mut floor = Floor::start(context, cluster.network())?;
     let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
-    home.create(NAME, PAGES * PAGE, None)?;
+    home.create_scheduled(NAME, PAGES * PAGE, None, strict)?;
     other.open(NAME)?;
     let mut random = context.random(1);
     let fresh = FreshPages::new(PAGES, &mut random);

@@ -7,6 +7,7 @@ use crate::failure::{Result, failed};
 use crate::measure::{Pairs, alternate, median};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::view::PAGE;
+use commonhold_simulator::measure::Strict;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -34,21 +35,26 @@ impl Row for HandoffPerSecond {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let (pairs, mut detail) = measure(context, Awaiting::Asleep, context.pick(15, 3))?;
-        let (as_usual, its_detail) = measure(context, Awaiting::AsUsual, context.pick(5, 3))?;
+        let forwarding = Strict::Forwarding; // as an object is unless somebody says otherwise
+        let few = context.pick(5, 3);
+        let (pairs, mut detail) = measure(context, Awaiting::Asleep, forwarding, context.pick(15, 3))?;
+        let (centrally, its_detail) = measure(context, Awaiting::Asleep, Strict::Central, few)?;
+        detail["ratio_scheduled_centrally"] = json!(rounded(centrally.ratio()));
+        detail["scheduled_centrally"] = its_detail;
+        let (as_usual, its_detail) = measure(context, Awaiting::AsUsual, forwarding, few)?;
         detail["ratio_with_idle_polling"] = json!(rounded(as_usual.ratio()));
         detail["with_idle_polling"] = its_detail;
         Ok(pairs.measured(pairs.ratio(), detail))
     }
 }
 
-fn measure(context: &Context, awaiting: Awaiting, pairs: usize) -> Result<(Pairs, Value)> {
+fn measure(context: &Context, awaiting: Awaiting, strict: Strict, pairs: usize) -> Result<(Pairs, Value)> {
     // On one processor whoever has lost the word would wait for its share of it before it asks again: the
     // scheduler's slices would be measured.
     let cluster = Cluster::start_two_apart(context, awaiting)?;
     let mut floor = Floor::start(context, cluster.network())?;
     let (mut home, mut other) = (cluster.sharer(0)?, cluster.sharer(1)?);
-    home.create(NAME, PAGE, Some(Duration::ZERO))?;
+    home.create_scheduled(NAME, PAGE, Some(Duration::ZERO), strict)?;
     other.open(NAME)?;
     let time = Duration::from_millis(context.pick(1000, 300));
     let count = context.pick(512, 128);

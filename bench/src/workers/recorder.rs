@@ -59,8 +59,8 @@ fn object(state: &Path, name: &str, file: &str, scheduled: &str) -> Result<Objec
     if file != "-" {
         let file = File::options().read(true).write(true).open(file)?;
         let coherence = match scheduled {
-            "central" => Coherence::strict(OnLoss::Revert),
-            "forwarding" => Coherence::forwarding(OnLoss::Revert),
+            "central" => Coherence::central(OnLoss::Revert),
+            "forwarding" => Coherence::strict(OnLoss::Revert),
             other => return failed(format!("an object is scheduled central or forwarding, not {other}")),
         };
         let options = CreateOptions {

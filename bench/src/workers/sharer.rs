@@ -7,7 +7,7 @@ use crate::view::{PAGE, View};
 use crate::worker;
 use commonhold::{
     Access, Coherence, CreateOptions, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, PageSize,
-    PagerKind, Scheduler, Sharing, SyncMode,
+    PagerKind, Sharing, SyncMode,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd;
@@ -40,29 +40,24 @@ impl Sharer {
     fn act(&mut self, words: &[&str]) -> Result<String> {
         let done = || Ok("done".to_owned());
         match words {
-            ["create", name, size, hold] => {
-                let options = CreateOptions { size_bytes: size.parse()?, ..strict(hold)? };
-                self.create(name, &options, None).and_then(|()| done())
-            }
-            ["create-scheduled", name, size, hold, scheduler] => {
-                let mut options = CreateOptions { size_bytes: size.parse()?, ..strict(hold)? };
-                if let (Coherence::Strict { scheduler, .. }, "forwarding") =
-                    (&mut options.coherence, *scheduler)
-                {
-                    *scheduler = Scheduler::Forwarding;
-                }
+            ["create", name, size, hold, scheduler] => {
+                let options = CreateOptions { size_bytes: size.parse()?, ..strict(scheduler, hold)? };
                 self.create(name, &options, None).and_then(|()| done())
             }
             ["create-in-pages", name, size, page] => {
                 let page_size = PageSize::new(page.parse()?)?;
-                let options = CreateOptions { size_bytes: size.parse()?, page_size, ..strict("-")? };
+                let options =
+                    CreateOptions { size_bytes: size.parse()?, page_size, ..strict("central", "-")? };
                 self.create(name, &options, None).and_then(|()| done())
             }
             ["create-on-file", name, path] => {
                 let file = std::fs::File::options().read(true).write(true).open(path)?;
-                let options =
-                    CreateOptions { pager: PagerKind::File, sync: SyncMode::Ordered, ..strict("-")? };
-                self.create(name, &options, Some(&file)).and_then(|()| done())
+                let on_file = CreateOptions {
+                    pager: PagerKind::File,
+                    sync: SyncMode::Ordered,
+                    ..strict("forwarding", "-")?
+                };
+                self.create(name, &on_file, Some(&file)).and_then(|()| done())
             }
             ["open", name] => self.open(name).and_then(|()| done()),
             ["map-private"] => {
@@ -128,10 +123,15 @@ impl Sharer {
     }
 }
 
-fn strict(hold: &str) -> Result<CreateOptions> {
-    let mut coherence = Coherence::strict(OnLoss::Error);
-    if let (Coherence::Strict { hold_us, .. }, true) = (&mut coherence, hold != "-") {
-        *hold_us = hold.parse()?;
+/// Strict, by that scheduler; no hold (`-`): the scheduler's own.
+fn strict(scheduler: &str, hold: &str) -> Result<CreateOptions> {
+    let mut coherence = match scheduler {
+        "central" => Coherence::central(OnLoss::Error),
+        "forwarding" => Coherence::strict(OnLoss::Error),
+        other => return failed(format!("an object is scheduled central or forwarding, not {other}")),
+    };
+    if hold != "-" {
+        coherence = coherence.with_hold(hold.parse()?);
     }
     Ok(CreateOptions { coherence, reserve: Some(false), ..CreateOptions::default() })
 }

@@ -130,7 +130,7 @@ pub fn coherence_word(coherence: Coherence) -> &'static str {
 
 /// In pages of which size a strict object goes from host to host.
 pub fn strict_page_size(options: &CreateOptions) -> Option<PageSize> {
-    matches!(options.coherence, Coherence::Strict { .. }).then_some(options.page_size)
+    options.coherence.is_strict().then_some(options.page_size)
 }
 
 fn given(text: &str) -> Option<String> {

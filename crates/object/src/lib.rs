@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address_map;
+pub mod coherence;
 pub mod counts;
 pub mod error;
 pub mod info;
@@ -15,16 +16,14 @@ pub mod permission;
 pub mod wire;
 
 pub use address_map::{AddressMap, Region};
+pub use coherence::{Coherence, OnLoss, Scheduler};
 pub use counts::{
     Counts, MessageCount, MessageKind, ObjectCounts, PageCount, Seen, TraceLine, TracePlace, Traced,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use info::{ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState};
 pub use name::Name;
-pub use options::{
-    Coherence, CreateOptions, MapFlags, OnLastDeath, OnLoss, PagerKind, Protection, Scheduler, Sharing,
-    SyncMode,
-};
+pub use options::{CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};

@@ -1,5 +1,6 @@
 //! What is chosen when an object is created or mapped.
 
+use crate::coherence::{Coherence, OnLoss};
 use crate::{Error, PageSize, Result, limits};
 use serde::{Deserialize, Serialize};
 
@@ -35,59 +36,6 @@ pub enum OnLastDeath {
     Keep,
     /// They are dropped at once: the object is again what was last synced.
     Revert,
-}
-
-/// What serves a page of a shared object whose newest version was lost with a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnLoss {
-    /// Nothing: touching it is an error (SIGBUS), until somebody reverts it.
-    #[default]
-    Error,
-    /// The newest version that its home has (Forin et al., section 5).
-    Revert,
-}
-
-/// Who sees a write, and when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Coherence {
-    /// The processes of this host, at once. Other hosts cannot map it.
-    #[default]
-    Local,
-    /// Everybody, at once: a page has one writer or many readers, wherever they are (Forin et al., sections 2 to 4).
-    Strict {
-        /// Who schedules it.
-        scheduler: Scheduler,
-        /// What serves pages that were lost.
-        on_loss: OnLoss,
-        /// How long a page stays where it was granted, microseconds, so that the instruction that faulted retires.
-        hold_us: u32,
-    },
-    /// The processes of this host, at once; those of others after a sync (Shirriff, Sprite's limited consistency).
-    Explicit,
-}
-
-/// Who schedules the pages of a strict object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scheduler {
-    /// Its home (Forin et al., section 3).
-    Central {
-        /// How many writers may overtake readers that wait; 0: any number.
-        reader_bound: u32,
-    },
-    /// All hosts that have it: requests go from host to host (section 4).
-    Forwarding,
-}
-
-impl Coherence {
-    /// Strict, with what suits most: readers wait for 16 writers at most, and a page stays for 200 µs.
-    pub fn strict(on_loss: OnLoss) -> Coherence {
-        Coherence::Strict { scheduler: Scheduler::Central { reader_bound: 16 }, on_loss, hold_us: 200 }
-    }
-
-    /// Strict, scheduled by all hosts that have the object.
-    pub fn forwarding(on_loss: OnLoss) -> Coherence {
-        Coherence::Strict { scheduler: Scheduler::Forwarding, on_loss, hold_us: 200 }
-    }
 }
 
 /// How to create an object. `Default` gives an empty anonymous plain object that its owner may read and write.
@@ -163,6 +111,14 @@ impl CreateOptions {
             || self.budget_bytes.is_some()
             || self.is_shared()
             || matches!(self.pager, PagerKind::External { .. })
+    }
+
+    /// Makes it strict, by the scheduler that suits what else was asked for: all hosts that have it, unless one host has to
+    /// see everything, for a true instant or to be followed by another home.
+    pub fn strict(self, on_loss: OnLoss) -> CreateOptions {
+        let needs_one = self.freezable || self.home_moves;
+        let coherence = if needs_one { Coherence::central(on_loss) } else { Coherence::strict(on_loss) };
+        CreateOptions { coherence, ..self }
     }
 
     /// Whether processes of other hosts may map it.
@@ -247,9 +203,7 @@ impl CreateOptions {
 
     /// Who is to be stopped for a true instant must be seen by somebody.
     fn check_instant(&self) -> Result<()> {
-        let is_forwarded =
-            matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
-        if self.freezable && is_forwarded {
+        if self.freezable && self.coherence.is_forwarded() {
             return Err(Error::invalid(
                 "an object whose scheduler is forwarding has no true instant, for nobody sees all its writers: leave \
                  freezable out, or use the central scheduler",
@@ -277,7 +231,7 @@ impl CreateOptions {
     /// In which pages it is scheduled, and that two of them have room.
     fn check_page_size(&self) -> Result<()> {
         let page = self.page_size;
-        if page != PageSize::SMALLEST && !matches!(self.coherence, Coherence::Strict { .. }) {
+        if page != PageSize::SMALLEST && !self.coherence.is_strict() {
             return Err(Error::invalid(format!(
                 "a page size of {page} is for strict objects, whose pages go from host to host: leave it out, or make the \
                  object strict"
@@ -301,10 +255,8 @@ impl CreateOptions {
     /// The central scheduler's home has whatever anybody else has read: others keep it only so that one of them can become
     /// the home. Explicit and local objects have no newest version.
     fn check_replicas(&self) -> Result<()> {
-        let is_strict = matches!(self.coherence, Coherence::Strict { .. });
-        let is_forwarded =
-            matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
-        if self.replicas > 0 && !is_forwarded && !(is_strict && self.home_moves) {
+        let may_have = self.coherence.is_forwarded() || (self.coherence.is_strict() && self.home_moves);
+        if self.replicas > 0 && !may_have {
             return Err(Error::invalid(format!(
                 "{} replicas are for strict objects that are scheduled by forwarding, or whose home moves: create it so \
                  (scheduler = forwarding, or home_moves), or leave them out",
@@ -333,7 +285,7 @@ impl CreateOptions {
         if matches!(self.pager, PagerKind::External { .. }) {
             return refused("nobody fences an external pager that two hosts could start: leave it out");
         }
-        if matches!(self.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. }) {
+        if self.coherence.is_forwarded() {
             return refused("of forwarded objects nobody knows who has what: use the central scheduler");
         }
         if self.pager != PagerKind::File && !self.is_replicated() {
@@ -413,12 +365,7 @@ mod tests {
         let good = CreateOptions { size_bytes: 4096, ..Default::default() };
         assert_eq!(good.fault_deadline(), None);
         let strict = |hold_us, fault_deadline_ms| {
-            let coherence = match Coherence::forwarding(OnLoss::Error) {
-                Coherence::Strict { scheduler, on_loss, .. } => {
-                    Coherence::Strict { scheduler, on_loss, hold_us }
-                }
-                other => other,
-            };
+            let coherence = Coherence::strict(OnLoss::Error).with_hold(hold_us);
             CreateOptions { coherence, fault_deadline_ms, ..good.clone() }
         };
         assert_eq!(strict(0, None).fault_deadline(), Some(60_000));
@@ -447,29 +394,29 @@ mod tests {
             CreateOptions { page_size: PageSize::LARGEST, coherence: Coherence::Explicit, ..good.clone() },
         ];
         let forwarded = |replicas| CreateOptions {
-            coherence: Coherence::forwarding(OnLoss::Revert),
+            coherence: Coherence::strict(OnLoss::Revert),
             replicas,
             ..good.clone()
         };
         forwarded(limits::REPLICAS).check().unwrap();
         forwarded(limits::REPLICAS + 1).check().unwrap_err();
-        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Revert)] {
+        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::central(OnLoss::Revert)] {
             CreateOptions { coherence, ..forwarded(1) }.check().unwrap_err();
         }
         let replicated =
             |coherence| CreateOptions { coherence, home_moves: true, replicas: 2, ..good.clone() };
-        replicated(Coherence::strict(OnLoss::Error)).check().unwrap();
-        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::forwarding(OnLoss::Error)] {
+        replicated(Coherence::central(OnLoss::Error)).check().unwrap();
+        for coherence in [Coherence::Local, Coherence::Explicit, Coherence::strict(OnLoss::Error)] {
             replicated(coherence).check().unwrap_err();
         }
-        let strict = replicated(Coherence::strict(OnLoss::Error));
+        let strict = replicated(Coherence::central(OnLoss::Error));
         CreateOptions { sync: SyncMode::Atomic, ..strict.clone() }.check().unwrap_err();
         CreateOptions { replicas: 0, ..strict }.check().unwrap_err();
         let moving =
             |coherence| CreateOptions { coherence, home_moves: true, pager: PagerKind::File, ..good.clone() };
-        moving(Coherence::strict(OnLoss::Error)).check().unwrap();
+        moving(Coherence::central(OnLoss::Error)).check().unwrap();
         moving(Coherence::Explicit).check().unwrap();
-        for coherence in [Coherence::Local, Coherence::forwarding(OnLoss::Revert)] {
+        for coherence in [Coherence::Local, Coherence::strict(OnLoss::Revert)] {
             moving(coherence).check().unwrap_err();
         }
         let explicit = moving(Coherence::Explicit);
@@ -479,6 +426,20 @@ mod tests {
             options.check().unwrap_err();
         }
         let coherence = Coherence::strict(OnLoss::Error);
-        CreateOptions { page_size: PageSize::LARGEST, coherence, ..good }.check().unwrap();
+        CreateOptions { page_size: PageSize::LARGEST, coherence, ..good.clone() }.check().unwrap();
+    }
+
+    #[test]
+    fn strict_means_forwarding_but_for_what_one_host_must_see() {
+        let good = CreateOptions { size_bytes: 4096, ..Default::default() };
+        let plain = good.clone().strict(OnLoss::Revert);
+        assert_eq!(plain.coherence, Coherence::strict(OnLoss::Revert));
+        assert!(plain.coherence.is_forwarded());
+        let frozen = CreateOptions { freezable: true, ..good.clone() }.strict(OnLoss::Error);
+        let moving = CreateOptions { home_moves: true, replicas: 1, ..good }.strict(OnLoss::Error);
+        for options in [frozen, moving] {
+            assert_eq!(options.coherence, Coherence::central(OnLoss::Error));
+            options.check().unwrap();
+        }
     }
 }

@@ -114,7 +114,8 @@ impl Out {
                 continue;
             }
             let before = state.bytes;
-            if !state.write(socket).map_err(broken)? {
+            let done = state.write(socket);
+            if !done.map_err(|error| gave_up(error, progress.elapsed(), before))? {
                 continue;
             }
             if state.bytes < before {
@@ -124,10 +125,7 @@ impl Out {
             drop(state);
             let left = STALL.saturating_sub(progress.elapsed());
             if left.is_zero() {
-                return Err(Error::new(
-                    ErrorKind::TimedOut,
-                    format!("the peer read nothing for {} s while {waiting} bytes waited", STALL.as_secs()),
-                ));
+                return Err(read_nothing(STALL, waiting));
             }
             socket::wait(socket, Ready::ToWrite, Some(left)).map_err(broken)?;
             state = lock(&self.state);
@@ -137,6 +135,23 @@ impl Out {
 
 fn broken(error: io::Error) -> Error {
     Error::io("writing to the peer failed", &error)
+}
+
+fn read_nothing(for_how_long: Duration, waiting: usize) -> Error {
+    let why = format!("the peer read nothing for {} s while {waiting} bytes waited", for_how_long.as_secs());
+    Error::new(ErrorKind::TimedOut, why)
+}
+
+/// Why writing failed, when nothing was written for `since`. The kernel tells that it gave a silent peer up to whoever
+/// asks first, which may be the reader of the connection: to the writer it is a broken pipe then. Its clock is another one
+/// than ours, and may be first.
+fn gave_up(error: io::Error, since: Duration, waiting: usize) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut if since >= STALL / 2 => {
+            read_nothing(since, waiting)
+        }
+        _ => broken(error),
+    }
 }
 
 fn send_plain(state: &mut State, socket: &TcpStream, slices: &[&[u8]]) -> io::Result<()> {

@@ -141,9 +141,13 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
     })
 }
 
+fn on_loss(value: &str) -> OnLoss {
+    if value == "revert" { OnLoss::Revert } else { OnLoss::Error }
+}
+
 fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failure> {
     let mut options = CreateOptions::default();
-    let mut file = None;
+    let (mut file, mut strict, mut hold_us) = (None, None, None);
     for word in words.iter().filter(|word| !word.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match key {
@@ -162,19 +166,10 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             }
             "controlled" => options.controlled = true,
             "freezable" => options.freezable = true,
-            "strict" => {
-                let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
-                options.coherence = Coherence::strict(on_loss);
-            }
-            "forwarding" => {
-                let on_loss = if value == "revert" { OnLoss::Revert } else { OnLoss::Error };
-                options.coherence = Coherence::forwarding(on_loss);
-            }
-            "hold-us" => {
-                if let Coherence::Strict { hold_us, .. } = &mut options.coherence {
-                    *hold_us = number(value)? as u32;
-                }
-            }
+            "strict" => strict = Some(on_loss(value)),
+            "forwarding" => options.coherence = Coherence::strict(on_loss(value)),
+            "central" => options.coherence = Coherence::central(on_loss(value)),
+            "hold-us" => hold_us = Some(number(value)? as u32),
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
             "home-moves" => options.home_moves = true,
@@ -189,6 +184,12 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "tag" => options.tag = value.to_owned(),
             _ => return Err(wrong(format!("no option {word}"))),
         }
+    }
+    if let Some(on_loss) = strict {
+        options = options.strict(on_loss);
+    }
+    if let Some(hold_us) = hold_us {
+        options.coherence = options.coherence.with_hold(hold_us);
     }
     Ok((options, file))
 }

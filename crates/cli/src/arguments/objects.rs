@@ -50,9 +50,9 @@ pub struct Create {
     /// Of a strict object, what serves pages whose newest version was lost with a host
     #[arg(long, value_enum, default_value_t = OnLoss::Error)]
     pub on_loss: OnLoss,
-    /// Of a strict object, who schedules its pages
-    #[arg(long, value_enum, default_value_t = Scheduler::Central)]
-    pub scheduler: Scheduler,
+    /// Of a strict object, who schedules its pages: forwarding, unless --freezable, --home-moves or --reader-bound needs central
+    #[arg(long, value_enum)]
+    pub scheduler: Option<Scheduler>,
     /// How many hosts may be lost without losing what another has read: as many keep each version, beside the one that has it
     /// newest. Of an object that is scheduled by forwarding, or with --home-moves
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -61,9 +61,9 @@ pub struct Create {
     /// have the same file; and a registry in etcd
     #[arg(long)]
     pub home_moves: bool,
-    /// Of a centrally scheduled object, how many writers may overtake readers that wait; 0: any number
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub reader_bound: u32,
+    /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
+    #[arg(long, value_name = "N")]
+    pub reader_bound: Option<u32>,
     /// Of a strict object, how long a page stays where it was granted, microseconds: half of its fault deadline at most
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 200)]
     pub hold_us: u32,

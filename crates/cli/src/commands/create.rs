@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Creates an object.
 pub fn create(host: &Host, arguments: Create) -> Done {
-    let options = options(&arguments);
+    let options = options(&arguments)?;
     options.check()?;
     commonhold::Name::new(&arguments.name)?;
     let backing = arguments.file.as_deref().map(|path| Backing::open(path, &arguments)).transpose()?;
@@ -34,8 +34,8 @@ pub fn create(host: &Host, arguments: Create) -> Done {
     })
 }
 
-fn options(arguments: &Create) -> CreateOptions {
-    CreateOptions {
+fn options(arguments: &Create) -> Result<CreateOptions> {
+    let options = CreateOptions {
         size_bytes: arguments.size.unwrap_or(0),
         pager: match (&arguments.file, &arguments.pager) {
             (Some(_), _) => PagerKind::File,
@@ -61,25 +61,37 @@ fn options(arguments: &Create) -> CreateOptions {
         tag: arguments.tag.clone(),
         replicas: arguments.replicas,
         home_moves: arguments.home_moves,
-        coherence: match arguments.coherence {
-            Coherence::Local => commonhold::Coherence::Local,
-            Coherence::Explicit => commonhold::Coherence::Explicit,
-            Coherence::Strict => commonhold::Coherence::Strict {
-                scheduler: match arguments.scheduler {
-                    Scheduler::Central => {
-                        commonhold::Scheduler::Central { reader_bound: arguments.reader_bound }
-                    }
-                    Scheduler::Forwarding => commonhold::Scheduler::Forwarding,
-                },
-                on_loss: match arguments.on_loss {
-                    OnLoss::Error => commonhold::OnLoss::Error,
-                    OnLoss::Revert => commonhold::OnLoss::Revert,
-                },
-                hold_us: arguments.hold_us,
-            },
-        },
         page_size: arguments.page_size,
+        coherence: match arguments.coherence {
+            Coherence::Local | Coherence::Strict => commonhold::Coherence::Local,
+            Coherence::Explicit => commonhold::Coherence::Explicit,
+        },
+    };
+    if arguments.coherence == Coherence::Strict { strict(options, arguments) } else { Ok(options) }
+}
+
+/// Makes it strict, as the arguments say.
+fn strict(options: CreateOptions, arguments: &Create) -> Result<CreateOptions> {
+    let on_loss = match arguments.on_loss {
+        OnLoss::Error => commonhold::OnLoss::Error,
+        OnLoss::Revert => commonhold::OnLoss::Revert,
+    };
+    let mut coherence = match (arguments.scheduler, arguments.reader_bound) {
+        (Some(Scheduler::Forwarding), Some(_)) => {
+            return Err(Error::invalid(
+                "--reader-bound is for the central scheduler, whose home has a queue: leave it out, or give --scheduler central",
+            ));
+        }
+        (Some(Scheduler::Forwarding), None) => commonhold::Coherence::strict(on_loss),
+        (Some(Scheduler::Central), _) | (None, Some(_)) => commonhold::Coherence::central(on_loss),
+        (None, None) => options.clone().strict(on_loss).coherence,
+    };
+    if let (commonhold::Coherence::Strict { scheduler, .. }, Some(reader_bound)) =
+        (&mut coherence, arguments.reader_bound)
+    {
+        *scheduler = commonhold::Scheduler::Central { reader_bound };
     }
+    Ok(CreateOptions { coherence: coherence.with_hold(arguments.hold_us), ..options })
 }
 
 /// The backing file, and whether this command made it.

@@ -140,13 +140,14 @@ impl ch_options {
                 )));
             }
         };
+        // CH_STRICT and CH_STRICT_REVERT: below, when it is known what else the object is to be.
         let coherence = match self.coherence {
-            0 => Coherence::Local,
-            1 => Coherence::strict(OnLoss::Error),
-            2 => Coherence::strict(OnLoss::Revert),
+            0..=2 => Coherence::Local,
             3 => Coherence::Explicit,
-            4 => Coherence::forwarding(OnLoss::Error),
-            5 => Coherence::forwarding(OnLoss::Revert),
+            4 => Coherence::strict(OnLoss::Error),
+            5 => Coherence::strict(OnLoss::Revert),
+            6 => Coherence::central(OnLoss::Error),
+            7 => Coherence::central(OnLoss::Revert),
             other => {
                 return Err(Error::invalid(format!(
                     "coherence {other} is none of CH_LOCAL, CH_STRICT, CH_EXPLICIT and the others of their kind"
@@ -164,7 +165,7 @@ impl ch_options {
         // SAFETY: the caller's promise.
         let tag = unsafe { optional_text("tag", self.tag) }?.unwrap_or("").to_owned();
         let given = |ms: u32| (ms != 0).then_some(ms);
-        Ok(CreateOptions {
+        let options = CreateOptions {
             size_bytes: self.size_bytes,
             pager,
             sync,
@@ -184,6 +185,11 @@ impl ch_options {
             },
             replicas: self.replicas,
             home_moves: self.home_moves != 0,
+        };
+        Ok(match self.coherence {
+            1 => options.strict(OnLoss::Error),
+            2 => options.strict(OnLoss::Revert),
+            _ => options,
         })
     }
 }

@@ -202,7 +202,7 @@ impl Cache {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::{Book, Evictor, Traits};
     use super::*;
     use crate::live::Live;

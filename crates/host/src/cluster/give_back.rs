@@ -5,7 +5,7 @@
 use super::beginnings::Turn;
 use super::wire::{Answer, Call, Member};
 use super::{Cluster, PATIENCE, unexpected};
-use crate::shared::{Back, Driver, How};
+use crate::shared::{Back, Driver, How, Loan};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
@@ -53,7 +53,7 @@ impl Cluster {
         self: &Arc<Self>,
         from: HostId,
         object: u128,
-        former: HostId,
+        loan: Loan,
         pages: &[(u32, u64)],
     ) -> Result<(Answer, Vec<u8>)> {
         if pages.len() > ASKED_PAGES {
@@ -65,7 +65,7 @@ impl Cluster {
             return Err(Error::new(ErrorKind::Permission, "only an object's home has pages given back"));
         }
         let back = match self.driver(object) {
-            Some(driver) => driver.give_back(former, pages)?,
+            Some(driver) => driver.give_back(loan, pages)?,
             None => self.what_left_last(object, pages)?,
         };
         let Back { pages, untouched, kept, seen, bytes } = back;
@@ -282,7 +282,12 @@ impl Cluster {
     ) -> Result<usize> {
         self.reach(host)?;
         self.check_may_change(host)?;
-        let call = Call::GiveBack { object: driver.plan().object, former, pages: driver.stamps_of(pages) };
+        let call = Call::GiveBack {
+            object: driver.plan().object,
+            former,
+            lent_by: driver.lent_by(),
+            pages: driver.stamps_of(pages),
+        };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
         let Answer::GivenBack { pages: given, untouched, kept, seen } = answer else {
             return Err(unexpected());

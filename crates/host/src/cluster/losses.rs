@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
 pub(super) const APART: Duration = Duration::from_secs(10);
 
-fn forwards(driver: &Driver) -> bool {
+pub(super) fn forwards(driver: &Driver) -> bool {
     matches!(driver.plan().how, How::Forwarding(_))
 }
 

@@ -56,7 +56,7 @@ pub use calls::PATIENCE;
 pub use objects::options_here;
 
 use crate::server::Host;
-use crate::shared::{Carrier, Driver, Holds};
+use crate::shared::{Carrier, Driver, Holds, Loan};
 use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
@@ -404,9 +404,9 @@ impl Cluster {
         if let Call::Keep { .. } | Call::Kept { .. } = call {
             return self.replica_asked(from, call, bytes);
         }
-        if let Call::GiveBack { object, former, pages } = call {
+        if let Call::GiveBack { object, former, lent_by, pages } = call {
             self.check_not_lost(from)?;
-            return self.give_back(from, object, former, &pages);
+            return self.give_back(from, object, Loan { to: former, by: lent_by }, &pages);
         }
         if let Call::Valid { object, lost, from_page } = call {
             self.check_not_lost(from)?;

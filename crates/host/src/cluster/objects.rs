@@ -1,5 +1,6 @@
 //! Objects whose home is another host, and those of this host that others use.
 
+use super::losses::forwards;
 use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, lock, unexpected};
 use crate::cache::Cache;
@@ -93,9 +94,7 @@ impl Cluster {
     /// Where all hosts schedule, one whose pages are several of the scheduler's cannot take part: it would have to collect
     /// them from several owners at once.
     pub fn check_page_size(&self, options: &CreateOptions) -> Result<()> {
-        let forwards =
-            matches!(options.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
-        if !forwards || self.page_size <= options.page_size {
+        if !options.coherence.is_forwarded() || self.page_size <= options.page_size {
             return Ok(());
         }
         Err(Error::new(
@@ -247,7 +246,13 @@ impl Cluster {
         self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
-            self.beginnings.gave_up(object);
+            if !forwards(driver) {
+                self.beginnings.gave_up(object);
+            } else if self.member(home).is_some() {
+                // What the process before left is this one's by now, and others may have heard of it.
+                self.fence(&format!("{} was found, and could not be told so", self.called(home)));
+                return;
+            }
             let _ = driver.lost(home, None);
         })
     }

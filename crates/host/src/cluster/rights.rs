@@ -5,7 +5,7 @@
 use super::{Cluster, PATIENCE};
 use crate::shared::{Driver, Said};
 use commonhold_coherence::{HostId, Kind, central, explicit};
-use commonhold_object::{Access, Coherence, CreateOptions, Error, ErrorKind, Result, Scheduler};
+use commonhold_object::{Access, CreateOptions, Error, ErrorKind, Result};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -125,9 +125,7 @@ impl Cluster {
         if access.writes() {
             self.check_may_change(host)?;
         }
-        let forwards =
-            matches!(options.coherence, Coherence::Strict { scheduler: Scheduler::Forwarding, .. });
-        if forwards && self.is_reader(host) {
+        if options.coherence.is_forwarded() && self.is_reader(host) {
             let words = format!(
                 "all hosts that use the object schedule it (--scheduler forwarding), and {} was admitted to the cluster for \
                  reading alone: create it with --scheduler central",

@@ -209,7 +209,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::WhereIs(object),
         Call::Use { object, who: who(), access: Access::Read, number: 9 },
         Call::GaveUp { home: HostId(1), object, former: HostId(2), number: 9 },
-        Call::GiveBack { object, former: HostId(3), pages: vec![(4, 5)] },
+        Call::GiveBack { object, former: HostId(3), lent_by: Some(HostId(2)), pages: vec![(4, 5)] },
         Call::Valid { object, lost: HostId(3), from_page: 4 },
         Call::HasCome { object },
         Call::Leave { object, number: 9 },

@@ -158,6 +158,8 @@ pub enum Call {
         object: u128,
         /// Which process of the host that is asked.
         former: HostId,
+        /// The process of the home that lent them, if it is known: what was begun with another is older.
+        lent_by: Option<HostId>,
         /// Which pages, and by which stamps they were granted.
         pages: Vec<(u32, u64)>,
     },

@@ -5,9 +5,7 @@ use super::Host;
 use super::object::Object;
 use super::session::Session;
 use commonhold_object::wire::Reply;
-use commonhold_object::{
-    Coherence, EntryInfo, ErrorKind, Name, ObjectInfo, PageRange, PageState, Result, limits,
-};
+use commonhold_object::{EntryInfo, ErrorKind, Name, ObjectInfo, PageRange, PageState, Result, limits};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
@@ -75,7 +73,7 @@ impl Host {
     pub(super) fn note_lost(&self, object: &Object, pages: PageRange, states: &mut [u8]) {
         let record = object.record().clone();
         let absent = PageState::Absent.encode(false);
-        let is_strict = matches!(record.options.coherence, Coherence::Strict { .. });
+        let is_strict = record.options.coherence.is_strict();
         let Some(cluster) = self.with_cluster().filter(|_| is_strict) else { return };
         if states.iter().all(|state| state & 0x7f != absent) {
             return;
@@ -106,8 +104,7 @@ impl Host {
         } else if let Some(home) = driver.as_ref().and_then(|driver| driver.home()) {
             info.home = cluster.called(home);
         }
-        let Some(driver) = driver.filter(|_| matches!(info.options.coherence, Coherence::Strict { .. }))
-        else {
+        let Some(driver) = driver.filter(|_| info.options.coherence.is_strict()) else {
             return;
         };
         info.losses = driver.losses();

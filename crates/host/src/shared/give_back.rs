@@ -33,6 +33,15 @@ pub struct Back {
     pub seen: Option<Vec<(u32, u64)>>,
 }
 
+/// Between which processes pages were lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Loan {
+    /// The one that had them.
+    pub to: HostId,
+    /// The home's, if it is known.
+    pub by: Option<HostId>,
+}
+
 /// Of forwarding, at a home that begins: what nobody has said that he owns may have been on its way between two others when its
 /// process ended.
 #[derive(Default)]
@@ -57,14 +66,20 @@ impl OnTheirWay {
 impl Driver {
     /// At a host that is not the home: what is here of pages that the process of that number had newest: this one, or the
     /// one before it.
-    pub fn give_back(&self, former: HostId, pages: &[(u32, u64)]) -> Result<Back> {
+    pub fn give_back(&self, loan: Loan, pages: &[(u32, u64)]) -> Result<Back> {
         let state = self.state();
-        if state.home.is_some() && former == self.plan.me {
+        if state.home.is_some() && loan.to == self.plan.me {
             let text = "this host has not heard yet that the object's home begins anew: ask again";
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(former));
+        let kept = self.cache().filter(|cache| !self.plan.is_home && cache.holder() == Some(loan.to));
         let Some(cache) = kept.filter(|_| state.home.is_none()) else { return Ok(Back::default()) };
+        if let Some((with, _)) = self.handovers.as_ref().and_then(Handovers::begun)
+            && loan.by.is_some_and(|by| by != with)
+        {
+            // It was given back to the home between the two, which has lent it to others since.
+            return Ok(Back::default());
+        }
         let mut back = cache.newest_of(pages)?;
         if let Some(handovers) = &self.handovers {
             self.give_kept(handovers, pages, &mut back)?;
@@ -160,6 +175,19 @@ impl Driver {
         let mut frames = RoaringBitmap::new();
         pages.into_iter().for_each(|page| book::insert(&mut frames, self.frames(Span::one(page))));
         frames
+    }
+
+    /// At a home that begins: the process of it that lent what is lent, under forwarding.
+    pub fn lent_by(&self) -> Option<HostId> {
+        let saved = self.saved().filter(|_| matches!(self.plan.how, How::Forwarding(_)))?;
+        saved.holder()
+    }
+
+    /// Of forwarding: what is lent from now on this process lends.
+    pub(super) fn lends_itself(&self) {
+        if let Some(saved) = self.saved().filter(|_| matches!(self.plan.how, How::Forwarding(_))) {
+            until_noted(&saved, || saved.is_held_by(self.plan.me));
+        }
     }
 
     /// At the home: by which stamps these pages were lent; under forwarding by none.
@@ -309,18 +337,77 @@ impl Driver {
     }
 }
 
-/// Notes that nobody has these pages. Without the note they could be given back after somebody has read older ones: a host
-/// that cannot write it down ends, and the next process decides anew.
+/// Notes that nobody has these pages. Without the note they could be given back after somebody has read older ones.
 fn note_lost(saved: &Cache, pages: &RoaringBitmap) {
-    for run in book::runs(pages) {
-        let mut attempts = 0;
-        while let Err(error) = saved.nobody_has(run) {
-            saved.report(&error);
-            attempts += 1;
-            if attempts == MOST_ATTEMPTS {
-                std::process::abort(); // the keeper starts the next
-            }
-            std::thread::sleep(PAUSE);
+    book::runs(pages).into_iter().for_each(|run| until_noted(saved, || saved.nobody_has(run)));
+}
+
+/// A host that cannot write such a thing down ends, and the next process decides anew.
+fn until_noted(saved: &Cache, note: impl Fn() -> Result<()>) {
+    let mut attempts = 0;
+    while let Err(error) = note() {
+        saved.report(&error);
+        attempts += 1;
+        if attempts == MOST_ATTEMPTS {
+            std::process::abort(); // the keeper starts the next
         }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::Plan;
+    use super::super::part::Kept;
+    use super::super::{Carrier, Holds, Sizes};
+    use super::*;
+    use crate::cache::kept::tests::{Memory, cache};
+    use crate::handovers::new_memory;
+    use commonhold_object::SessionId;
+
+    const ME: HostId = HostId(5);
+
+    /// Nobody hears anything.
+    struct Silence;
+
+    impl Carrier for Silence {
+        fn send(&self, _to: HostId, _object: u128, _messages: Vec<Said>, _pages: &mut Vec<u8>) {}
+        fn unlocked(&self, _object: u128, _session: SessionId, _pages: PageRange) {}
+    }
+
+    /// Two processes of a home die before this host has found the first of the next: that one was given all it had lent, and may
+    /// have lent it to others.
+    #[test]
+    fn what_one_home_was_given_back_the_next_is_not_given() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::new();
+        let cache = cache(directory.path(), &memory);
+        let (page, first_home) = (PageRange::new(3, 1), HostId(1));
+        let handovers = Handovers::new(Arc::new(new_memory().unwrap()), PAGE as u64);
+        handovers.begin(first_home, ME).unwrap();
+        cache.held_by(ME).unwrap();
+        handovers.own(3, 1).unwrap();
+        cache.granted(page, 0).unwrap();
+        cache.install(page, Access::Write, Some(&[7; PAGE])).unwrap();
+        let plan = Plan {
+            object: 1,
+            me: ME,
+            is_home: false,
+            pages: 16,
+            sizes: Sizes::FRAMES,
+            how: How::Forwarding(Kept { on_loss: central::OnLoss::Error, replicas: 0 }),
+            hold: Duration::ZERO,
+            home_moves: false,
+            is_replicated: false,
+        };
+        let holds = Holds::start().unwrap();
+        let driver = Driver::start(plan, Arc::new(Silence), holds, &cache, Lent::default(), Some(handovers));
+        let given = |by| driver.give_back(Loan { to: ME, by }, &[(3, 0)]).unwrap();
+        for by in [Some(first_home), None] {
+            let back = given(by);
+            assert_eq!((back.pages, back.bytes), (vec![3], vec![7; PAGE]), "{by:?}");
+        }
+        let back = given(Some(HostId(2)));
+        assert!(back.pages.is_empty() && back.untouched.is_empty() && back.seen.is_none(), "{back:?}");
     }
 }

@@ -34,6 +34,7 @@ impl Driver {
             return;
         }
         self.rest_is_lost(&mut state);
+        self.lends_itself();
         self.machine.on_way.has_all_come(self.plan.object); // to another home, before
         state.home = Some(self.plan.me);
         let _ = self.begun_at.set(Instant::now());

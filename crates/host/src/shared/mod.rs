@@ -50,7 +50,7 @@ mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
-pub use give_back::Back;
+pub use give_back::{Back, Loan};
 pub use holds::Holds;
 #[cfg(test)]
 pub(crate) use part::MOST_TOGETHER;
