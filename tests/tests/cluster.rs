@@ -317,7 +317,7 @@ fn hosts_with_certificates_share_and_one_for_reading_changes_nothing() {
     let authority = Scratch::new();
     let hosts = secure_cluster(&authority, 3);
     let (home, writer, reader) = (hosts[0].worker(), hosts[1].worker(), hosts[2].worker());
-    home.all(&format!("create o /shared size={MIB} strict\nmap m o rw shared 0 0\nfill m 0 256 1"));
+    home.all(&format!("create o /shared size={MIB} central\nmap m o rw shared 0 0\nfill m 0 256 1"));
     writer.eventually("open o /shared rw");
     writer.all("map m o rw shared 0 0\nfill m 0 10 2");
     reader.eventually("open o /shared r");

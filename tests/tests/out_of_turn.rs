@@ -80,7 +80,7 @@ fn root() -> Credentials {
 #[test]
 fn what_was_given_up_before_a_host_began_again_is_not_taken_from_it() {
     let hosts = leased_cluster(2, 120);
-    let workers = sharers(&hosts, PAGES * PAGE as u64, "strict");
+    let workers = sharers(&hosts, PAGES * PAGE as u64, "central");
     let guest = Guest::of(&hosts[0]);
     let object = guest.object;
     guest.begins(7);
@@ -112,7 +112,7 @@ fn what_was_given_up_before_a_host_began_again_is_not_taken_from_it() {
 #[test]
 fn questions_that_take_long_hold_up_no_others() {
     let hosts = leased_cluster(2, 120);
-    let workers = sharers(&hosts, PAGES * PAGE as u64, "strict");
+    let workers = sharers(&hosts, PAGES * PAGE as u64, "central");
     let guest = Guest::of(&hosts[0]);
     guest.begins(1);
     guest.takes(0);
@@ -135,7 +135,7 @@ fn questions_that_take_long_hold_up_no_others() {
         }
     }
     // A name is to be had, and a host leaves and comes.
-    workers[1].ok("create n /new size=4096 strict");
+    workers[1].ok("create n /new size=4096 central");
     if recalls == 0 {
         assert!(matches!(guest.hears(), central::Message::Recall { page: 0, .. }));
     }

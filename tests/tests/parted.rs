@@ -64,7 +64,7 @@ fn hosts_that_are_parted_for_a_moment_lose_nothing() {
 /// each other again there is one version for both.
 #[test]
 fn hosts_that_are_parted_for_long_go_on_with_one_version() {
-    let Some(Setting { workers, hosts, network }) = Setting::new("strict=revert") else { return };
+    let Some(Setting { workers, hosts, network }) = Setting::new("central=revert") else { return };
     network.part(PAIR, true);
     workers[HOME].ok("check m 0 10 1");
     until_says(&hosts[HOME], "newest versions of 10 pages are lost with host2");

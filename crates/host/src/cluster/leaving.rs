@@ -38,14 +38,16 @@ impl Cluster {
     /// No process here uses the object any more. Returns when all that was newest here is home, which may take as long as the
     /// home is away; false if this host ends before that: the next process has it then.
     pub fn leave_off(self: &Arc<Self>, object: u128, cache: &Arc<Cache>) -> bool {
-        let waits = |driver: &Arc<Driver>| !driver.is_home() && matches!(driver.plan().how, How::Central(_));
-        let Some(driver) = self.driver(object).filter(waits) else {
-            let until = Instant::now() + HOME_AWAY;
-            while !cache.send_home() && Instant::now() < until {}
-            self.wait_for_what_left(object, until);
-            self.leave_at_once(object);
-            self.give_claim_up_of(cache, object);
-            return true;
+        let driver = match self.driver(object).filter(|driver| !driver.is_home()) {
+            Some(driver) if driver.goes_on() => return self.leave_off_for_now(&driver, cache),
+            Some(driver) if matches!(driver.plan().how, How::Central(_)) => driver,
+            _ => {
+                let until = Instant::now() + HOME_AWAY;
+                while !cache.send_home() && Instant::now() < until {}
+                self.leave_at_once(object);
+                self.give_claim_up_of(cache, object);
+                return true;
+            }
         };
         let left = match self.send_home(&driver, cache) {
             Ok(Some(home)) => self.say_left(home, object),
@@ -59,20 +61,77 @@ impl Cluster {
         left
     }
 
-    /// Under forwarding: until the home has what it was sent, frames and notes of it are kept for the next process of this host.
-    fn wait_for_what_left(self: &Arc<Self>, object: u128, until: Instant) {
-        let forwards = |driver: &Arc<Driver>| driver.goes_on();
-        let Some(driver) = self.driver(object).filter(forwards) else { return };
-        while let Some(sent) = driver.sent_so_far() {
-            while lock(&self.waiting).contains_key(&sent.home) && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(1)); // what is to be sent when there is a connection comes first
-            }
-            let come = self.ask(sent.home, Call::HasCome { object }, PATIENCE);
-            if come.is_ok() || Instant::now() > until || self.lease.is_fenced() {
-                return;
+    /// Under forwarding the driver goes on, for requests of others may come by. The same as above.
+    fn leave_off_for_now(self: &Arc<Self>, driver: &Arc<Driver>, cache: &Arc<Cache>) -> bool {
+        let (began, mut said) = (Instant::now(), false);
+        while !cache.send_home() && !self.lease.is_fenced() {
+            if began.elapsed() > HOME_AWAY && !std::mem::replace(&mut said, true) {
+                self.report(format_args!(
+                    "object {:032x}: pages that are newest here wait for its home",
+                    driver.plan().object
+                ));
             }
             std::thread::sleep(PAUSE);
         }
+        self.wait_for_what_left(driver, Instant::now() + HOME_AWAY);
+        if self.lease.is_fenced() {
+            return false;
+        }
+        let object = driver.plan().object;
+        self.leave_at_once(object);
+        // The object may end from now on. A home that is another process by then never knew that it was used here.
+        while let Some(home) = driver.home().filter(|_| began.elapsed() < HOME_AWAY) {
+            if self.lease.is_fenced() || self.ask(home, self.left(object), PATIENCE).is_ok() {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        true
+    }
+
+    /// Under forwarding: until the home has what it was sent, frames and notes of it are kept for the next process of this host.
+    fn wait_for_what_left(self: &Arc<Self>, driver: &Driver, until: Instant) {
+        let object = driver.plan().object;
+        while !driver.has_left() && !self.lease.is_fenced() && Instant::now() < until {
+            if let Some(sent) = driver.sent_so_far() {
+                while lock(&self.waiting).contains_key(&sent.home) && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1)); // what is to be sent when there is a connection comes first
+                }
+                if self.ask(sent.home, Call::HasCome { object }, PATIENCE).is_ok() {
+                    return;
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Under forwarding: the home's process is another, and nobody here uses the object. It has asked for what is newest here
+    /// before it answers, so that is all.
+    pub(super) fn leave_to_the_next(self: &Arc<Self>, home: HostId, driver: &Arc<Driver>) -> Result<()> {
+        let object = driver.plan().object;
+        self.ask(home, self.left(object), PATIENCE)?;
+        driver.all_was_given_back()?;
+        self.forget_driver(object);
+        Ok(())
+    }
+
+    /// Whether nobody here uses it any more, and nobody can before what it has newest is home; and what is here is of another
+    /// process of the home than that one.
+    pub(super) fn is_left_off(&self, driver: &Driver, home: HostId) -> bool {
+        let object = driver.plan().object;
+        let is_in_use = || driver.is_attached() && !lock(&self.leaving).contains(&object);
+        driver.goes_on() && !driver.began_with(home) && !is_in_use()
+    }
+
+    /// Under forwarding: the home says that the object has ended. Whether it was so.
+    pub(super) fn home_has_ended(&self, home: HostId, object: u128) -> bool {
+        let rests = |driver: &Arc<Driver>| driver.goes_on() && !driver.is_attached();
+        let Some(driver) = self.driver(object).filter(rests) else { return false };
+        let is_over = driver.home() == Some(home) && driver.all_was_given_back().is_ok();
+        if is_over {
+            self.forget_driver(object);
+        }
+        is_over
     }
 
     /// Nobody here looks for the object's home any more: if this host was about to be it, another may.
@@ -175,6 +234,11 @@ impl Cluster {
         }
         self.forget_driver(object);
         driver.say_leave();
+        if driver.is_home() {
+            for host in self.dismiss_all(object).into_iter().filter(|host| !self.is_unreachable(*host)) {
+                let _ = self.ask(host, self.left(object), PATIENCE); // else it knows when it begins anew
+            }
+        }
         match driver.home() {
             None => drop(self.say_what_was_given_up(object)),
             Some(home) if home != self.me.host && self.ask(home, self.left(object), PATIENCE).is_err() => {
@@ -208,7 +272,7 @@ impl Cluster {
         self.ending.store(true, Ordering::SeqCst);
         let deadline = Instant::now() + AT_THE_END;
         let is_scheduled_elsewhere =
-            |driver: &Arc<Driver>| !driver.is_home() && matches!(driver.plan().how, How::Central(_));
+            |driver: &Arc<Driver>| !driver.is_home() && driver.plan().how != How::Explicit;
         let left: Mutex<Vec<_>> =
             self.drivers().into_iter().filter(is_scheduled_elsewhere).collect::<Vec<_>>().into();
         std::thread::scope(|scope| {
@@ -242,6 +306,14 @@ impl Cluster {
                 lost(&self.called(home), &"it cannot be reached");
             }
             return;
+        }
+        if driver.goes_on() {
+            let goes_on =
+                || Instant::now() < deadline && !self.is_unreachable(home) && !self.lease.is_fenced();
+            if !driver.leave_at_the_end(goes_on) {
+                lost(&self.called(home), &"it did not take it in time");
+            }
+            return self.wait_for_what_left(driver, deadline);
         }
         self.beginnings.gave_up(object);
         if driver.lost(home, None) {

@@ -59,13 +59,15 @@ use crate::server::Host;
 use crate::shared::{Carrier, Driver, Holds, Loan};
 use calls::Calls;
 use commonhold_coherence::HostId;
-use commonhold_object::{Access, Error, ErrorKind, PageSize, Result};
+use commonhold_object::{Error, ErrorKind, PageSize, Result};
 use commonhold_peers::MAX_MESSAGE_BYTES;
 use commonhold_sys::idle_poll::IdlePoll;
 use lease::Lease;
+use losses::forwards;
 use members::Heard;
 use registry::Registry;
 use registry::place::Place;
+use rights::Admission;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -121,7 +123,7 @@ pub struct Cluster {
     /// What connected hosts are called: over TLS, as their certificates say.
     names: RwLock<HashMap<HostId, String>>,
     /// For what other hosts have opened this host's objects.
-    admitted: RwLock<HashMap<(u128, HostId), Access>>,
+    admitted: RwLock<HashMap<(u128, HostId), Admission>>,
     /// Hosts whose connection broke, and that are not lost.
     unreachable: Mutex<HashSet<HostId>>,
     /// Hosts whose session is over, with what was on its way, and that were not reached since.
@@ -436,12 +438,20 @@ impl Cluster {
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave { object, number } => {
                 // What it gave back is stored when it is told so: it has it no more then.
-                self.driver(object).iter().for_each(|driver| driver.catch_up());
-                if self.beginnings.is_asked(object, from) {
+                if self.home_has_ended(from, object) {
+                    return Ok(Answer::Done);
+                }
+                let driver = self.driver(object).filter(|driver| driver.is_home());
+                driver.iter().for_each(|driver| driver.catch_up());
+                let begins = || driver.as_ref().is_some_and(|driver| driver.home().is_none()); // it asks for what was there
+                if self.beginnings.is_asked(object, from) || !self.has_begun() || begins() {
                     return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
                 }
                 if self.beginnings.says(object, from, number) {
-                    self.dismiss(object, from);
+                    match driver.is_some_and(|driver| forwards(&driver)) {
+                        true => self.rests(object, from), // requests of others may come by there
+                        false => self.dismiss(object, from),
+                    }
                     self.locks_lost(from, Some(object));
                 }
                 self.host()?.settle_removed();

@@ -46,7 +46,7 @@ impl Cluster {
             home_moves: record.options.home_moves,
             is_replicated: record.options.is_replicated(),
         };
-        if let Some(driver) = self.driver(record.uuid).filter(|driver| driver.goes_on()) {
+        if let Some(driver) = self.driver_that_goes_on(record.uuid) {
             // Before anything comes.
             if let (Ok(host), Some(handovers)) = (self.host(), driver.handovers()) {
                 host.keep_handovers(record.id, handovers.memory());
@@ -72,6 +72,13 @@ impl Cluster {
         if record.is_elsewhere {
             self.find_home(&driver);
         }
+    }
+
+    /// Of forwarding: what goes on where the object was used before. While it leaves its home for good it is waited for.
+    fn driver_that_goes_on(&self, object: u128) -> Option<Arc<Driver>> {
+        let driver = self.driver(object).filter(|driver| driver.goes_on())?;
+        let _alone = driver.seek_alone();
+        (!driver.has_left()).then(|| driver.clone())
     }
 
     /// Of forwarding: what the process before this one left of an object of another host.
@@ -234,6 +241,9 @@ impl Cluster {
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         self.check_may_decide(home)?;
+        if self.is_left_off(driver, home) {
+            return self.leave_to_the_next(home, driver);
+        }
         // None if a process before this one left what is newest here.
         for (who, access) in self.host()?.openers(object) {
             let number = self.beginnings.next();

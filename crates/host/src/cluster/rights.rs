@@ -9,6 +9,14 @@ use commonhold_object::{Access, CreateOptions, Error, ErrorKind, Result};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+/// What a host may do with an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admission {
+    access: Access,
+    /// Of forwarding: no process there has it open.
+    rests: bool,
+}
+
 impl Cluster {
     /// A host of that name is connected.
     pub fn connected(&self, host: HostId, name: &str, may_write: bool) {
@@ -156,10 +164,25 @@ impl Cluster {
     /// A process of that host may use the object so: from now on the host may.
     fn admit(&self, object: u128, host: HostId, access: Access) {
         let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
-        let known = admitted.entry((object, host)).or_insert(access);
+        let known = admitted.entry((object, host)).or_insert(Admission { access, rests: false });
+        known.rests = false;
         if access.writes() {
-            *known = access;
+            known.access = access;
         }
+    }
+
+    /// Of forwarding: the same as below, but the host takes part until the object ends.
+    pub(super) fn rests(&self, object: u128, host: HostId) {
+        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = admitted.get_mut(&(object, host)) {
+            known.rests = true;
+        }
+    }
+
+    /// The object has ended here. Whoever took part until then.
+    pub(super) fn dismiss_all(&self, object: u128) -> Vec<HostId> {
+        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        admitted.extract_if(|(used, _), _| *used == object).map(|((_, host), _)| host).collect()
     }
 
     /// No process of that host has the object open any more.
@@ -175,7 +198,7 @@ impl Cluster {
     /// Whether processes of other hosts have the object open.
     pub fn is_used_elsewhere(&self, object: u128) -> bool {
         let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
-        admitted.keys().any(|(used, _)| *used == object)
+        admitted.iter().any(|((used, _), admission)| *used == object && !admission.rests)
     }
 
     /// Refuses what no process of that host may do.
@@ -184,7 +207,7 @@ impl Cluster {
             return Ok(());
         }
         let admitted = self.admitted.read().unwrap_or_else(PoisonError::into_inner);
-        if admitted.get(&(object, host)).is_some_and(|access| access.writes() || !writes) {
+        if admitted.get(&(object, host)).is_some_and(|admission| admission.access.writes() || !writes) {
             return Ok(());
         }
         Err(Error::new(

@@ -41,10 +41,12 @@ impl Host {
                         info.warning = home.warning;
                     }
                 }
-                Err(error) if info.warning.is_empty() => {
-                    info.warning = format!("what its home knows is not told here: {}", error.message);
+                Err(error) => {
+                    warn_of_losses(&mut info);
+                    if info.warning.is_empty() {
+                        info.warning = format!("what its home knows is not told here: {}", error.message);
+                    }
                 }
-                Err(_) => {}
             }
         }
         Reply::Entry(Box::new(EntryInfo::Object(Box::new(info))))
@@ -108,13 +110,20 @@ impl Host {
             return;
         };
         info.losses = driver.losses();
-        if info.warning.is_empty() && info.losses.lost_pages > 0 {
-            info.warning = format!(
-                "the newest versions of {} pages were lost with hosts (`commonhold incore` says which): \
-                 `commonhold revert` makes the versions before them serve again",
-                info.losses.lost_pages
-            );
+        if !record.is_elsewhere {
+            warn_of_losses(info); // of others their home warns, which knows of all
         }
+    }
+}
+
+/// Says that pages are lost, if there is nothing else to say.
+fn warn_of_losses(info: &mut ObjectInfo) {
+    if info.warning.is_empty() && info.losses.lost_pages > 0 {
+        info.warning = format!(
+            "the newest versions of {} pages were lost with hosts (`commonhold incore` says which): \
+             `commonhold revert` makes the versions before them serve again",
+            info.losses.lost_pages
+        );
     }
 }
 

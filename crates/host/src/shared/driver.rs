@@ -25,7 +25,7 @@ use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -76,6 +76,8 @@ pub struct Driver {
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
     pub(super) fenced: AtomicBool,
+    /// Of forwarding: this host ends, and asks for nothing any more.
+    pub(super) ends: AtomicBool,
     pub(super) size: SizeKnown,
     /// At the home: since when this process lets hosts use the object.
     pub(super) begun_at: OnceLock<Instant>,
@@ -196,6 +198,7 @@ impl Driver {
             inbox: Inbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             size,
             begun_at: OnceLock::new(),
             freezing: Mutex::default(),
@@ -287,6 +290,9 @@ impl Driver {
 
     /// A process of this host touched pages without the right to.
     pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
+        if self.ends.load(Ordering::SeqCst) {
+            return; // it waits for the next process of this host
+        }
         if self.waits_for_replicas() {
             let _ = self.later(Later::Fault(pages, access)); // without bytes nothing is refused
             return;

@@ -63,6 +63,12 @@ impl Driver {
         }
     }
 
+    /// This host ends: nothing is held here any more.
+    pub(super) fn hold_nothing(self: &Arc<Self>) {
+        let held = self.state().held_here.pages.clone();
+        book::runs(&held).into_iter().for_each(|run| self.lock(run, false));
+    }
+
     /// Whoever asked just before waits no longer than who asks later.
     fn note_wanted_before(self: &Arc<Self>, state: &mut State, span: Span) {
         let end = Instant::now() + KEPT;

@@ -4,26 +4,52 @@
 
 use super::driver::{Driver, State};
 use super::part::{Part, Said};
-use commonhold_coherence::{Access, Event, HostId, Span};
+use commonhold_coherence::{Access, Event, HostId, Span, forwarding};
+use commonhold_object::Result;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Pages of 4 KiB that an owner offers the home at once when it leaves: what the home asks for goes as one queue.
+const PART_PAGES: u64 = 1024;
 /// Looks at what is on its way, and the time between two of them.
 const MOST_LOOKS: u32 = 200;
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// No process of this host uses the object any more: what it has newest goes to other hosts. Waits until it has.
-    pub fn leave(self: &Arc<Self>) {
+    /// Of forwarding, when no process of this host uses the object any more: what it has newest goes home. Waits until it has, or
+    /// the home is away, or as long as `goes_on` says.
+    pub fn leave(self: &Arc<Self>, goes_on: impl Fn() -> bool) {
         if !self.goes_on() {
             return;
         }
-        self.happened(Event::Leave, Vec::new());
-        while matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if node.owns_anything())
-        {
-            std::thread::sleep(Duration::from_millis(5));
+        let owns = |owns: &dyn Fn(&forwarding::Node) -> bool| {
+            let state = self.state();
+            matches!(&*state, State { home: Some(_), part: Part::Forwarding(node), .. } if owns(node))
+                && goes_on()
+        };
+        let pages = self.cache().map_or_else(Vec::new, |cache| self.plan.sizes.pages_of(&cache.resident()));
+        // The home hears an offer after all that was sent before, so of two parts at most the pages are on their way at once.
+        for part in pages.chunks((PART_PAGES / self.plan.sizes.page()).max(1) as usize) {
+            while owns(&|node| part.iter().any(|page| node.owns(*page))) {
+                part.iter().for_each(|page| self.happened(Event::Evict { page: *page }, Vec::new()));
+                std::thread::sleep(AGAIN);
+            }
         }
+        self.happened(Event::Leave, Vec::new());
+        while owns(&forwarding::Node::owns_anything) {
+            std::thread::sleep(5 * AGAIN);
+        }
+    }
+
+    /// Of forwarding: this host ends, whoever uses the object. What is newest here goes home, and nothing comes any more. Whether
+    /// all of it went before `goes_on` said that there is no time left.
+    pub fn leave_at_the_end(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> bool {
+        self.ends.store(true, Ordering::SeqCst);
+        self.hold_nothing();
+        self.leave(goes_on);
+        !self.has_newest_here()
     }
 
     /// Memory is short here: these frames may go, and with each the pages that it is of. What is newest here stays while the
@@ -124,6 +150,28 @@ impl Driver {
         drop(state);
         self.outbox.wait_sent();
         Some(home)
+    }
+
+    /// Of forwarding: the home is another process than before, and has had all that was here given back. Nobody here uses the
+    /// object, so this host begins nothing with it.
+    pub fn all_was_given_back(&self) -> Result<()> {
+        let mut state = self.state();
+        if let Some(cache) = self.cache() {
+            cache.held_by(self.plan.me)?;
+        }
+        state.has_left = true;
+        Ok(())
+    }
+
+    /// Of forwarding: whether what is noted here was begun with that process of the home.
+    pub fn began_with(&self, home: HostId) -> bool {
+        let begun = self.handovers.as_ref().and_then(|handovers| handovers.begun());
+        begun.is_some_and(|(with, _)| with == home)
+    }
+
+    /// Whether processes of this host map it, or it has not gone home yet.
+    pub fn is_attached(&self) -> bool {
+        self.cache().is_some()
     }
 
     /// Whether it has.
