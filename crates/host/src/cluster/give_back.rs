@@ -114,7 +114,12 @@ impl Cluster {
         if self.lease.is_fenced() {
             return false; // who was not asked any more has lost nothing: the next process asks
         }
-        borrowers.iter().for_each(|former| self.report_lost(driver, *former));
+        driver.all_were_asked();
+        match driver.plan().how {
+            // Each may have had any of it.
+            How::Forwarding(_) => self.report_lost(driver, self.me.host, "other hosts"),
+            _ => borrowers.iter().for_each(|former| self.report_lost(driver, *former, &self.called(*former))),
+        }
         true
     }
 
@@ -139,15 +144,15 @@ impl Cluster {
     /// A host is lost to an object's scheduler. Whether it was the home.
     pub(super) fn lose(&self, driver: &Arc<Driver>, host: HostId) -> bool {
         if driver.is_home() && driver.home().is_some() {
-            self.report_lost(driver, host);
+            self.report_lost(driver, host, &self.called(host));
         }
         driver.lost(host, self.follower(host))
     }
 
-    fn report_lost(&self, driver: &Driver, host: HostId) {
+    fn report_lost(&self, driver: &Driver, host: HostId, who: &str) {
         let lost = driver.lent_to(host).len();
         if lost > 0 {
-            let (object, who) = (driver.plan().object, self.called(host));
+            let object = driver.plan().object;
             self.report(format_args!(
                 "object {object:032x}: the newest versions of {lost} pages are lost with {who}"
             ));

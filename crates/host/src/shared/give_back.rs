@@ -274,8 +274,9 @@ impl Driver {
     }
 
     /// Of forwarding, when all have been asked: what was on its way when the home's process ended, and did not come.
-    fn take_what_never_came(&self, state: &mut State) {
-        let Some(saved) = self.saved() else { return };
+    pub fn all_were_asked(&self) {
+        let mut state = self.state();
+        let (state, Some(saved)) = (&mut *state, self.saved()) else { return };
         for page in std::mem::take(&mut state.on_their_way).never_came() {
             let frames = self.frames(Span::one(page));
             saved.returned(frames);
@@ -318,7 +319,6 @@ impl Driver {
 
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
-        self.take_what_never_came(state);
         let Lent { to, to_nobody, .. } = std::mem::take(&mut state.lent);
         let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
         if let Some(saved) = self.saved() {
