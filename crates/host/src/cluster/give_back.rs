@@ -108,9 +108,9 @@ impl Cluster {
 
     /// Asks these hosts for what they had newest of an object whose home has not begun. Whether all were asked.
     pub(super) fn ask_all_back(self: &Arc<Self>, driver: &Arc<Driver>, borrowers: &[HostId]) -> bool {
+        driver.asks(&self.whom_this_follows());
         // One after the other: each is waited for no longer than a lease after it answered last.
         borrowers.iter().for_each(|former| self.ask_back(driver, *former));
-        self.whom_this_follows().into_iter().for_each(|former| driver.had_lent(former));
         if self.lease.is_fenced() {
             return false; // who was not asked any more has lost nothing: the next process asks
         }

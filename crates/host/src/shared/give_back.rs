@@ -204,14 +204,25 @@ impl Driver {
         }
     }
 
-    /// Of forwarding, at a home that begins: what the process before it, which had that number, had last of what it had lent.
-    pub fn had_lent(&self, former: HostId) {
+    /// Of forwarding, at a home that begins to ask: by which hand-overs the processes before it, of these numbers, had last what
+    /// they had lent. What did not come to whom they lent it is as it was when it went.
+    pub fn asks(&self, formers: &[HostId]) {
         let mut state = self.state();
-        let Some(saved) = self.saved().filter(|_| matches!(state.part, Part::Forwarding(_))) else { return };
-        let lent: Vec<u32> = state.lent.to.values().flatten().collect();
+        let (State { part: Part::Forwarding(_), lent, on_their_way, .. }, Some(saved)) =
+            (&mut *state, self.saved())
+        else {
+            return;
+        };
         let unit = self.plan.sizes.page() as u32;
-        let seen = saved.stamps_of(&lent).into_iter().map(|(frame, number)| (frame / unit, number));
-        state.on_their_way.seen.insert(former, seen.collect());
+        for (to, frames) in &lent.to {
+            let frames: Vec<u32> = frames.iter().collect();
+            for (frame, number) in saved.stamps_of(&frames) {
+                on_their_way.latest.insert(frame / unit, (number, Some(*to)));
+                for former in formers {
+                    on_their_way.seen.entry(*former).or_default().insert(frame / unit, number);
+                }
+            }
+        }
     }
 
     /// At the home: a host, or the next process of it, gives back pages that it had newest. Of what is nobody's, or
@@ -279,8 +290,11 @@ impl Driver {
         let (state, Some(saved)) = (&mut *state, self.saved()) else { return };
         for page in std::mem::take(&mut state.on_their_way).never_came() {
             let frames = self.frames(Span::one(page));
-            saved.returned(frames);
-            state.lent.to.values_mut().for_each(|lent| book::remove(lent, frames));
+            let is_lent = |lent: &RoaringBitmap| lent.contains(frames.first as u32);
+            if let Some(lent) = state.lent.to.values_mut().find(|lent| is_lent(lent)) {
+                saved.returned(frames);
+                book::remove(lent, frames);
+            }
         }
     }
 
