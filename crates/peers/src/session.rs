@@ -152,12 +152,14 @@ impl Session {
         Ok(())
     }
 
-    /// Whether it can go on with an end that says to have received so many.
+    /// Whether it can go on with an end that says to have received so many. `Busy`: that was so when it said it, and it has
+    /// received more by the connection before since. Who says so for ever is not gone on with.
     pub fn check_received(&self, number: u64) -> Result<()> {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         if number < acknowledged {
-            let words = format!("it has acknowledged {acknowledged} messages, and knows of {number}");
-            return Err(Error::new(ErrorKind::Protocol, words));
+            let words =
+                format!("it has acknowledged {acknowledged} messages, and knows of {number}: try again");
+            return Err(Error::new(ErrorKind::Busy, words));
         }
         self.check_acknowledged(number)
     }

@@ -49,10 +49,8 @@ impl Present {
                     session.over(impossible("it has sent messages of a session, and says that it begins"))
                 );
             }
-            return match session.check_received(theirs.received) {
-                Ok(()) => Ok((Chosen::GoOn(session), ours)),
-                Err(error) => Err(session.over(error)),
-            };
+            check(&session, theirs)?;
+            return Ok((Chosen::GoOn(session), ours));
         }
         let takes_theirs = theirs.is_new || self.proposed == Some((hello.incarnation, theirs.session));
         if takes_theirs && theirs.received > 0 {
@@ -66,9 +64,7 @@ impl Present {
     pub fn follow(&self, hello: &Hello, ours: Standing, theirs: Standing) -> Result<Chosen> {
         let open = self.open_with(hello).filter(|session| session.id == theirs.session && !theirs.is_new);
         if let Some(session) = open {
-            if let Err(error) = session.check_received(theirs.received) {
-                return Err(session.over(error));
-            }
+            check(&session, theirs)?;
             if session.received() != ours.received {
                 let words = "another connection carried the session meanwhile: try again";
                 return Err(Error::new(ErrorKind::Busy, words));
@@ -92,6 +88,14 @@ impl Present {
         self.proposed = None;
         self.session.insert(Session::new(hello.clone(), number, handler.clone())).clone()
     }
+}
+
+/// Refuses to go on with what the other end says; what it can never have received ends the session.
+fn check(session: &Arc<Session>, theirs: Standing) -> Result<()> {
+    session.check_received(theirs.received).map_err(|error| match error.kind {
+        ErrorKind::Busy => error,
+        _ => session.over(error),
+    })
 }
 
 fn impossible(what: &str) -> Error {

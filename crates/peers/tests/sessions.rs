@@ -171,7 +171,6 @@ fn nonsense_in_the_greeting_is_refused_and_ends_the_session() {
     for (is_new, received, says) in [
         (false, 3, "acknowledges 3 messages, and 2 were sent"),
         (false, u64::MAX, "and 2 were sent"),
-        (false, 0, "has acknowledged 1 messages, and knows of 0"),
         (true, 1, "says that it begins"),
     ] {
         let (mut socket, _) = come(9, true, 0).unwrap();
@@ -190,5 +189,33 @@ fn nonsense_in_the_greeting_is_refused_and_ends_the_session() {
             heard.iter().any(|heard| matches!(heard, Heard::Lost(PUPPET, 1, why) if why.contains(says)));
         let refused = heard.iter().any(|heard| matches!(heard, Heard::Refused(why) if why.contains(says)));
         assert!(lost && refused, "{heard:?}");
+    }
+}
+
+/// What it received by the connection before it may have acknowledged there after it said where it stands.
+#[test]
+fn an_end_that_has_received_more_than_it_says_tries_again() {
+    let net = Net::plain();
+    let host = net.host(1, "host");
+    let come =
+        |is_new, received| puppet_of(host.address(), hello(&net), Standing { session: 9, is_new, received });
+    let (mut socket, _) = come(true, 0).unwrap();
+    assert!(matches!(host.next(), Heard::Connected(PUPPET, ..)));
+    host.peers.send(PUPPET, b"one", &mut Vec::new()).unwrap();
+    hear(&mut socket);
+    socket.write_all(&frame(b"heard", 1)).unwrap();
+    message(&host, b"heard");
+    cut(&socket, &host);
+    let why = come(false, 0).err().unwrap();
+    assert!(why.contains("has acknowledged 1 messages, and knows of 0: try again"), "{why}");
+    assert!(host.refused().contains("knows of 0"));
+    let (mut socket, _) = come(false, 1).unwrap();
+    socket.write_all(&frame(b"again", 1)).unwrap();
+    loop {
+        match host.next() {
+            Heard::Message(PUPPET, said, _) => break assert_eq!(said, b"again"),
+            Heard::Lost(..) => panic!("the session is over"),
+            _ => {}
+        }
     }
 }
