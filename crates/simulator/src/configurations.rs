@@ -39,10 +39,16 @@ pub const NOT_SEARCHED: &[&str] = &[
 ];
 
 /// Those that take minutes: the row of the benchmark searches them too.
-pub const LONGER: &[Group] = &[Group {
-    name: "forwarding: 3 hosts that use a page, the process of one dies and another follows it",
-    run: forwarding_restarts_of_three,
-}];
+pub const LONGER: &[Group] = &[
+    Group {
+        name: "forwarding: 2 and 3 hosts, processes die and others follow them, revert",
+        run: || forwarding_restarts(OnLoss::Revert),
+    },
+    Group {
+        name: "forwarding: 3 hosts that use a page, the process of one dies and another follows it",
+        run: forwarding_restarts_of_three,
+    },
+];
 
 /// All others.
 pub const GROUPS: &[Group] = &[
@@ -85,8 +91,8 @@ pub const GROUPS: &[Group] = &[
     },
     Group { name: "forwarding: 3 hosts, 1 page, 1 replica, a newcomer, two die", run: forwarding_filling },
     Group {
-        name: "forwarding: 2 and 3 hosts, processes die and others follow them, and a host dies",
-        run: forwarding_restarts,
+        name: "forwarding: 2 and 3 hosts, processes die and others follow them, and a host dies, error",
+        run: || forwarding_restarts(OnLoss::Error),
     },
     Group { name: "explicit: 3 hosts, 1 page, and 2 hosts, 2 pages, an eviction", run: explicitly },
     Group { name: "explicit: one of them dies, and its loss is heard twice", run: explicit_loss },
@@ -305,18 +311,17 @@ fn forwarding_filling() -> Result<Searched, String> {
 }
 
 /// Processes die at any moment, not of the home: nothing is lost with them.
-fn forwarding_restarts() -> Result<Searched, String> {
+fn forwarding_restarts(on_loss: OnLoss) -> Result<Searched, String> {
     let mut searched = Searched::default();
-    let limits = |on_loss, scripts| Limits { on_loss, restarts: 1, ..forwarding(scripts) };
+    let limits = |scripts| Limits { on_loss, restarts: 1, ..forwarding(scripts) };
     let writes = vec![vec![], vec![W], vec![]];
-    for on_loss in [OnLoss::Error, OnLoss::Revert] {
-        let limits = |scripts| limits(on_loss, scripts);
-        searched.add(by_forwarding(Limits { evictions: 1, ..limits(vec![vec![W], vec![W, R]]) }, true, 8)?);
-        searched.add(by_forwarding(Limits { restarts: 2, ..limits(vec![vec![W], vec![W]]) }, true, 8)?);
-        searched.add(by_forwarding(Limits { replicas: 1, ..limits(writes.clone()) }, true, 8)?);
-        searched.add(grown(limits(writes.clone()), 2, true, 8)?);
+    searched.add(by_forwarding(Limits { evictions: 1, ..limits(vec![vec![W], vec![W, R]]) }, true, 8)?);
+    searched.add(by_forwarding(Limits { restarts: 2, ..limits(vec![vec![W], vec![W]]) }, true, 8)?);
+    searched.add(by_forwarding(Limits { replicas: 1, ..limits(writes.clone()) }, true, 8)?);
+    searched.add(grown(limits(writes.clone()), 2, true, 8)?);
+    if on_loss == OnLoss::Error {
+        searched.add(by_forwarding(Limits { losses: 1, ..limits(writes) }, false, 8)?);
     }
-    searched.add(by_forwarding(Limits { losses: 1, ..limits(OnLoss::Error, writes) }, false, 8)?);
     Ok(searched)
 }
 

@@ -136,9 +136,10 @@ impl Cluster {
     fn connect_and_send(self: &Arc<Self>, to: HostId) {
         let began = Instant::now();
         let mut outcome = self.reach(to);
+        // Another host may have told of one that has just joined before the registry did.
         while outcome.is_err()
             && began.elapsed() < APART
-            && self.member(to).is_some()
+            && self.check_not_lost(to).is_ok()
             && !self.lease.is_fenced()
         {
             std::thread::sleep(PAUSE);

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Between two questions to a home that is away, or while others have to answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How long a host is waited for that may not have heard something yet.
+const HEARD: Duration = Duration::from_secs(2);
+
 /// Whom this host asks.
 #[derive(Default)]
 pub(super) struct Asking {
@@ -112,5 +115,13 @@ impl Cluster {
         driver.catch_up();
         // Without a scheduler what came was dealt with by nobody.
         driver.home().map(|_| Answer::Done).ok_or_else(nobody)
+    }
+
+    /// At the home: returns when whoever uses the object, and can be reached, has heard what was said of it so far. Another host
+    /// hears what is said in its order, whatever it answers to the question.
+    pub fn wait_heard(self: &Arc<Self>, driver: &Driver) {
+        for host in self.users(driver).into_iter().filter(|host| !self.is_unreachable(*host)) {
+            let _ = self.ask(host, Call::HasCome { object: driver.plan().object }, HEARD);
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Hosts that may have anything of the object, or are on the way of requests for it.
-    fn users(&self, driver: &Driver) -> BTreeSet<HostId> {
+    pub(super) fn users(&self, driver: &Driver) -> BTreeSet<HostId> {
         if let How::Forwarding(_) = driver.plan().how {
             return self.members().into_iter().map(|m| m.host).filter(|h| *h != self.me.host).collect();
         }

@@ -239,7 +239,8 @@ impl Host {
     pub(super) fn revert_lost(self: &Arc<Self>, object: &Arc<Object>) -> Result<u64> {
         self.cache_of(object)?;
         let uuid = object.record().uuid;
-        let Some(driver) = self.with_cluster().and_then(|cluster| cluster.driver(uuid)) else { return Ok(0) };
+        let Some(cluster) = self.with_cluster() else { return Ok(0) };
+        let Some(driver) = cluster.driver(uuid) else { return Ok(0) };
         // What others had of a home before is asked back first: only then it is known what is lost.
         let deadline = Instant::now() + PATIENCE;
         while driver.home().is_none() {
@@ -249,7 +250,10 @@ impl Host {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(driver.revert())
+        let reverted = driver.revert();
+        // Who is told that it is done may say so to somebody elsewhere.
+        cluster.wait_heard(&driver);
+        Ok(reverted)
     }
 
     /// The object of that name, here or elsewhere, if the session may have it so. May wait for other hosts.

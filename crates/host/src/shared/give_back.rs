@@ -395,6 +395,23 @@ mod tests {
         fn unlocked(&self, _object: u128, _session: SessionId, _pages: PageRange) {}
     }
 
+    #[test]
+    fn what_never_came_is_known_by_its_number() {
+        let (here, gone) = (HostId(2), HostId(9));
+        let latest = [
+            (1, (23, Some(here))), // what it had last is older
+            (2, (5, Some(here))),  // it came
+            (3, (8, Some(here))),  // it came, and went on
+            (4, (1, Some(here))),  // it never had any
+            (5, (7, None)),        // it came where it was sent, somebody said
+            (6, (9, Some(gone))),  // who has no notes
+        ];
+        let seen = [(here, HashMap::from([(1, 21), (2, 5), (3, 9)]))];
+        let mut pages = OnTheirWay { latest: latest.into(), seen: seen.into() }.never_came();
+        pages.sort();
+        assert_eq!(pages, [1, 4]);
+    }
+
     /// Two processes of a home die before this host has found the first of the next: that one was given all it had lent, and may
     /// have lent it to others.
     #[test]

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Pages of 4 KiB that an owner offers the home at once when it leaves: what the home asks for goes as one queue.
 const PART_PAGES: u64 = 1024;
+/// What was within its minimum hold when it was offered is offered again after so many looks.
+const LOOKS_AN_OFFER: u32 = 32;
 /// Looks at what is on its way, and the time between two of them.
 const MOST_LOOKS: u32 = 200;
 const AGAIN: Duration = Duration::from_millis(1);
@@ -32,8 +34,12 @@ impl Driver {
         let pages = self.cache().map_or_else(Vec::new, |cache| self.plan.sizes.pages_of(&cache.resident()));
         // The home hears an offer after all that was sent before, so of two parts at most the pages are on their way at once.
         for part in pages.chunks((PART_PAGES / self.plan.sizes.page()).max(1) as usize) {
+            let mut looks = 0;
             while owns(&|node| part.iter().any(|page| node.owns(*page))) {
-                part.iter().for_each(|page| self.happened(Event::Evict { page: *page }, Vec::new()));
+                if looks % LOOKS_AN_OFFER == 0 {
+                    part.iter().for_each(|page| self.happened(Event::Evict { page: *page }, Vec::new()));
+                }
+                looks += 1;
                 std::thread::sleep(AGAIN);
             }
         }
