@@ -14,6 +14,10 @@ use std::fmt::Write;
 /// Operations that may be under way at once, those without an end included.
 const MOST_AT_ONCE: usize = 64;
 
+/// Ways that are looked at for one register, some minutes' worth. Where hosts were lost again and again while nobody got on, the
+/// losses that may have come first are too many.
+const MOST_WAYS: u64 = 10_000_000;
+
 /// Lines of the history that are shown with a violation.
 const SHOWN: usize = 24;
 
@@ -26,21 +30,50 @@ pub struct Violation {
     pub text: String,
 }
 
-/// Checks every register of a history. Registers hold 0 at first.
-pub fn check(history: &History) -> Result<(), Violation> {
-    check_all(history).into_iter().next().map_or(Ok(()), Err)
+/// What a check of all registers found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Of these it is no history of one memory.
+    pub wrong: Vec<Violation>,
+    /// Of these there were too many ways to look at all.
+    pub undecided: Vec<u32>,
 }
 
-/// All registers of which a history is none of one memory.
-pub fn check_all(history: &History) -> Vec<Violation> {
+/// Why a register's history is not known to be one of a memory.
+enum Unsettled {
+    Wrong(String),
+    Undecided,
+}
+
+impl From<String> for Unsettled {
+    fn from(text: String) -> Unsettled {
+        Unsettled::Wrong(text)
+    }
+}
+
+/// Checks every register of a history. Registers hold 0 at first. What cannot be decided is an error.
+pub fn check(history: &History) -> Result<(), Violation> {
+    let Findings { wrong, undecided } = check_all(history);
+    let text = || format!("more than {MOST_WAYS} ways are open: undecided");
+    let undecided = undecided.into_iter().map(|register| Violation { register, text: text() });
+    wrong.into_iter().chain(undecided).next().map_or(Ok(()), Err)
+}
+
+/// All registers of which a history is none of one memory, or may be.
+pub fn check_all(history: &History) -> Findings {
     let mut registers: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in &history.operations {
         registers.entry(operation.register).or_default().push(*operation);
     }
-    let wrong = |(register, operations): (u32, Vec<Operation>)| {
-        check_register(&operations, history).err().map(|text| Violation { register, text })
-    };
-    registers.into_iter().filter_map(wrong).collect()
+    let mut findings = Findings::default();
+    for (register, operations) in registers {
+        match check_register(&operations, history) {
+            Ok(()) => {}
+            Err(Unsettled::Wrong(text)) => findings.wrong.push(Violation { register, text }),
+            Err(Unsettled::Undecided) => findings.undecided.push(register),
+        }
+    }
+    findings
 }
 
 /// The values of a register, as numbers of writes.
@@ -122,7 +155,7 @@ struct Event {
     what: usize,
 }
 
-fn check_register(operations: &[Operation], history: &History) -> Result<(), String> {
+fn check_register(operations: &[Operation], history: &History) -> Result<(), Unsettled> {
     let values = Values::of(operations)?;
     let used: Vec<&Operation> = operations.iter().filter(|operation| values.matters(operation)).collect();
     let mut steps: Vec<(Step, u64, Option<u64>)> =
@@ -154,8 +187,11 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
             search.begins(event.what, step, end.is_some())?;
         } else if matches!(step, Step::Loss { .. }) {
             search.is_over(event.what);
-        } else if !search.has_happened(event.what) {
-            return Err(explained(used[event.what], &used));
+        } else if !search.has_happened(event.what) && search.ways < MOST_WAYS {
+            return Err(explained(used[event.what], &used).into());
+        }
+        if search.ways >= MOST_WAYS {
+            return Err(Unsettled::Undecided);
         }
     }
     Ok(())
@@ -199,13 +235,21 @@ struct Search<'a> {
     /// What is under way, by its bit.
     under_way: [Option<UnderWay>; MOST_AT_ONCE],
     configurations: HashSet<Configuration>,
+    /// That were looked at.
+    ways: u64,
 }
 
 impl<'a> Search<'a> {
     fn new(rules: Rules<'a>) -> Search<'a> {
         let mut arena = Arena::default();
         let first = Configuration { happened: 0, version: arena.certain(0), lost: false };
-        Search { rules, arena, under_way: [None; MOST_AT_ONCE], configurations: HashSet::from([first]) }
+        Search {
+            rules,
+            arena,
+            under_way: [None; MOST_AT_ONCE],
+            configurations: HashSet::from([first]),
+            ways: 0,
+        }
     }
 
     fn begins(&mut self, what: usize, step: Step, ends: bool) -> Result<(), String> {
@@ -242,12 +286,14 @@ impl<'a> Search<'a> {
         !self.configurations.is_empty()
     }
 
-    /// Every way from there to where the operation of that bit has happened last, or has happened already.
+    /// Every way from there to where the operation of that bit has happened last, or has happened already: as long as there are
+    /// not too many.
     fn reached(&mut self, from: Configuration, bit: usize) -> HashSet<Configuration> {
         let mut found = HashSet::new();
         let mut seen = HashSet::from([from]);
         let mut left = vec![from];
-        while let Some(at) = left.pop() {
+        while let Some(at) = left.pop().filter(|_| self.ways < MOST_WAYS) {
+            self.ways += 1;
             if at.happened & (1 << bit) != 0 {
                 found.insert(at);
                 continue;
