@@ -95,9 +95,9 @@ pub fn pair(more: &[&str]) -> [TestHost; 2] {
     [first, TestHost::with(&place)]
 }
 
-/// A worker on each, with one strict object of so many pages mapped as `m`.
+/// A worker on each, with one centrally scheduled object of so many pages mapped as `m`: each message of that is known.
 pub fn sharing_pair(hosts: &[TestHost; 2], pages: u64) -> [Worker; 2] {
-    sharing_pair_of(hosts, &format!("size={} strict", pages * 4096))
+    sharing_pair_of(hosts, &format!("size={} central", pages * 4096))
 }
 
 /// A worker on each, with one object mapped as `m`.
