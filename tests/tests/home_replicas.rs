@@ -430,7 +430,7 @@ fn what_cannot_move_is_refused() {
         (create("strict=revert sync=atomic"), "use ordered"),
         (create("forwarding"), "use the central scheduler"),
         (create("explicit"), "1 replicas are for strict objects"),
-        ("create x /x size=4096 strict replicas=1".to_owned(), "or whose home moves"),
+        ("create x /x size=4096 central replicas=1".to_owned(), "or whose home moves"),
     ] {
         let why = alone.worker().ask(&line).unwrap_err().message;
         assert!(why.contains(words), "{line}: {why}");

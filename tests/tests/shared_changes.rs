@@ -70,7 +70,7 @@ fn larger_pages_come_and_go() {
     let hosts = paged_cluster(&["4KiB", "64KiB", "16KiB"]);
     for page in [4096, 16384, 65536] {
         let name = format!("/pages{page}");
-        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} strict page-size={page}"));
+        let workers = sharers_from(&hosts, 1, &name, &format!("size={MIB} central page-size={page}"));
         all_see(&workers, 2, 0, 256, 1);
         workers[2].ok("fill m 64 192 2");
         workers[0].ok(&format!("resize {name} {}", MIB / 4));

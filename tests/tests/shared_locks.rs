@@ -107,7 +107,7 @@ fn held_pages_stay() {
 #[test]
 fn larger_pages_are_held_as_a_whole() {
     let hosts = paged_cluster(&["4KiB", "64KiB"]);
-    let workers = sharers_from(&hosts, 0, "/large", &format!("size={MIB} strict page-size=16384"));
+    let workers = sharers_from(&hosts, 0, "/large", &format!("size={MIB} central page-size=16384"));
     for (holder, other) in [(0, 1), (1, 0)] {
         workers[holder].all("lock o 0 4096\nlock o 8192 4096\nfill m 0 4 1");
         workers[other].ok("lock o 16384 4096");

@@ -3,7 +3,7 @@
 use super::Turn;
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use crate::shared::part::How;
+use crate::shared::Role;
 use commonhold_coherence::{Access, Span};
 use commonhold_object::{PageRange, Result};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Turn<'_> {
     ) -> Result<()> {
         self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
-        let in_place = plan.is_home && matches!(plan.how, How::Central(_));
+        let in_place = plan.role() == Role::Saved;
         let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
         let frames = self.frames_of(span);
         let bytes = match &bytes {
@@ -55,7 +55,8 @@ impl Turn<'_> {
             None => (with_data && !in_place).then(|| self.came.next(frames.count as usize)),
         };
         let Some(cache) = &self.cache else { return Ok(()) };
-        let bytes = if access == Access::Write && plan.is_home && with_data && !in_place {
+        let is_origin = plan.role() == Role::Origin;
+        let bytes = if access == Access::Write && is_origin && with_data {
             // Owned here again: also for the next process, as soon as the bytes are there, and before anybody uses them.
             bytes.map_or(Ok(()), |bytes| cache.save_copy(frames, bytes))?;
             cache.returned(frames);
