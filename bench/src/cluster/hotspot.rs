@@ -25,6 +25,8 @@ const HELD_BACK: Duration = Duration::from_millis(25);
 const RUN_UP: Duration = Duration::from_millis(300);
 /// How long a count may take until what one host sent the other has received.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a wait may take to be counted.
+const COUNTED: Duration = Duration::from_secs(5);
 
 /// Hosts, and which of them take part.
 pub struct Field {
@@ -128,6 +130,19 @@ impl Game<'_> {
             }
             if Instant::now() > deadline {
                 return failed(format!("{messages} messages were sent and {received} received"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The same, when so many accesses that waited are counted, too: an access may go on before that. What is not by then has
+    /// not waited.
+    pub fn traffic_with(&self, waits: u64) -> Result<Traffic> {
+        let deadline = Instant::now() + COUNTED;
+        loop {
+            let traffic = self.traffic()?;
+            if traffic.waits >= waits || Instant::now() > deadline {
+                return Ok(traffic);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
