@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
+
+# Whoever runs the tests in the background may ignore it, and programs that they start would then, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def find_program() -> Path:
