@@ -8,7 +8,7 @@ use crate::processes;
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
 use commonhold_linear::trouble::{self, Window};
-use commonhold_linear::{Act, Findings, History, Loss, OnLoss, Operation, check_all, now, record};
+use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check_all, now, record};
 use commonhold_sys::process::{self, Identity};
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;
@@ -269,19 +269,14 @@ impl Life {
             |one: &&Operation| one.act != Act::Sync && one.end.is_some_and(|end| end - one.start > bound);
         let late = history.operations.iter().filter(slow).count() as u64;
         tally.late = late - std::mem::replace(&mut self.late, late);
-        let Findings { wrong, undecided } = check_all(&history);
-        if !undecided.is_empty() {
-            eprintln!(
-                "commonhold-bench: words {undecided:?}: so much was lost at once that it cannot be decided"
-            );
-        }
-        let new: Vec<_> = wrong.iter().filter(|one| !self.wrong.contains(&one.register)).collect();
+        let violations = check_all(&history);
+        let new: Vec<_> = violations.iter().filter(|one| !self.wrong.contains(&one.register)).collect();
         if new.is_empty() {
             return Ok(tally);
         }
         // What only the acknowledged syncs forbid is the loss of one.
         history.operations.retain(|one| one.act != Act::Sync);
-        let without: Vec<u32> = check_all(&history).wrong.iter().map(|one| one.register).collect();
+        let without: Vec<u32> = check_all(&history).iter().map(|one| one.register).collect();
         for violation in new {
             eprintln!("commonhold-bench: word {}: {}", violation.register, violation.text);
             if without.contains(&violation.register) {

@@ -34,7 +34,7 @@ pub mod record;
 mod tests;
 pub mod trouble;
 
-pub use check::{Findings, Violation, check, check_all};
+pub use check::{Violation, check, check_all};
 pub use history::{Act, History, Loss, OnLoss, Operation};
 
 /// Nanoseconds of CLOCK_MONOTONIC.

@@ -267,3 +267,12 @@ fn threads_of_one_process_and_one_wrong_read_among_many() {
     operations[last].act = Read(value);
     assert_eq!(whole(&operations).unwrap_err().register, 0);
 }
+
+#[test]
+fn too_many_ways_are_no_reason_to_look_for_ever() {
+    let at_once =
+        |count: u64| -> Vec<_> { (0..count).map(|n| (n as u8, Write(n + 1), 0, 1000 + n)).collect() };
+    good(&at_once(8), &[], Error);
+    let violation = check(&history(&at_once(30), &[], Error)).unwrap_err();
+    assert!(violation.text.contains("undecided"), "{}", violation.text);
+}
