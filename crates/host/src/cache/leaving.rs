@@ -17,7 +17,7 @@ impl Cache {
     /// away or takes nothing just now), and this is to be called again.
     pub fn send_home(self: &Arc<Self>) -> bool {
         let Some(driver) = self.driver().filter(|driver| !driver.is_home()) else { return true };
-        driver.leave(|| true);
+        driver.leave();
         if self.role() == Some(Role::Own) {
             return true; // what was not synced was given up
         }

@@ -1,6 +1,7 @@
 //! Homes say what they have dealt with of the pages that hosts send them: at a home that waits for replicas a page may lie in a
 //! queue for long after it has arrived. Who sends pages asks when some are on their way, and sends no more than it can keep.
 
+use super::losses::forwards;
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, busy, lock, unexpected};
 use crate::shared::Driver;
@@ -117,9 +118,12 @@ impl Cluster {
         driver.home().map(|_| Answer::Done).ok_or_else(nobody)
     }
 
-    /// At the home: returns when whoever uses the object, and can be reached, has heard what was said of it so far. Another host
-    /// hears what is said in its order, whatever it answers to the question.
+    /// At the home, of forwarding: returns when all hosts that can be reached have heard what was said of the object so far. A
+    /// host hears what is said in its order, whatever it answers to the question. (Else nobody but the home knows anything.)
     pub fn wait_heard(self: &Arc<Self>, driver: &Driver) {
+        if !forwards(driver) {
+            return;
+        }
         for host in self.users(driver).into_iter().filter(|host| !self.is_unreachable(*host)) {
             let _ = self.ask(host, Call::HasCome { object: driver.plan().object }, HEARD);
         }

@@ -108,7 +108,7 @@ impl Cluster {
 
     /// Asks these hosts for what they had newest of an object whose home has not begun. Whether all were asked.
     pub(super) fn ask_all_back(self: &Arc<Self>, driver: &Arc<Driver>, borrowers: &[HostId]) -> bool {
-        driver.asks(&self.whom_this_follows());
+        driver.begins_to_ask(&self.whom_this_follows());
         // One after the other: each is waited for no longer than a lease after it answered last.
         borrowers.iter().for_each(|former| self.ask_back(driver, *former));
         if self.lease.is_fenced() {

@@ -308,9 +308,9 @@ impl Cluster {
             return;
         }
         if driver.goes_on() {
-            let goes_on =
+            let has_time =
                 || Instant::now() < deadline && !self.is_unreachable(home) && !self.lease.is_fenced();
-            if !driver.leave_at_the_end(goes_on) {
+            if !driver.leave_at_the_end(has_time) {
                 lost(&self.called(home), &"it did not take it in time");
             }
             return self.wait_for_what_left(driver, deadline);

@@ -206,7 +206,7 @@ impl Driver {
 
     /// Of forwarding, at a home that begins to ask: by which hand-overs the processes before it, of these numbers, had last what
     /// they had lent. What did not come to whom they lent it is as it was when it went.
-    pub fn asks(&self, formers: &[HostId]) {
+    pub fn begins_to_ask(&self, formers: &[HostId]) {
         let mut state = self.state();
         let (State { part: Part::Forwarding(_), lent, on_their_way, .. }, Some(saved)) =
             (&mut *state, self.saved())

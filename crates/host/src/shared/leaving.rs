@@ -21,21 +21,21 @@ const AGAIN: Duration = Duration::from_millis(1);
 
 impl Driver {
     /// Of forwarding, when no process of this host uses the object any more: what it has newest goes home. Waits until it has, or
-    /// the home is away, or as long as `goes_on` says.
-    pub fn leave(self: &Arc<Self>, goes_on: impl Fn() -> bool) {
+    /// the home is away.
+    pub fn leave(self: &Arc<Self>) {
+        self.leave_while(|| true);
+    }
+
+    /// The same, for as long as there is time.
+    fn leave_while(self: &Arc<Self>, has_time: impl Fn() -> bool) {
         if !self.goes_on() {
             return;
         }
-        let owns = |owns: &dyn Fn(&forwarding::Node) -> bool| {
-            let state = self.state();
-            matches!(&*state, State { home: Some(_), part: Part::Forwarding(node), .. } if owns(node))
-                && goes_on()
-        };
         let pages = self.cache().map_or_else(Vec::new, |cache| self.plan.sizes.pages_of(&cache.resident()));
         // The home hears an offer after all that was sent before, so of two parts at most the pages are on their way at once.
         for part in pages.chunks((PART_PAGES / self.plan.sizes.page()).max(1) as usize) {
             let mut looks = 0;
-            while owns(&|node| part.iter().any(|page| node.owns(*page))) {
+            while self.has_a_home_and(|node| part.iter().any(|page| node.owns(*page))) && has_time() {
                 if looks % LOOKS_AN_OFFER == 0 {
                     part.iter().for_each(|page| self.happened(Event::Evict { page: *page }, Vec::new()));
                 }
@@ -44,17 +44,21 @@ impl Driver {
             }
         }
         self.happened(Event::Leave, Vec::new());
-        while owns(&forwarding::Node::owns_anything) {
+        while self.has_a_home_and(forwarding::Node::owns_anything) && has_time() {
             std::thread::sleep(5 * AGAIN);
         }
     }
 
+    fn has_a_home_and(&self, it: impl Fn(&forwarding::Node) -> bool) -> bool {
+        matches!(&*self.state(), State { home: Some(_), part: Part::Forwarding(node), .. } if it(node))
+    }
+
     /// Of forwarding: this host ends, whoever uses the object. What is newest here goes home, and nothing comes any more. Whether
-    /// all of it went before `goes_on` said that there is no time left.
-    pub fn leave_at_the_end(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> bool {
+    /// all of it went while there was time.
+    pub fn leave_at_the_end(self: &Arc<Self>, has_time: impl Fn() -> bool) -> bool {
         self.ends.store(true, Ordering::SeqCst);
         self.hold_nothing();
-        self.leave(goes_on);
+        self.leave_while(has_time);
         !self.has_newest_here()
     }
 
