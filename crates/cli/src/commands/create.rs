@@ -76,21 +76,20 @@ fn strict(options: CreateOptions, arguments: &Create) -> Result<CreateOptions> {
         OnLoss::Error => commonhold::OnLoss::Error,
         OnLoss::Revert => commonhold::OnLoss::Revert,
     };
-    let mut coherence = match (arguments.scheduler, arguments.reader_bound) {
+    let coherence = match (arguments.scheduler, arguments.reader_bound) {
         (Some(Scheduler::Forwarding), Some(_)) => {
             return Err(Error::invalid(
                 "--reader-bound is for the central scheduler, whose home has a queue: leave it out, or give --scheduler central",
             ));
         }
+        (_, Some(reader_bound)) => {
+            let scheduler = commonhold::Scheduler::Central { reader_bound };
+            commonhold::Coherence::Strict { scheduler, on_loss, hold_us: arguments.hold_us }
+        }
         (Some(Scheduler::Forwarding), None) => commonhold::Coherence::strict(on_loss),
-        (Some(Scheduler::Central), _) | (None, Some(_)) => commonhold::Coherence::central(on_loss),
+        (Some(Scheduler::Central), None) => commonhold::Coherence::central(on_loss),
         (None, None) => options.clone().strict(on_loss).coherence,
     };
-    if let (commonhold::Coherence::Strict { scheduler, .. }, Some(reader_bound)) =
-        (&mut coherence, arguments.reader_bound)
-    {
-        *scheduler = commonhold::Scheduler::Central { reader_bound };
-    }
     Ok(CreateOptions { coherence: coherence.with_hold(arguments.hold_us), ..options })
 }
 
@@ -132,5 +131,42 @@ impl<'a> Backing<'a> {
         if self.made {
             let _ = std::fs::remove_file(self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Command, CommandLine};
+    use clap::Parser;
+
+    fn coherence(more: &str) -> Result<commonhold::Coherence> {
+        let words = "commonhold create /x --size 1MiB --coherence strict".split(' ');
+        let line = CommandLine::try_parse_from(words.chain(more.split_whitespace())).unwrap();
+        let Command::Create(arguments) = line.command else { panic!("not `create`") };
+        options(&arguments).map(|options| options.coherence)
+    }
+
+    #[test]
+    fn the_scheduler_is_forwarding_unless_one_host_has_to_see_everything() {
+        use commonhold::Scheduler::{Central, Forwarding};
+        for (more, wanted) in [
+            ("", Forwarding),
+            ("--replicas 2 --hold-us 7", Forwarding),
+            ("--freezable", Central { reader_bound: 16 }),
+            ("--home-moves --replicas 2", Central { reader_bound: 16 }),
+            ("--reader-bound 3 --hold-us 7", Central { reader_bound: 3 }),
+            ("--scheduler central", Central { reader_bound: 16 }),
+            ("--scheduler central --reader-bound 0", Central { reader_bound: 0 }),
+            ("--scheduler forwarding --freezable", Forwarding), // which is refused
+        ] {
+            let commonhold::Coherence::Strict { scheduler, hold_us, .. } = coherence(more).unwrap() else {
+                panic!("{more}: not strict");
+            };
+            let hold = if more.contains("--hold-us") { 7 } else { 200 };
+            assert_eq!((scheduler, hold_us), (wanted, hold), "{more}");
+        }
+        let why = coherence("--scheduler forwarding --reader-bound 3").unwrap_err().message;
+        assert!(why.contains("--reader-bound is for the central scheduler"), "{why}");
     }
 }
