@@ -51,7 +51,7 @@ fn the_cluster_outlives_any_host_and_a_member_of_etcd() {
     // A sharer goes: the home goes on after its lease.
     hosts.pop().unwrap().kill_both();
     workers[1].ok("fill y 0 2 7");
-    wait::until("the other hears of the loss", || is_lost(&hosts[1], "host2").then_some(()));
+    assert!(is_lost(&hosts[1], "host2"), "{}", hosts[1].log());
 }
 
 #[test]

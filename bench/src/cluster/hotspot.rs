@@ -23,10 +23,8 @@ const BETWEEN: Duration = Duration::from_millis(12);
 const HELD_BACK: Duration = Duration::from_millis(25);
 /// Before and after the time in which free-running parties are looked at.
 const RUN_UP: Duration = Duration::from_millis(300);
-/// How long a count may take until what one host sent the other has received.
+/// How long a count may take until what one host sent the other has received, and until a wait is counted.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long a wait may take to be counted.
-const COUNTED: Duration = Duration::from_secs(5);
 
 /// Hosts, and which of them take part.
 pub struct Field {
@@ -138,7 +136,7 @@ impl Game<'_> {
     /// The same, when so many accesses that waited are counted, too: an access may go on before that. What is not by then has
     /// not waited.
     pub fn traffic_with(&self, waits: u64) -> Result<Traffic> {
-        let deadline = Instant::now() + COUNTED;
+        let deadline = Instant::now() + DEADLINE;
         loop {
             let traffic = self.traffic()?;
             if traffic.waits >= waits || Instant::now() > deadline {
