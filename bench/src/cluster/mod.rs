@@ -59,18 +59,18 @@ impl Settings {
 impl Cluster {
     /// Starts one of that many hosts, with TLS.
     pub fn start(context: &Context, count: usize) -> Result<Cluster> {
-        Cluster::start_in(context.directory.join(format!("cluster-{count}")), count, None)
+        Cluster::start_in(context.new_directory(&format!("cluster-{count}"))?, count, None)
     }
 
     /// The same, of two hosts that await answers in that way.
     pub fn start_two(context: &Context, awaiting: Awaiting) -> Result<Cluster> {
-        let directory = context.directory.join(format!("cluster-2-{awaiting:?}"));
+        let directory = context.new_directory("cluster-2")?;
         Cluster::start_on(directory, Network::create(2), Settings { awaiting, ..Settings::of(2) })
     }
 
     /// The same, where each host, and what uses it, has processors of its own, as far as there are enough.
     pub fn start_two_apart(context: &Context, awaiting: Awaiting) -> Result<Cluster> {
-        let directory = context.directory.join(format!("cluster-2-apart-{awaiting:?}"));
+        let directory = context.new_directory("cluster-2-apart")?;
         let network = Network::create(2).with_processors(2)?;
         Cluster::start_on(directory, network, Settings { awaiting, ..Settings::of(2) })
     }
@@ -84,7 +84,7 @@ impl Cluster {
     pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
         let settings =
             Settings { page_sizes: sizes.iter().copied().map(Some).collect(), ..Settings::of(sizes.len()) };
-        let directory = context.directory.join("cluster-of-page-sizes");
+        let directory = context.new_directory("cluster-of-page-sizes")?;
         Cluster::start_on(directory, Network::create(sizes.len()), settings)
     }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 const BLOCK_BYTES: u64 = 4096;
 const BITS_PER_BLOCK: u64 = BLOCK_BYTES * 8;
@@ -152,10 +152,13 @@ impl BitFile {
         if prepared { self.word(index).load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Writes those 64 bits, which need [`prepare`](Self::prepare) first.
+    /// Writes those 64 bits, which need [`prepare`](Self::prepare) first. A process that is killed later has written them
+    /// after whatever it wrote before, and before whatever it wrote next.
     pub fn set_word(&self, index: u64, value: u64) {
         assert!(self.allocated.contains(&(index / (BITS_PER_BLOCK / 64))), "a word that was not prepared");
-        self.word(index).store(value, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.word(index).store(value, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// Calls `each` with every set bit, in order.

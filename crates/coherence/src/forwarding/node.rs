@@ -141,6 +141,11 @@ impl Node {
         wanted.map(|(number, _)| number).filter(|number| within(*number)).collect()
     }
 
+    /// Whether anything is under way with a page that may have to wait for the end of its minimum hold.
+    pub fn waits_for_hold(&self, page: u32) -> bool {
+        self.has_left || self.pages.busy_one(page).is_some_and(Page::is_waited_for)
+    }
+
     /// Whether this host owns any page, or may come to: until it does not, its frames are needed. The home owns what
     /// nobody has asked for.
     pub fn owns_anything(&self) -> bool {

@@ -121,6 +121,11 @@ impl Page {
             && self.deferred.is_empty()
     }
 
+    /// Whether somebody may get it, or is told of it, when its minimum hold is over.
+    pub fn is_waited_for(&self) -> bool {
+        self.next.is_some() || !self.readers.is_empty() || !self.deferred.is_empty() || self.purpose.is_some()
+    }
+
     /// Whether somebody has copies from here.
     pub fn has_given(&self) -> bool {
         !self.supplied.is_empty()

@@ -5,15 +5,21 @@ use crate::seeing::Told;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// So long after a hold its end is said though nobody is known to wait for it.
+const LATER: Duration = Duration::from_millis(10);
 
 /// Pages of one object within their minimum hold, the oldest first. That one is over the scheduler hears with the next
-/// event; a clock is set only where somebody waits for it.
+/// event; a clock is set only where somebody waits for it, and, by forwarding, once for all of them a little later: whoever
+/// begins to wait without a message for the page (a round is over, the object is left) waits for that at most.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     ends: VecDeque<(Instant, u32)>,
     /// When the last hold of a page ends.
     last: HashMap<u32, Instant>,
+    /// When all that are over by then are to be looked at.
+    look: Option<Instant>,
 }
 
 impl Held {
@@ -21,6 +27,15 @@ impl Held {
     pub fn begin(&mut self, page: u32, end: Instant) {
         self.ends.push_back((end, page));
         self.last.insert(page, end);
+    }
+
+    /// When somebody is to look, if that is not arranged already.
+    pub fn look_later(&mut self, now: Instant) -> Option<Instant> {
+        if self.look.is_some_and(|at| at > now) {
+            return None;
+        }
+        self.look = self.ends.back().map(|(end, _)| *end + LATER);
+        self.look
     }
 
     /// Whether there is none.
@@ -99,7 +114,7 @@ impl Holds {
 
     fn turn(&self) {
         /// Now and then it looks whether anybody has it still.
-        const LONGEST: std::time::Duration = std::time::Duration::from_secs(1);
+        const LONGEST: Duration = Duration::from_secs(1);
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let next = table.due.peek().map(|Reverse((when, _))| when.saturating_duration_since(Instant::now()));
         let wait = next.unwrap_or(LONGEST).min(LONGEST);

@@ -148,6 +148,11 @@ impl Part {
         }
     }
 
+    /// Whether anything is under way with a page that was just granted: then somebody asked before it came.
+    pub fn waits_for_hold(&self, page: u32) -> bool {
+        matches!(self, Part::Forwarding(node) if node.waits_for_hold(page))
+    }
+
     /// Pages whose newest version is lost, as far as this host knows.
     pub fn lost_pages(&self) -> Vec<u32> {
         match self {

@@ -82,6 +82,9 @@ impl<'d> Turn<'d> {
         if let Some(page) = state.held.next_over(Instant::now()) {
             Turn::take(driver, state, Event::HoldOver { page }, Vec::new());
         }
+        if matches!(driver.plan.how, How::Forwarding(_)) {
+            look_later(driver, state);
+        }
     }
 
     fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
@@ -206,9 +209,12 @@ impl<'d> Turn<'d> {
     fn begin_hold(&mut self, page: u32) {
         let end = Instant::now() + self.driver.plan.hold;
         self.state.held.begin(page, end);
-        // Under forwarding who waits for it may have asked before it came.
-        if matches!(self.driver.plan.how, How::Forwarding(_)) || self.state.late.contains(page) {
+        // Under forwarding who waits for it may have asked before it came. Where nobody has, no thread is woken.
+        if self.state.late.contains(page) || self.state.part.waits_for_hold(page) {
             self.driver.holds.say_at(end, self.driver);
+        }
+        if matches!(self.driver.plan.how, How::Forwarding(_)) {
+            look_later(self.driver, self.state);
         }
     }
 
@@ -255,6 +261,13 @@ impl Came {
         let begin = self.used;
         self.used = (begin + frames * PAGE).min(self.bytes.len());
         &self.bytes[begin..self.used]
+    }
+}
+
+/// By forwarding: whoever waits for the end of a hold and did not say so by a message is not forgotten.
+fn look_later(driver: &Arc<Driver>, state: &mut State) {
+    if let Some(at) = state.held.look_later(Instant::now()) {
+        driver.holds.say_at(at, driver);
     }
 }
 

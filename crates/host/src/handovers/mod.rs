@@ -9,7 +9,7 @@
 //! then   the versions that are kept, each in its page's place, sparse
 //! ```
 //!
-//! A slot is written by one call, which no signal cuts short, and always before anybody else can learn of what it says:
+//! A slot is written at once (`slots.rs`), and always before anybody else can learn of what it says:
 //!
 //! | state | the newest version, if it is here | set |
 //! |---|---|---|
@@ -18,6 +18,8 @@
 //! | sent | the kept version, if whoever it went to has not got it | before it is sent |
 //! | kept | is elsewhere, or lost | after the bytes |
 
+mod slots;
+
 use commonhold_coherence::HostId;
 use commonhold_coherence::forwarding::Standing;
 use commonhold_object::error::Doing;
@@ -25,37 +27,19 @@ use commonhold_object::limits::OBJECT_PAGES;
 use commonhold_object::{PAGE_SIZE_BYTES, Result};
 use commonhold_sys::frames;
 use rustix::io::{Errno, pread, pwrite};
+use slots::{SLOT_BYTES, Slot, Slots, State};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const SLOT_BYTES: usize = 32;
 const SLOTS_AT: u64 = PAGE_SIZE_BYTES;
 const VERSIONS_AT: u64 = SLOTS_AT + OBJECT_PAGES * SLOT_BYTES as u64;
 const END: u64 = VERSIONS_AT + OBJECT_PAGES * PAGE_SIZE_BYTES;
 
-/// What this host has of a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Nothing,
-    Owned,
-    Leaving,
-    Sent(HostId),
-    Kept,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot {
-    state: State,
-    number: u64,
-    /// Of the last hand-over to this host, or by it.
-    seen: u64,
-}
-
 /// The memory.
 pub struct Handovers {
     memory: Arc<OwnedFd>,
+    slots: Mutex<Slots>,
     /// Bytes of a page of the scheduler.
     page_bytes: u64,
 }
@@ -67,34 +51,6 @@ pub struct Left {
     pub standing: Standing,
     /// If it owned the page: whether the newest version is the one that is kept, and not in the frame.
     pub is_kept: bool,
-}
-
-impl Slot {
-    fn encode(self) -> [u8; SLOT_BYTES] {
-        let (state, host) = match self.state {
-            State::Nothing => (0, 0),
-            State::Owned => (1, 0),
-            State::Leaving => (2, 0),
-            State::Kept => (3, 0),
-            State::Sent(HostId(host)) => (4, host),
-        };
-        let mut bytes = [0; SLOT_BYTES];
-        let words = [state, u64::from(host), self.number, self.seen];
-        words.iter().zip(bytes.chunks_mut(8)).for_each(|(word, at)| at.copy_from_slice(&word.to_le_bytes()));
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Slot {
-        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[8 * n + at]));
-        let state = match word(0) {
-            1 => State::Owned,
-            2 => State::Leaving,
-            3 => State::Kept,
-            4 => State::Sent(HostId(word(1) as u32)),
-            _ => State::Nothing,
-        };
-        Slot { state, number: word(2), seen: word(3) }
-    }
 }
 
 fn read_at(memory: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
@@ -134,7 +90,8 @@ pub fn new_memory() -> Result<OwnedFd> {
 impl Handovers {
     /// In that memory, with what a process before left there. `page_bytes`: of the scheduler's pages.
     pub fn new(memory: Arc<OwnedFd>, page_bytes: u64) -> Handovers {
-        Handovers { memory, page_bytes }
+        let slots = Mutex::new(Slots::new(memory.clone(), SLOTS_AT));
+        Handovers { memory, slots, page_bytes }
     }
 
     /// What the keeper is to keep.
@@ -153,81 +110,75 @@ impl Handovers {
     /// All begins anew, with that process of the home, and this one.
     pub fn begin(&self, home: HostId, me: HostId) -> Result<()> {
         let words = [home, me].map(|host| (u64::from(host.0) + 1).to_le_bytes());
+        let mut slots = self.slots();
+        slots.forget();
         frames::punch(&*self.memory, 0, END)
             .and_then(|()| write_at(&self.memory, words.as_flattened(), 0))
             .doing("beginning anew with what is handed over")
     }
 
-    fn slot_at(page: u32) -> u64 {
-        SLOTS_AT + u64::from(page) * SLOT_BYTES as u64
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn version_at(&self, page: u32) -> u64 {
         VERSIONS_AT + u64::from(page) * self.page_bytes
     }
 
-    fn slot(&self, page: u32) -> Slot {
-        let mut bytes = [0; SLOT_BYTES];
-        // It is memory: what cannot be read was never written.
-        let _ = read_at(&self.memory, &mut bytes, Self::slot_at(page));
-        Slot::decode(&bytes)
-    }
-
-    fn set(&self, page: u32, slot: Slot) -> Result<()> {
-        write_at(&self.memory, &slot.encode(), Self::slot_at(page)).doing("noting what is handed over")
-    }
-
     /// This host owns the page from now on. If a version of it is kept, that is the newest, until [`restored`](Self::restored).
     pub fn own(&self, page: u32, number: u64) -> Result<()> {
-        let slot = self.slot(page);
-        let has_version = matches!(slot.state, State::Sent(_) | State::Kept | State::Leaving);
-        let state = if has_version { State::Leaving } else { State::Owned };
-        self.set(page, Slot { state, number, ..slot })
+        let mut slots = self.slots();
+        let has_version = matches!(slots.get(page)?.state, State::Sent(_) | State::Kept | State::Leaving);
+        slots.put(page, if has_version { State::Leaving } else { State::Owned }, number, false)
     }
 
     /// What is kept of an owned page is in its frame now.
     pub fn restored(&self, page: u32) -> Result<()> {
-        self.set(page, Slot { state: State::Owned, ..self.slot(page) })?;
+        self.becomes(page, State::Owned)?;
         self.drop_version(page)
     }
 
     /// These are the bytes of a page that goes: they are kept, if this host owns it, before its frame goes.
     pub fn leaves(&self, page: u32, bytes: &[u8]) -> Result<()> {
-        let slot = self.slot(page);
-        if slot.state != State::Owned {
+        if self.slots().get(page)?.state != State::Owned {
             return Ok(());
         }
         write_at(&self.memory, bytes, self.version_at(page)).doing("keeping what is handed over")?;
-        self.set(page, Slot { state: State::Leaving, ..slot })
+        self.becomes(page, State::Leaving)
     }
 
     /// It is about to be sent. Whether its bytes are kept.
     pub fn sent(&self, page: u32, number: u64, to: HostId) -> Result<bool> {
-        let is_kept = self.slot(page).state == State::Leaving;
+        let mut slots = self.slots();
+        let is_kept = slots.get(page)?.state == State::Leaving;
         let state = if is_kept { State::Sent(to) } else { State::Nothing };
-        self.set(page, Slot { state, number, seen: number }).map(|()| is_kept)
+        slots.put(page, state, number, true).map(|()| is_kept)
     }
 
     /// A version of a page of another host is kept.
     pub fn keep(&self, page: u32, number: u64, bytes: &[u8]) -> Result<()> {
-        let slot = Slot { state: State::Nothing, ..self.slot(page) };
-        self.set(page, slot)?; // else the version before could be taken for what is there by half
+        self.becomes(page, State::Nothing)?; // else the version before could be taken for what is there by half
         write_at(&self.memory, bytes, self.version_at(page)).doing("keeping a version")?;
-        self.set(page, Slot { state: State::Kept, number, ..slot })
+        self.slots().put(page, State::Kept, number, false)
     }
 
     /// What was sent has arrived.
     pub fn is_old(&self, page: u32) -> Result<()> {
-        match self.slot(page) {
-            slot @ Slot { state: State::Sent(_), .. } => self.set(page, Slot { state: State::Kept, ..slot }),
-            _ => Ok(()),
-        }
+        let state = self.slots().get(page)?.state;
+        if matches!(state, State::Sent(_)) { self.becomes(page, State::Kept) } else { Ok(()) }
     }
 
     /// What is kept of a page is of no use any more.
     pub fn drop_kept(&self, page: u32) -> Result<()> {
-        self.set(page, Slot { state: State::Nothing, ..self.slot(page) })?;
+        self.becomes(page, State::Nothing)?;
         self.drop_version(page)
+    }
+
+    /// The numbers stay.
+    fn becomes(&self, page: u32, state: State) -> Result<()> {
+        let mut slots = self.slots();
+        let number = slots.get(page)?.number;
+        slots.put(page, state, number, false)
     }
 
     fn drop_version(&self, page: u32) -> Result<()> {
@@ -241,7 +192,8 @@ impl Handovers {
 
     /// What is to be known of one page.
     pub fn left_of(&self, page: u32) -> Left {
-        self.slot(page).left(page, |_| true)
+        // It is memory: what cannot be read was never written.
+        self.slots().get(page).unwrap_or_default().left(page, |_| true)
     }
 
     /// A part of the version that is kept: that many bytes behind its beginning.
