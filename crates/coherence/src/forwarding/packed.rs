@@ -64,7 +64,8 @@ const KNOWN: u64 = 1 << 30;
 const OUT: u64 = 1 << 31;
 const PUBLISHED: u64 = 1 << 32;
 const SEEN: u64 = 1 << 33;
-const NUMBER: u32 = 34;
+const NEAR: u64 = 1 << 34;
+const NUMBER: u32 = 35;
 const MOST_NUMBER: u64 = u64::MAX >> NUMBER;
 
 /// What is known of a page where nothing is under way.
@@ -72,10 +73,10 @@ const MOST_NUMBER: u64 = u64::MAX >> NUMBER;
 pub(super) struct Packed {
     /// The hint's slot, that of the keepers, access, flags, and the number of a version: the one that is kept, or the owner's
     /// (nobody has both), or the last that was here. Of a version that is kept because it was sent, in place of the keepers,
-    /// to whom.
+    /// to whom; of any other that is kept, by how much less the number of the last that was here is, if that fits there.
     what: u64,
     /// To whom copies were given, by their slots. Of a lost page: at how many reverts. Of one of which a version is kept, and
-    /// another was here last: that one's number.
+    /// another was here last, much before or later: that one's number.
     supplied: u64,
 }
 
@@ -94,6 +95,9 @@ impl Packed {
         let number = page.kept.unwrap_or(page.number);
         // What was here last, beside what is kept.
         let says_seen = page.kept.is_some() && page.number != page.sent_to.map_or(0, |_| number);
+        let before = number.checked_sub(page.number).filter(|less| *less < NO_SLOT);
+        let near = before.filter(|_| says_seen && page.sent_to.is_none());
+        let says_seen = says_seen && near.is_none();
         if number > MOST_NUMBER || says_seen && (page.has_given() || page.lost.is_some()) {
             return None;
         }
@@ -101,7 +105,7 @@ impl Packed {
         let keepers = match page.sent_to.filter(|_| page.kept.is_some()) {
             Some(to) => slots.hints.of(&to, NO_SLOT)?,
             None if says_keepers => slots.keepers.of(&page.keepers, NO_SLOT)?,
-            None => NO_SLOT,
+            None => near.unwrap_or(NO_SLOT),
         };
         let flag = |is: bool, bit| if is { bit } else { 0 };
         let flags = flag(page.owned, OWNED)
@@ -109,6 +113,7 @@ impl Packed {
             | flag(page.owned && page.published, PUBLISHED)
             | flag(page.kept.is_some(), KEPT)
             | flag(says_seen, SEEN)
+            | flag(near.is_some(), NEAR)
             | flag(page.lost.is_some(), LOST);
         let mut supplied = if says_seen { page.number } else { u64::from(page.lost.unwrap_or(0)) };
         for host in &page.supplied {
@@ -146,15 +151,17 @@ impl Packed {
             _ => Access::Write,
         };
         let number = self.what >> NUMBER;
-        let to = Some(self.keepers_slot()).filter(|slot| self.has(KEPT) && *slot != NO_SLOT);
+        let is_to = |slot: &u64| self.has(KEPT) && !self.has(NEAR) && *slot != NO_SLOT;
+        let to = Some(self.keepers_slot()).filter(is_to);
         Glance {
             access,
             owned: self.has(OWNED),
             hint: *slots.hints.get(self.what & NO_SLOT),
-            number: match (self.has(SEEN), self.has(KEPT) && to.is_none()) {
-                (true, _) => self.supplied,
-                (false, true) => 0,
-                (false, false) => number,
+            number: match to {
+                _ if self.has(SEEN) => self.supplied,
+                _ if self.has(NEAR) => number - self.keepers_slot(),
+                None if self.has(KEPT) => 0,
+                _ => number,
             },
             kept: self.has(KEPT).then_some(number),
             sent_to: to.map(|slot| *slots.hints.get(slot)),
@@ -208,7 +215,15 @@ mod tests {
         let sent = Page { kept: Some(9), number: 9, sent_to: Some(HostId(4)), ..Page::unknown(HostId(3)) };
         goes_in_and_out(&Page { supplied: hosts(110..120), ..sent.clone() }, slots);
         goes_in_and_out(&sent, slots);
-        goes_in_and_out(&Page { number: u64::MAX, sent_to: None, ..sent }, slots);
+        goes_in_and_out(&Page { number: u64::MAX, sent_to: None, ..sent.clone() }, slots);
+        // A keeper that reads what it keeps, or what it sent once, and gave copies of it.
+        for number in [9, 8, 0] {
+            let keeper = Page { number, sent_to: None, supplied: hosts(110..120), ..sent.clone() };
+            goes_in_and_out(&Page { access: Access::Read, ..keeper }, slots);
+        }
+        let long_ago = Page { kept: Some(NO_SLOT), number: 1, ..Page::unknown(HostId(3)) };
+        goes_in_and_out(&Page { supplied: hosts(110..120), ..long_ago.clone() }, slots);
+        goes_in_and_out(&Page { kept: Some(2 * NO_SLOT), ..long_ago }, slots);
     }
 
     #[test]
@@ -219,7 +234,9 @@ mod tests {
         let asks = Page { asked: Access::Read, ..unknown.clone() };
         let follows = Page { next: Some(HostId(1)), ..unknown.clone() };
         let long_ago = Page { number: 1 << 32, ..Page::origin(HostId(0)) };
-        for page in [many, asks, follows, long_ago] {
+        let kept = Page { kept: Some(NO_SLOT + 1), number: 1, ..unknown.clone() };
+        let keeps = Page { supplied: [HostId(1)].into(), ..kept };
+        for page in [many, asks, follows, long_ago, keeps] {
             assert_eq!(Packed::of(&page, slots), None);
         }
         (0..u32::from(u16::MAX)).for_each(|host| {

@@ -197,3 +197,48 @@ impl Node {
         self.pass_on(number, actions);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, Scheduler};
+    use crate::forwarding::Options;
+    use std::collections::VecDeque;
+
+    const HOSTS: u32 = 9;
+
+    /// Something happens at one host, and then whatever follows from it anywhere.
+    fn happens(nodes: &mut [Node], host: u32, event: Event<Message>) {
+        let mut to_do = VecDeque::from([(HostId(host), event)]);
+        while let Some((host, event)) = to_do.pop_front() {
+            let mut actions = Vec::new();
+            nodes[host.0 as usize].handle(event, &mut actions);
+            to_do.extend(actions.into_iter().filter_map(|action| match action {
+                Action::Send { to, message } => Some((to, Event::Message { from: host, message })),
+                Action::Hold { page } => Some((host, Event::HoldOver { page })),
+                _ => None,
+            }));
+        }
+    }
+
+    /// Whoever keeps a version, reads it and gave copies of it remembers all that in little room, as others do.
+    #[test]
+    fn a_page_that_is_kept_and_read_by_all_takes_few_bytes() {
+        let members: Vec<HostId> = (0..HOSTS).map(HostId).collect();
+        let options = Options { replicas: 2, ..Options::default() };
+        for above in [|_| 0, |me: u32| me.saturating_sub(1) / 2] {
+            let node = |me: &HostId| Node::founder(*me, HostId(above(me.0)), &members, options);
+            let mut nodes: Vec<Node> = members.iter().map(node).collect();
+            for (page, writers) in [(1, 0..0), (2, 1..3), (3, 1..HOSTS), (4, 3..4)] {
+                let readers = (0..HOSTS).map(|host| (host, Access::Read));
+                for (host, access) in writers.map(|host| (host, Access::Write)).chain(readers) {
+                    happens(&mut nodes, host, Event::Fault { span: Span::one(page), access });
+                    assert!(nodes[host as usize].access(page) >= access, "host {host} has page {page}");
+                }
+            }
+            let in_full = |node: &Node| node.pages.busy().map(|(page, _)| page).collect::<Vec<_>>();
+            let in_full: Vec<Vec<u32>> = nodes.iter().map(in_full).collect();
+            assert!(in_full.iter().all(Vec::is_empty), "pages in full: {in_full:?}");
+        }
+    }
+}
