@@ -12,6 +12,7 @@ use super::losses::Reverted;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
+use super::turn::in_a_row;
 use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
 use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
@@ -322,20 +323,39 @@ impl Driver {
                 format!("{from} sent {} bytes with messages of {all}", bytes.len()),
             ));
         }
-        let came = split(bytes, &lengths);
-        let came = messages.into_iter().zip(came).map(|(said, bytes)| Later::Message(from, said, bytes));
-        if self.waits_for_replicas() {
-            return came.into_iter().try_for_each(|came| self.later(came));
-        }
+        let mut messages = messages.into_iter();
+        let mut parts = Parts { bytes, begin: 0 };
+        let mut lengths = &lengths[..];
+        let waits = self.waits_for_replicas();
         // The answers to them go together, too.
-        let mut state = self.state();
-        for came in came {
-            if let Some(came) = self.hold_back(&mut state, came)? {
-                self.do_now(&mut state, came);
+        let mut state = (!waits).then(|| self.state());
+        while let Some(next) = messages.as_slice().first() {
+            let is_forwarded = matches!(next, Said::Forwarding(_));
+            let count = if is_forwarded && !waits { in_a_row(messages.as_slice()) } else { 1 };
+            let (of_these, rest) = lengths.split_at(count);
+            let bytes = parts.next(of_these.iter().sum());
+            lengths = rest;
+            let mut these = messages.by_ref().take(count);
+            match &mut state {
+                Some(state) if count > 1 => self.do_together(state, from, these, bytes),
+                state => {
+                    let Some(message) = these.next() else { break };
+                    let came = Later::Message(from, message, bytes);
+                    match state {
+                        None => self.later(came)?,
+                        Some(state) => {
+                            if let Some(came) = self.hold_back(state, came)? {
+                                self.do_now(state, came);
+                            }
+                        }
+                    }
+                }
             }
         }
         drop(state);
-        self.look_at_the_way();
+        if !waits {
+            self.look_at_the_way();
+        }
         Ok(())
     }
 
@@ -423,7 +443,13 @@ impl Driver {
     /// The only way to other hosts: said when the lock of the state is let go.
     pub(super) fn say(&self, _locked: &State, to: HostId, message: Said, bytes: Vec<u8>) {
         self.seen.said(self.plan.me, to, &message);
-        self.outbox.push(to, message, bytes);
+        self.outbox.push(to, vec![message], bytes);
+    }
+
+    /// The same of several messages, with the bytes of all of them.
+    pub(super) fn say_together(&self, _locked: &State, to: HostId, messages: Vec<Said>, bytes: Vec<u8>) {
+        messages.iter().for_each(|message| self.seen.said(self.plan.me, to, message));
+        self.outbox.push(to, messages, bytes);
     }
 
     /// The only way into the scheduler.
@@ -464,18 +490,22 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// The bytes of each message. Those of one alone are not copied.
-fn split(bytes: Vec<u8>, lengths: &[usize]) -> Vec<Vec<u8>> {
-    if let [_] = lengths {
-        return vec![bytes];
+/// Bytes that lie behind messages, part by part.
+struct Parts {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl Parts {
+    /// The next so many. All of them at once are not copied.
+    fn next(&mut self, length: usize) -> Vec<u8> {
+        if length == self.bytes.len() {
+            return std::mem::take(&mut self.bytes);
+        }
+        let begin = self.begin;
+        self.begin += length;
+        self.bytes[begin..self.begin].to_vec()
     }
-    let mut rest = &bytes[..];
-    let next = |length: &usize| {
-        let (next, behind) = rest.split_at(*length);
-        rest = behind;
-        next.to_vec()
-    };
-    lengths.iter().map(next).collect()
 }
 
 pub(super) fn why_not(why: Why) -> Error {

@@ -148,6 +148,21 @@ impl Driver {
         }
     }
 
+    /// Messages about pages in a row, with the bytes of all of them.
+    pub(super) fn do_together(
+        self: &Arc<Self>,
+        state: &mut State,
+        from: HostId,
+        messages: impl Iterator<Item = Said>,
+        bytes: Vec<u8>,
+    ) {
+        if state.home.is_none() {
+            messages.for_each(|message| self.answer_if_left(state, from, &message));
+        } else if !state.stuck {
+            Turn::take_together(self, state, from, messages, bytes);
+        }
+    }
+
     pub(super) fn do_now(self: &Arc<Self>, state: &mut State, what: Later) {
         match what {
             Later::Message(from, message, bytes) if state.home.is_some() && !state.stuck => {

@@ -13,8 +13,8 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Out>);
 
-/// Messages with the bytes of their pages, in order.
-type Queue = VecDeque<(Said, Vec<u8>)>;
+/// Messages with the bytes of their pages, in order; some together, with the bytes of all of them.
+type Queue = VecDeque<(Vec<Said>, Vec<u8>)>;
 
 #[derive(Default)]
 struct Out {
@@ -25,27 +25,27 @@ struct Out {
 }
 
 impl Out {
-    fn push(&mut self, to: HostId, message: Said, bytes: Vec<u8>) {
+    fn push(&mut self, to: HostId, messages: Vec<Said>, bytes: Vec<u8>) {
         match self.queues.iter_mut().find(|(whose, _)| *whose == to) {
-            Some((_, queue)) => queue.push_back((message, bytes)),
-            None => self.queues.push_back((to, Queue::from([(message, bytes)]))),
+            Some((_, queue)) => queue.push_back((messages, bytes)),
+            None => self.queues.push_back((to, Queue::from([(messages, bytes)]))),
         }
     }
 
     /// What goes next: what that host is to be told first, and what may go along.
     fn next(&mut self) -> Option<(HostId, Vec<Said>, Vec<u8>)> {
         let (to, mut queue) = self.queues.pop_front()?;
-        let (first, mut bytes) = queue.pop_front()?;
-        let is_short = first.is_short();
-        let mut together = vec![first];
-        while let Some((message, more)) = queue.front()
-            && is_short
-            && message.is_short()
-            && together.len() < MOST_TOGETHER
+        let (mut together, mut bytes) = queue.pop_front()?;
+        let is_short = |messages: &[Said]| messages.iter().all(Said::is_short);
+        let first_is_short = is_short(&together);
+        while let Some((messages, more)) = queue.front()
+            && first_is_short
+            && is_short(messages)
+            && together.len() + messages.len() <= MOST_TOGETHER
             && bytes.len() + more.len() <= MOST_BYTES
         {
             bytes.extend_from_slice(more);
-            together.extend(queue.pop_front().map(|(message, _)| message));
+            together.extend(queue.pop_front().into_iter().flat_map(|(messages, _)| messages));
         }
         if !queue.is_empty() {
             self.queues.push_back((to, queue));
@@ -59,9 +59,9 @@ impl Outbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be sent next.
-    pub fn push(&self, to: HostId, message: Said, bytes: Vec<u8>) {
-        self.lock().push(to, message, bytes);
+    /// To be sent next, together: at most [`MOST_TOGETHER`].
+    pub fn push(&self, to: HostId, messages: Vec<Said>, bytes: Vec<u8>) {
+        self.lock().push(to, messages, bytes);
     }
 
     /// Sends what waits, unless somebody does: to each host in its order.
@@ -133,7 +133,7 @@ mod tests {
     fn to_who_begins_anew_nothing_is_sent_any_more() {
         let outbox = Outbox::default();
         for (to, page) in [(1, 0), (1, 1), (2, 2), (1, 3)] {
-            outbox.push(HostId(to), grant(page), Vec::new());
+            outbox.push(HostId(to), vec![grant(page)], Vec::new());
         }
         let (begins, begun) = channel();
         let (ends, end) = channel::<()>();
@@ -175,9 +175,9 @@ mod tests {
             (Said::Central(message), vec![page as u8; 4096])
         };
         for number in 0..4 {
-            outbox.push(HostId(1), grant(number), Vec::new());
+            outbox.push(HostId(1), vec![grant(number)], Vec::new());
             let (message, bytes) = page(number);
-            outbox.push(HostId(2), message, bytes);
+            outbox.push(HostId(2), vec![message], bytes);
         }
         let sent = Mutex::new(Vec::new());
         let send_all = || {
@@ -193,13 +193,18 @@ mod tests {
         assert_eq!(send_all(), [(1, all.clone(), 0), (2, all, 4 * 4096)]);
         // No more than a connection's message may have; and what is long goes alone, in its turn.
         let many = MOST_TOGETHER as u32 + 1;
-        (0..many).for_each(|page| outbox.push(HostId(1), grant(page), Vec::new()));
+        (0..many).for_each(|page| outbox.push(HostId(1), vec![grant(page)], Vec::new()));
         let long = Said::Explicit(explicit::Message::Changed { pages: vec![9] });
-        outbox.push(HostId(1), long, Vec::new());
-        outbox.push(HostId(1), grant(0), Vec::new());
+        outbox.push(HostId(1), vec![long], Vec::new());
+        outbox.push(HostId(1), vec![grant(0)], Vec::new());
         let counts: Vec<usize> = send_all().iter().map(|(_, pages, _)| pages.len()).collect();
         assert_eq!(counts, [MOST_TOGETHER, 1, 1, 1]);
-        (0..2).for_each(|_| outbox.push(HostId(2), page(0).0, vec![0; MOST_BYTES]));
+        (0..2).for_each(|_| outbox.push(HostId(2), vec![page(0).0], vec![0; MOST_BYTES]));
         assert_eq!(send_all().len(), 2);
+        // What was said together stays together.
+        outbox.push(HostId(1), (0..many - 2).map(grant).collect(), Vec::new());
+        outbox.push(HostId(1), (0..2).map(grant).collect(), Vec::new());
+        let counts: Vec<usize> = send_all().iter().map(|(_, pages, _)| pages.len()).collect();
+        assert_eq!(counts, [MOST_TOGETHER - 1, 2]);
     }
 }

@@ -4,8 +4,10 @@ mod bytes;
 mod installing;
 mod recalls;
 mod saying;
+mod together;
 
 pub(super) use saying::{STAMP, first_stamp, stamped};
+pub(super) use together::in_a_row;
 
 use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
@@ -47,9 +49,21 @@ pub(super) struct Turn<'d> {
 impl<'d> Turn<'d> {
     /// Something happened, with these bytes.
     pub fn take(driver: &'d Arc<Driver>, state: &'d mut State, event: Event<Said>, bytes: Vec<u8>) {
+        let Some(mut turn) = Turn::begin(driver, state) else { return };
+        if turn.to_do.is_empty() {
+            turn.happened(event, bytes);
+        } else {
+            turn.to_do.push_back((event, bytes));
+        }
+        turn.follow();
+        turn.end();
+    }
+
+    /// First come holds that are over. None: the object ends.
+    fn begin(driver: &'d Arc<Driver>, state: &'d mut State) -> Option<Turn<'d>> {
         let (cache, saved) = (driver.cache(), driver.saved());
         if cache.is_none() && saved.is_none() && !matches!(state.part, Part::Forwarding(_)) {
-            return; // the object ends
+            return None;
         }
         let mut turn = Turn {
             actions: std::mem::take(&mut state.actions),
@@ -66,15 +80,18 @@ impl<'d> Turn<'d> {
         while let Some(page) = now.and_then(|now| turn.state.held.next_over(now)) {
             turn.to_do.push_back((Event::HoldOver { page }, Vec::new()));
         }
-        if turn.to_do.is_empty() {
-            turn.happened(event, bytes);
-        } else {
-            turn.to_do.push_back((event, bytes));
+        Some(turn)
+    }
+
+    /// What this host says to itself.
+    fn follow(&mut self) {
+        while let Some((event, bytes)) = self.to_do.pop_front().filter(|_| !self.state.stuck) {
+            self.happened(event, bytes);
         }
-        while let Some((event, bytes)) = turn.to_do.pop_front().filter(|_| !turn.state.stuck) {
-            turn.happened(event, bytes);
-        }
-        turn.state.actions = turn.actions;
+    }
+
+    fn end(self) {
+        self.state.actions = self.actions;
     }
 
     /// Minimum holds are over.
@@ -112,11 +129,7 @@ impl<'d> Turn<'d> {
         self.taken.clear();
         for action in actions.drain(..) {
             seen.action(me, &action);
-            if let Err(error) = self.act(action)
-                && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
-            {
-                cache.report(&error);
-            }
+            self.act_or_report(action);
         }
         self.actions = actions;
         if let (true, Some(cache)) = (stopped, &self.cache) {
@@ -160,6 +173,14 @@ impl<'d> Turn<'d> {
         let written = cache.stop_writers(&pages);
         tell_written(node, &written);
         true
+    }
+
+    fn act_or_report(&mut self, action: Action<Said>) {
+        if let Err(error) = self.act(action)
+            && let Some(cache) = self.cache.as_ref().or(self.saved.as_ref())
+        {
+            cache.report(&error);
+        }
     }
 
     fn act(&mut self, action: Action<Said>) -> Result<()> {
