@@ -81,11 +81,9 @@ impl BitFile {
     fn find_allocated(&mut self) -> io::Result<()> {
         let (base, end) = (self.base, self.base + Self::bytes(self.bits));
         let mut blocks = HashSet::new();
-        crate::frames::resident_runs(&self.file, |start, length| {
-            let (from, to) = (start.max(base), (start + length).min(end));
-            if from < to {
-                blocks.extend((from - base) / BLOCK_BYTES..(to - base).div_ceil(BLOCK_BYTES));
-            }
+        crate::frames::resident_runs_in(&self.file, base..end, |start, length| {
+            let to = (start + length).min(end);
+            blocks.extend((start - base) / BLOCK_BYTES..(to - base).div_ceil(BLOCK_BYTES));
         })?;
         self.allocated = blocks;
         Ok(())
@@ -99,12 +97,11 @@ impl BitFile {
         self.map()?; // first: an allocated block is one whose bits can be reached
         for block in first / BITS_PER_BLOCK..=(first + count - 1) / BITS_PER_BLOCK {
             if !self.allocated.contains(&block) {
-                rustix::fs::fallocate(
-                    self.file.as_fd(),
-                    rustix::fs::FallocateFlags::empty(),
-                    self.base + block * BLOCK_BYTES,
-                    BLOCK_BYTES,
-                )?;
+                let (begin, none) = (self.base + block * BLOCK_BYTES, rustix::fs::FallocateFlags::empty());
+                // In memory it is cut short by a signal.
+                rustix::io::retry_on_intr(|| {
+                    rustix::fs::fallocate(self.file.as_fd(), none, begin, BLOCK_BYTES)
+                })?;
                 self.allocated.insert(block);
             }
         }

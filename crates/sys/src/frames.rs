@@ -38,11 +38,21 @@ pub fn punch(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
 }
 
 /// Calls `each` with every run `(offset, length)` of the file that has frames.
-pub fn resident_runs(fd: impl AsFd, mut each: impl FnMut(u64, u64)) -> io::Result<()> {
+pub fn resident_runs(fd: impl AsFd, each: impl FnMut(u64, u64)) -> io::Result<()> {
+    resident_runs_in(fd, 0..u64::MAX, each)
+}
+
+/// The same of those that begin in a part of the file, or are cut off by its beginning.
+pub fn resident_runs_in(
+    fd: impl AsFd,
+    part: std::ops::Range<u64>,
+    mut each: impl FnMut(u64, u64),
+) -> io::Result<()> {
     let fd = fd.as_fd();
-    let mut at = 0;
+    let mut at = part.start;
     loop {
         let start = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+            Ok(start) if start >= part.end => return Ok(()),
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(()),
             Err(errno) => return Err(errno.into()),

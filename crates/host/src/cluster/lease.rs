@@ -23,6 +23,8 @@ pub struct Lease {
 struct State {
     /// When this host fences itself; 0: it has no lease, and nothing to fence.
     fence_at: u64,
+    /// How long a lease is.
+    length: Duration,
     fenced: bool,
 }
 
@@ -33,6 +35,7 @@ pub struct Times {
     pub renew: u64,
     /// How long the attempt may take.
     pub patience: Duration,
+    length: Duration,
     /// The host fences itself.
     fence: u64,
     /// The keeper does.
@@ -46,6 +49,7 @@ impl Times {
         Times {
             renew: sent + length / 3,
             patience: lease / 4,
+            length: lease,
             fence: sent + length / 4 * 3,
             keeper: sent + length / 8 * 7,
         }
@@ -90,7 +94,7 @@ impl Lease {
             // The keeper looks at the word when it hears of it, and then each time that it would act.
             self.vault.update_blob(&Key::new(FENCE_KEY), &[1])?;
         }
-        state.fence_at = times.fence;
+        (state.fence_at, state.length) = (times.fence, times.length);
         self.changed.notify_all();
         Ok(true)
     }
@@ -111,6 +115,11 @@ impl Lease {
         let state = lock(&self.state);
         let until = if state.fenced { 0 } else { state.fence_at };
         Duration::from_nanos(until.saturating_sub(clock::now()))
+    }
+
+    /// How long leases are, if this host has one.
+    pub fn length(&self) -> Duration {
+        lock(&self.state).length
     }
 
     /// From now on. False if that was so.

@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
+/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more; or a little
+/// longer than a lease, so that one which is dead counts as lost before.
 pub(super) const APART: Duration = Duration::from_secs(10);
+const LITTLE: Duration = Duration::from_secs(5);
 
 pub(super) fn forwards(driver: &Driver) -> bool {
     matches!(driver.plan().how, How::Forwarding(_))
@@ -202,7 +204,10 @@ impl Cluster {
             while let Some(this) = this.upgrade() {
                 let over = this.lease.is_fenced() || this.member(host).is_none();
                 let reached = !over && this.reach(host).is_ok();
-                if reached || since.elapsed() > APART {
+                let longest = APART.max(this.lease.length() + LITTLE);
+                if over {
+                    lock(&this.spoiled).remove(&host); // what follows from its loss is more
+                } else if reached || since.elapsed() > longest {
                     this.end_session(host, reached);
                     since = Instant::now();
                 }
@@ -225,7 +230,7 @@ impl Cluster {
     /// host has of the other's objects is in everybody's way. If messages were lost, what follows from that.
     fn end_session(self: &Arc<Self>, host: HostId, reached: bool) {
         if !reached && let Ok(transport) = self.transport() {
-            transport.disconnect(host, &format!("it could not be reached for {} s", APART.as_secs()));
+            transport.disconnect(host, "it could not be reached for longer than a lease");
         }
         let lost = lock(&self.spoiled).remove(&host) || !reached;
         if lost && self.must_begin_anew(host) {

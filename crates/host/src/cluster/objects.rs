@@ -87,7 +87,7 @@ impl Cluster {
             return Ok(None);
         }
         let memory = self.host()?.handovers_of(record.id)?;
-        Ok(Some(Handovers::new(memory, plan.sizes.page() * PAGE_SIZE_BYTES)))
+        Handovers::new(memory, plan.sizes.page() * PAGE_SIZE_BYTES).map(Some)
     }
 
     /// What pages are to the object's scheduler, and here. What explicit coherence compares is frames.

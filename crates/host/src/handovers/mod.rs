@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 0      the home with whose process all this was begun, and the process of this host that began it, each plus one: with
-//!        another home all begins anew
+//!        another home all begins anew; and in which layout
 //! 4096   a slot of 32 bytes for each page of the scheduler, sparse: state, to whom, number, the last number that was here
 //! then   the versions that are kept, each in its page's place, sparse
 //! ```
@@ -34,6 +34,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SLOTS_AT: u64 = PAGE_SIZE_BYTES;
 const VERSIONS_AT: u64 = SLOTS_AT + OBJECT_PAGES * SLOT_BYTES as u64;
+/// Which layout this is: of notes in another nothing is known.
+const LAYOUT: u64 = 2;
 const END: u64 = VERSIONS_AT + OBJECT_PAGES * PAGE_SIZE_BYTES;
 
 /// The memory.
@@ -89,9 +91,10 @@ pub fn new_memory() -> Result<OwnedFd> {
 
 impl Handovers {
     /// In that memory, with what a process before left there. `page_bytes`: of the scheduler's pages.
-    pub fn new(memory: Arc<OwnedFd>, page_bytes: u64) -> Handovers {
-        let slots = Mutex::new(Slots::new(memory.clone(), SLOTS_AT));
-        Handovers { memory, slots, page_bytes }
+    pub fn new(memory: Arc<OwnedFd>, page_bytes: u64) -> Result<Handovers> {
+        let file = memory.try_clone().doing("taking memory for what is handed over")?;
+        let slots = Mutex::new(Slots::new(file.into(), SLOTS_AT));
+        Ok(Handovers { memory, slots, page_bytes })
     }
 
     /// What the keeper is to keep.
@@ -101,15 +104,17 @@ impl Handovers {
 
     /// The process of the home with which it was begun, and that of this host which did.
     pub fn begun(&self) -> Option<(HostId, HostId)> {
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 24];
         read_at(&self.memory, &mut bytes, 0).ok()?;
-        let host = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])).checked_sub(1);
-        Some((HostId(host(0)? as u32), HostId(host(8)? as u32)))
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
+        let host = |at: usize| word(at).checked_sub(1).map(|host| HostId(host as u32));
+        host(0).zip(host(8)).filter(|_| word(16) == LAYOUT)
     }
 
     /// All begins anew, with that process of the home, and this one.
     pub fn begin(&self, home: HostId, me: HostId) -> Result<()> {
-        let words = [home, me].map(|host| (u64::from(host.0) + 1).to_le_bytes());
+        let [home, me] = [home, me].map(|host| u64::from(host.0) + 1);
+        let words = [home, me, LAYOUT].map(u64::to_le_bytes);
         let mut slots = self.slots();
         slots.forget();
         frames::punch(&*self.memory, 0, END)
@@ -191,9 +196,8 @@ impl Handovers {
     }
 
     /// What is to be known of one page.
-    pub fn left_of(&self, page: u32) -> Left {
-        // It is memory: what cannot be read was never written.
-        self.slots().get(page).unwrap_or_default().left(page, |_| true)
+    pub fn left_of(&self, page: u32) -> Result<Left> {
+        Ok(self.slots().get(page)?.left(page, |_| true))
     }
 
     /// A part of the version that is kept: that many bytes behind its beginning.
@@ -205,12 +209,12 @@ impl Handovers {
     pub fn left(&self, has_frame: impl Fn(u32) -> bool) -> Result<Vec<Left>> {
         let mut found = Vec::new();
         let mut runs = Vec::new();
-        frames::resident_runs(&*self.memory, |offset, length| runs.push((offset, length)))
-            .doing("looking for what was handed over")?;
-        let end = |offset: u64, length: u64| (offset + length).min(VERSIONS_AT);
-        for (offset, length) in runs.into_iter().filter(|(offset, _)| *offset < VERSIONS_AT) {
-            let begin = offset.max(SLOTS_AT);
-            let mut bytes = vec![0; end(offset, length).saturating_sub(begin) as usize];
+        frames::resident_runs_in(&*self.memory, SLOTS_AT..VERSIONS_AT, |begin, length| {
+            runs.push((begin, (begin + length).min(VERSIONS_AT)));
+        })
+        .doing("looking for what was handed over")?;
+        for (begin, end) in runs {
+            let mut bytes = vec![0; (end - begin) as usize];
             read_at(&self.memory, &mut bytes, begin).doing("reading what was handed over")?;
             let first = (begin - SLOTS_AT) / SLOT_BYTES as u64;
             let slots = (first..).zip(bytes.chunks_exact(SLOT_BYTES).map(Slot::decode));
@@ -258,12 +262,13 @@ mod tests {
     #[test]
     fn the_next_process_knows_what_became_of_each_page() {
         let memory = Arc::new(new_memory().unwrap());
-        let handovers = Handovers::new(memory.clone(), BYTES as u64);
+        let handovers = Handovers::new(memory.clone(), BYTES as u64).unwrap();
         assert_eq!(handovers.begun(), None);
         handovers.begin(HostId(3), HostId(1)).unwrap();
         let last = (OBJECT_PAGES - 1) as u32;
         for page in [7, last] {
-            let now = |has_frame| standing(&Handovers::new(memory.clone(), BYTES as u64), page, has_frame);
+            let now =
+                |has_frame| standing(&Handovers::new(memory.clone(), BYTES as u64).unwrap(), page, has_frame);
             let nothing = Standing {
                 page,
                 owned: false,

@@ -15,7 +15,6 @@ use commonhold_object::error::Doing;
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 const WORDS: u64 = 4;
@@ -97,7 +96,7 @@ impl Slot {
 
 /// The slots of an object, from a place in its memory on.
 pub struct Slots {
-    memory: Arc<OwnedFd>,
+    memory: Arc<File>,
     base: u64,
     /// For so many pages.
     mapped: Option<(u64, BitFile)>,
@@ -105,8 +104,8 @@ pub struct Slots {
 
 impl Slots {
     /// `base`: a multiple of 4096.
-    pub fn new(memory: Arc<OwnedFd>, base: u64) -> Slots {
-        Slots { memory, base, mapped: None }
+    pub fn new(memory: File, base: u64) -> Slots {
+        Slots { memory: Arc::new(memory), base, mapped: None }
     }
 
     /// The memory was emptied.
@@ -145,8 +144,7 @@ impl Slots {
         let page = u64::from(page);
         if self.mapped.as_ref().is_none_or(|(pages, _)| *pages <= page) {
             let pages = (page + 1).next_power_of_two().max(PAGES);
-            let file = Arc::new(File::from(self.memory.try_clone()?));
-            self.mapped = Some((pages, BitFile::open(&file, self.base, pages * WORDS * 64)?));
+            self.mapped = Some((pages, BitFile::open(&self.memory, self.base, pages * WORDS * 64)?));
         }
         let (_, words) = self.mapped.as_mut().expect("mapped just now");
         Ok(words)
@@ -159,7 +157,7 @@ mod tests {
 
     fn slots() -> Slots {
         let memory = commonhold_sys::frames::create("slots test", 1 << 30).unwrap();
-        Slots::new(Arc::new(memory), 4096)
+        Slots::new(memory.into(), 4096)
     }
 
     /// All notes that follow each other, with numbers that repeat and such that do not: each is what the next process finds,
@@ -199,7 +197,7 @@ mod tests {
         slots.put(far, State::Owned, 4, false).unwrap();
         assert_eq!(slots.get(7).unwrap(), Slot { state: State::Kept, number: 3, seen: 3 });
         assert_eq!(slots.get(far).unwrap(), Slot { state: State::Owned, number: 4, seen: 0 });
-        let again = Slots::new(slots.memory.clone(), 4096).get(far).unwrap();
+        let again = Slots::new(slots.memory.try_clone().unwrap(), 4096).get(far).unwrap();
         assert_eq!(again, Slot { state: State::Owned, number: 4, seen: 0 });
     }
 }

@@ -12,8 +12,7 @@ use super::losses::Reverted;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
-use super::turn::in_a_row;
-use super::turn::{Came, STAMP, Turn, first_stamp, stamped};
+use super::turn::{Came, Turn, first_stamp};
 use super::{Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
@@ -270,7 +269,7 @@ impl Driver {
     }
 
     /// How many frames those scheduler pages have.
-    fn count_frames(&self, pages: &[u32]) -> u64 {
+    pub(super) fn count_frames(&self, pages: &[u32]) -> u64 {
         pages.iter().map(|page| self.frames(Span::one(*page)).count).sum()
     }
 
@@ -310,59 +309,6 @@ impl Driver {
             return;
         }
         self.do_now(&mut self.state(), Later::HoldOver);
-    }
-
-    /// Messages came from another host, with these bytes, which are those of the first one first.
-    pub fn messages(self: &Arc<Self>, from: HostId, messages: Vec<Said>, bytes: Vec<u8>) -> Result<()> {
-        messages.iter().try_for_each(|message| self.check(message))?;
-        let lengths: Vec<usize> = messages.iter().map(|message| self.length(message)).collect();
-        let all: usize = lengths.iter().sum();
-        if bytes.len() != all {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                format!("{from} sent {} bytes with messages of {all}", bytes.len()),
-            ));
-        }
-        let mut messages = messages.into_iter();
-        let mut parts = Parts { bytes, begin: 0 };
-        let mut lengths = &lengths[..];
-        let waits = self.waits_for_replicas();
-        // The answers to them go together, too.
-        let mut state = (!waits).then(|| self.state());
-        while let Some(next) = messages.as_slice().first() {
-            let is_forwarded = matches!(next, Said::Forwarding(_));
-            let count = if is_forwarded && !waits { in_a_row(messages.as_slice()) } else { 1 };
-            let (of_these, rest) = lengths.split_at(count);
-            let bytes = parts.next(of_these.iter().sum());
-            lengths = rest;
-            let mut these = messages.by_ref().take(count);
-            match &mut state {
-                Some(state) if count > 1 => self.do_together(state, from, these, bytes),
-                state => {
-                    let Some(message) = these.next() else { break };
-                    let came = Later::Message(from, message, bytes);
-                    match state {
-                        None => self.later(came)?,
-                        Some(state) => {
-                            if let Some(came) = self.hold_back(state, came)? {
-                                self.do_now(state, came);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        drop(state);
-        if !waits {
-            self.look_at_the_way();
-        }
-        Ok(())
-    }
-
-    /// Bytes that lie behind a message.
-    fn length(&self, message: &Said) -> usize {
-        let stamp = if stamped(message) { STAMP } else { 0 };
-        self.count_frames(&message.carries().pages()) as usize * PAGE + stamp
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -415,31 +361,6 @@ impl Driver {
         self.saved.upgrade()
     }
 
-    /// What is said under another scheduler is nothing an honest host says.
-    pub fn check_scheduler(&self, message: &Said) -> Result<()> {
-        if self.plan.how.speaks(message) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Protocol, "a message of another scheduler than the object's"))
-    }
-
-    /// Nor of pages that are not there, or of more than anybody asks for at once.
-    fn check(&self, message: &Said) -> Result<()> {
-        let protocol = |text| Err(Error::new(ErrorKind::Protocol, text));
-        let (count, end) = message.extent();
-        if count == 0 && message.is_of_a_span() {
-            return protocol("a message about no page at all".to_owned());
-        }
-        let size = self.plan.sizes.pages(self.room());
-        // Of forwarding, what is about many pages carries none of them.
-        let forwarded = matches!(message, Said::Forwarding(_));
-        let frames = if forwarded { count } else { self.plan.sizes.most_frames(count) };
-        if frames > u64::from(MOST_PAGES) || end > size {
-            return protocol(format!("a message of {count} pages, up to page {end}, of an object of {size}"));
-        }
-        Ok(())
-    }
-
     /// The only way to other hosts: said when the lock of the state is let go.
     pub(super) fn say(&self, _locked: &State, to: HostId, message: Said, bytes: Vec<u8>) {
         self.seen.said(self.plan.me, to, &message);
@@ -487,24 +408,6 @@ impl Drop for Locked<'_> {
         driver
             .outbox
             .send_all(|to, messages, bytes| driver.carrier.send(to, driver.plan.object, messages, bytes));
-    }
-}
-
-/// Bytes that lie behind messages, part by part.
-struct Parts {
-    bytes: Vec<u8>,
-    begin: usize,
-}
-
-impl Parts {
-    /// The next so many. All of them at once are not copied.
-    fn next(&mut self, length: usize) -> Vec<u8> {
-        if length == self.bytes.len() {
-            return std::mem::take(&mut self.bytes);
-        }
-        let begin = self.begin;
-        self.begin += length;
-        self.bytes[begin..self.begin].to_vec()
     }
 }
 

@@ -101,7 +101,7 @@ impl Driver {
         let mut bytes = Vec::new();
         for (frame, _) in pages.iter().filter(|(frame, _)| !owned.contains(*frame)) {
             let unit = self.plan.sizes.page() as u32;
-            let Left { standing, is_kept } = handovers.left_of(frame / unit);
+            let Left { standing, is_kept } = handovers.left_of(frame / unit)?;
             let part = |bytes: &mut Vec<u8>| {
                 let begin = bytes.len();
                 bytes.resize(begin + PAGE, 0);
@@ -420,7 +420,7 @@ mod tests {
         let memory = Memory::new();
         let cache = cache(directory.path(), &memory);
         let (page, first_home) = (PageRange::new(3, 1), HostId(1));
-        let handovers = Handovers::new(Arc::new(new_memory().unwrap()), PAGE as u64);
+        let handovers = Handovers::new(Arc::new(new_memory().unwrap()), PAGE as u64).unwrap();
         handovers.begin(first_home, ME).unwrap();
         cache.held_by(ME).unwrap();
         handovers.own(3, 1).unwrap();

@@ -9,6 +9,7 @@
 //! | file | does |
 //! |---|---|
 //! | `driver` | one object: events to its scheduler |
+//! | `arrivals` | what other hosts say of it |
 //! | `homing` | where the object's home is |
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
@@ -28,6 +29,7 @@
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
+mod arrivals;
 mod dealt_with;
 mod driver;
 mod freezing;

@@ -13,7 +13,7 @@ use super::driver::{Driver, PAGE, State, why_not};
 use super::part::{How, Part, Said};
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
-use commonhold_coherence::{Access, Action, Event, HostId, Span, Why, central, explicit};
+use commonhold_coherence::{Access, Action, Event, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::{PageRange, Result};
 use recalls::own_recall;
 use roaring::RoaringBitmap;
@@ -184,6 +184,9 @@ impl<'d> Turn<'d> {
     }
 
     fn act(&mut self, action: Action<Said>) -> Result<()> {
+        if self.state.stuck && is_of_owners(&action) {
+            return Ok(()); // what it counts on was not noted, or not done
+        }
         match action {
             Action::Send { to, message } => self.send_or_take_back(to, message)?,
             Action::Install { span, access, with_data } => {
@@ -195,8 +198,14 @@ impl<'d> Turn<'d> {
             }
             Action::Restrict { page, access } => self.restrict(page, access)?,
             Action::Save { page } => self.save(page)?,
-            Action::Own { page, number } => self.own(page, number)?,
-            Action::KeepSent { page, number, to } => self.keep_sent(page, number, to)?,
+            Action::Own { page, number } => {
+                let noted = self.own(page, number);
+                self.goes_on_if(noted)?;
+            }
+            Action::KeepSent { page, number, to } => {
+                let noted = self.keep_sent(page, number, to);
+                self.goes_on_if(noted)?;
+            }
             Action::KeepCame { page, number } => self.keep_came(page, number)?,
             Action::KeepOld { page } => self.keep_old(page)?,
             Action::DropKept { page } => self.drop_kept(page)?,
@@ -224,6 +233,14 @@ impl<'d> Turn<'d> {
             }
         }
         Ok(())
+    }
+
+    /// What is not noted the next process of this host would not know: nothing is used, or handed over, without.
+    fn goes_on_if(&mut self, noted: Result<()>) -> Result<()> {
+        if noted.is_err() && !self.driver.plan.is_home {
+            self.begin_again();
+        }
+        noted
     }
 
     /// The page's minimum hold begins.
@@ -282,6 +299,17 @@ impl Came {
         let begin = self.used;
         self.used = (begin + frames * PAGE).min(self.bytes.len());
         &self.bytes[begin..self.used]
+    }
+}
+
+/// Whether it lets a page be used, here or elsewhere.
+fn is_of_owners(action: &Action<Said>) -> bool {
+    let hands_over =
+        |message: &Said| matches!(message, Said::Forwarding(forwarding::Message::HandOver { .. }));
+    match action {
+        Action::Install { .. } => true,
+        Action::Send { message, .. } => hands_over(message),
+        _ => false,
     }
 }
 

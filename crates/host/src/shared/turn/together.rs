@@ -93,33 +93,49 @@ impl<'d> Turn<'d> {
 
     /// `first`: the page whose bytes came first.
     fn act_together(&mut self, first: u32, mut actions: VecDeque<Action<Said>>) {
+        // What could not be read together is read page by page: each is answered that cannot be.
+        let mut can_send = true;
         // If this host begins anew meanwhile, it is as if the others had not come.
         while let Some(action) = actions.pop_front().filter(|_| !self.state.stuck) {
-            let mut holds = Vec::new();
-            let action = match action {
+            match action {
                 Action::Install { span, access, with_data: true } => {
-                    let before = Span::new(first, span.first.saturating_sub(first));
-                    self.came.used = self.frames_of(before).count as usize * PAGE;
+                    let mut holds = Vec::new();
                     let span = grown(span, access, &mut actions, &mut holds);
-                    Action::Install { span, access, with_data: true }
+                    self.install_together(first, span, access);
+                    holds.into_iter().for_each(|page| self.begin_hold(page));
+                    continue;
                 }
                 Action::Send { to, message: Said::Forwarding(Message::Copy { page }) }
-                    if to != self.driver.plan.me =>
+                    if can_send && to != self.driver.plan.me =>
                 {
-                    if self.send_copies(to, page, &mut actions) {
+                    can_send = self.send_copies(to, page, &mut actions);
+                    if can_send {
                         continue;
                     }
-                    Action::Send { to, message: Said::Forwarding(Message::Copy { page }) }
                 }
-                action => action,
-            };
+                _ => {}
+            }
             self.act_or_report(action);
-            holds.into_iter().for_each(|page| self.begin_hold(page));
         }
     }
 
-    /// Sends this page, and the next of those that go to the same host, as they are in frames. Whether it could: one by one
-    /// each is answered that cannot be read.
+    /// Page by page where it cannot be done at once: then only what cannot be had is missing.
+    fn install_together(&mut self, first: u32, span: Span, access: Access) {
+        let bytes_of = |turn: &mut Self, page: u32| {
+            let before = Span::new(first, page.saturating_sub(first));
+            turn.came.used = turn.frames_of(before).count as usize * PAGE;
+        };
+        bytes_of(self, span.first);
+        if span.count > 1 && self.install(span, access, true).is_ok() {
+            return;
+        }
+        for page in span.pages() {
+            bytes_of(self, page);
+            self.act_or_report(Action::Install { span: Span::one(page), access, with_data: true });
+        }
+    }
+
+    /// Sends this page, and the next of those that go to the same host, as they are in frames. Whether it could.
     fn send_copies(&mut self, to: HostId, page: u32, actions: &mut VecDeque<Action<Said>>) -> bool {
         let Some(cache) = self.cache.as_ref().filter(|_| self.state.late.is_empty()) else { return false };
         let page_bytes = self.frames_of(Span::one(page)).length_bytes() as usize;
