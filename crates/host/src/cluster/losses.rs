@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more; or a little
-/// longer than a lease, so that one which is dead counts as lost before.
+/// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
 pub(super) const APART: Duration = Duration::from_secs(10);
+/// Whoever has to begin anew then waits longer than a lease by this: a host that is dead counts as lost before.
 const LITTLE: Duration = Duration::from_secs(5);
 
 pub(super) fn forwards(driver: &Driver) -> bool {
@@ -204,10 +204,9 @@ impl Cluster {
             while let Some(this) = this.upgrade() {
                 let over = this.lease.is_fenced() || this.member(host).is_none();
                 let reached = !over && this.reach(host).is_ok();
-                let longest = APART.max(this.lease.length() + LITTLE);
                 if over {
                     lock(&this.spoiled).remove(&host); // what follows from its loss is more
-                } else if reached || since.elapsed() > longest {
+                } else if reached || since.elapsed() > this.longest_apart(host) {
                     this.end_session(host, reached);
                     since = Instant::now();
                 }
@@ -226,11 +225,15 @@ impl Cluster {
         let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
     }
 
+    fn longest_apart(&self, host: HostId) -> Duration {
+        if self.must_begin_anew(host) { APART.max(self.lease.length() + LITTLE) } else { APART }
+    }
+
     /// The other host lives, and is reached again, or cannot be reached for long. In that case the session ends: what this
     /// host has of the other's objects is in everybody's way. If messages were lost, what follows from that.
     fn end_session(self: &Arc<Self>, host: HostId, reached: bool) {
         if !reached && let Ok(transport) = self.transport() {
-            transport.disconnect(host, "it could not be reached for longer than a lease");
+            transport.disconnect(host, "it could not be reached for long");
         }
         let lost = lock(&self.spoiled).remove(&host) || !reached;
         if lost && self.must_begin_anew(host) {
