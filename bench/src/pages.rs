@@ -76,8 +76,7 @@ fn table(known: &BTreeMap<String, Value>) -> String {
     let head = ["row", "must be", "measured", "unit", "spread", "verdict"];
     format!(
         "# Results\n\nThe last run of each row, written by `commonhold-bench run --out`; what each does on both sides \
-         stands in bench/README.md.\n\nMachine: {}\n\n{}",
-        machine(),
+         stands in bench/README.md. On which machine it ran its own page says.\n\n{}",
         markdown(&head, &rows)
     )
 }
