@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const MOST_GIVEN: usize = 512;
 const MOST_NEWER: usize = 4096;
 
+/// News that a host belongs may come so much later than its first word.
+const NEWS: Duration = Duration::from_secs(1);
 /// How often it is looked for objects that are no more.
 const LOOK: Duration = Duration::from_secs(30);
 /// So long after its home spoke of it last, what is kept here stays, whatever the registry says. At least two leases.
@@ -168,6 +170,11 @@ impl Cluster {
         what: Keep,
         bytes: &[u8],
     ) -> Result<Answer> {
+        if matches!(what, Keep::Begin { .. }) {
+            // It may have joined just now: else it would look for another, or go on without.
+            self.check_not_lost(from)?;
+            self.check_belongs(from, NEWS)?;
+        }
         self.kept_here.with(object, |kept| self.keep_in(kept, from, object, number, what, bytes))
     }
 
