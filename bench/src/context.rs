@@ -4,7 +4,7 @@ use crate::failure::{Doing, Result};
 use crate::host::BenchHost;
 use rand::SeedableRng;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Where random choices come from: the same ones for the same seed, on any machine.
@@ -42,17 +42,10 @@ impl Context {
         BenchHost::start(&self.directory.join("state"))
     }
 
-    /// An empty folder of that name, or with a number after it if a folder has the name already.
+    /// A new folder, whose name begins so; it goes with the row's.
     pub fn new_directory(&self, name: &str) -> Result<PathBuf> {
-        for number in 1.. {
-            let name = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-            let path = self.directory.join(name);
-            match std::fs::create_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| path.clone()).doing(format!("making {}", path.display())),
-            }
-        }
-        unreachable!("there are more numbers than folders")
+        let made = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(&self.directory);
+        Ok(made.doing(format!("making a folder in {}", self.directory.display()))?.keep())
     }
 
     /// Makes a file of that size with content that is nowhere zero, stored on the disk, and warm in the page

@@ -167,15 +167,7 @@ mod tests {
 
     #[test]
     fn what_never_came_is_the_newest_and_what_came_is_not() {
-        let nothing = Standing {
-            page: 7,
-            owned: false,
-            number: 0,
-            has_copy: false,
-            kept: None,
-            sent_to: None,
-            lost: None,
-        };
+        let nothing = Standing::nothing(7);
         let seen = |number| Standing { number, ..nothing };
         let sent = |number, to| Standing { kept: Some(number), sent_to: Some(HostId(to)), number, ..nothing };
         let kept = |number| Standing { kept: Some(number), ..nothing };

@@ -143,6 +143,13 @@ pub struct Standing {
     pub lost: Option<u32>,
 }
 
+impl Standing {
+    /// Of a host that has nothing of a page.
+    pub fn nothing(page: u32) -> Standing {
+        Standing { page, owned: false, number: 0, has_copy: false, kept: None, sent_to: None, lost: None }
+    }
+}
+
 /// What was settled about a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settled {

@@ -228,15 +228,7 @@ impl Handovers {
 impl Slot {
     fn left(self, page: u32, has_frame: impl Fn(u32) -> bool) -> Left {
         let Slot { state, number, seen } = self;
-        let nothing = Standing {
-            page,
-            owned: false,
-            number: seen,
-            has_copy: false,
-            kept: None,
-            sent_to: None,
-            lost: None,
-        };
+        let nothing = Standing { number: seen, ..Standing::nothing(page) };
         let standing = match state {
             State::Owned if has_frame(page) => Standing { owned: true, number, ..nothing },
             State::Leaving => Standing { owned: true, number, ..nothing },
@@ -269,15 +261,7 @@ mod tests {
         for page in [7, last] {
             let now =
                 |has_frame| standing(&Handovers::new(memory.clone(), BYTES as u64).unwrap(), page, has_frame);
-            let nothing = Standing {
-                page,
-                owned: false,
-                number: 0,
-                has_copy: false,
-                kept: None,
-                sent_to: None,
-                lost: None,
-            };
+            let nothing = Standing::nothing(page);
             // It comes, and is written; it goes, and may not arrive.
             handovers.own(page, 4).unwrap();
             assert_eq!(now(false), Some((nothing, false)), "it never came");

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// More bytes of pages go together with nothing else.
-const MOST_BYTES: usize = 1 << 20;
+pub(super) const MOST_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Out>);

@@ -100,7 +100,7 @@ impl<'d> Turn<'d> {
             Turn::take(driver, state, Event::HoldOver { page }, Vec::new());
         }
         if matches!(driver.plan.how, How::Forwarding(_)) {
-            look_later(driver, state);
+            look_later(driver, state, Instant::now());
         }
     }
 
@@ -245,14 +245,15 @@ impl<'d> Turn<'d> {
 
     /// The page's minimum hold begins.
     fn begin_hold(&mut self, page: u32) {
-        let end = Instant::now() + self.driver.plan.hold;
+        let now = Instant::now();
+        let end = now + self.driver.plan.hold;
         self.state.held.begin(page, end);
         // Under forwarding who waits for it may have asked before it came. Where nobody has, no thread is woken.
         if self.state.late.contains(page) || self.state.part.waits_for_hold(page) {
             self.driver.holds.say_at(end, self.driver);
         }
         if matches!(self.driver.plan.how, How::Forwarding(_)) {
-            look_later(self.driver, self.state);
+            look_later(self.driver, self.state, now);
         }
     }
 
@@ -314,8 +315,8 @@ fn is_of_owners(action: &Action<Said>) -> bool {
 }
 
 /// By forwarding: whoever waits for the end of a hold and did not say so by a message is not forgotten.
-fn look_later(driver: &Arc<Driver>, state: &mut State) {
-    if let Some(at) = state.held.look_later(Instant::now()) {
+fn look_later(driver: &Arc<Driver>, state: &mut State, now: Instant) {
+    if let Some(at) = state.held.look_later(now) {
         driver.holds.say_at(at, driver);
     }
 }

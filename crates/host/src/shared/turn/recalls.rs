@@ -42,7 +42,14 @@ impl Turn<'_> {
             self.driver.seen.event(me, &event);
             self.state.part.handle(event, actions);
         }
-        let Some(cache) = self.cache.as_ref().filter(|_| last > first) else { return };
+        if last > first {
+            self.protect_together(actions);
+        }
+    }
+
+    /// Pages that may only be read from now on: page tables are changed once for all of them, and that is done.
+    pub(super) fn protect_together(&mut self, actions: &mut Vec<Action<Said>>) {
+        let Some(cache) = &self.cache else { return };
         let pages: RoaringBitmap = actions.iter().filter_map(protected).collect();
         for run in book::runs(&pages) {
             let frames = self.driver.frames(Span::new(run.first as u32, run.count as u32));
@@ -50,7 +57,7 @@ impl Turn<'_> {
                 cache.report(&error);
             }
         }
-        let seen = &self.driver.seen;
+        let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         actions.retain(|action| {
             let done = protected(action).is_some();
             if done {

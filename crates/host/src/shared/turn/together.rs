@@ -2,17 +2,13 @@
 //! done together here: to the scheduler each is an event, and what it wants done is done for all of them at once.
 
 use super::{Came, Turn};
-use crate::cache::book;
 use crate::shared::driver::{Driver, PAGE, State};
+use crate::shared::outbox::MOST_BYTES;
 use crate::shared::part::Said;
 use commonhold_coherence::forwarding::Message;
 use commonhold_coherence::{Access, Action, Event, HostId, Span};
-use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// More bytes are not sent as one.
-const MOST_BYTES: usize = 1 << 20;
 
 /// How many messages, from the first of these on, ask the same for pages in a row, or bring copies of such.
 pub(in crate::shared) fn in_a_row(messages: &[Said]) -> usize {
@@ -59,36 +55,17 @@ impl<'d> Turn<'d> {
             seen.event(me, &event);
             self.state.part.handle(event, &mut actions);
         }
-        actions.iter().for_each(|action| seen.action(me, action));
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
-        self.stop_writers_of(&mut actions);
+        if !actions.iter().any(|action| matches!(action, Action::Install { .. })) {
+            self.protect_together(&mut actions); // earlier than one by one, never later
+        }
+        actions.iter().for_each(|action| seen.action(me, action));
         self.act_together(first.unwrap_or_default(), actions.drain(..).collect());
         self.actions = actions;
         if !self.state.late.is_empty() {
             self.send_late_pages_away();
         }
-    }
-
-    /// Pages that may only be read from now on: page tables are changed once for all of them. Earlier than one by one, never
-    /// later.
-    fn stop_writers_of(&mut self, actions: &mut Vec<Action<Said>>) {
-        let Some(cache) = &self.cache else { return };
-        let protected = |action: &Action<Said>| match action {
-            Action::Restrict { page, access: Access::Read } => Some(*page),
-            _ => None,
-        };
-        if actions.iter().any(|action| matches!(action, Action::Install { .. })) {
-            return;
-        }
-        let pages: RoaringBitmap = actions.iter().filter_map(protected).collect();
-        for run in book::runs(&pages) {
-            let frames = self.frames_of(Span::new(run.first as u32, run.count as u32));
-            if let Err(error) = cache.restrict(frames, self.driver.reach(frames), Access::Read) {
-                cache.report(&error);
-            }
-        }
-        actions.retain(|action| protected(action).is_none());
     }
 
     /// `first`: the page whose bytes came first.
