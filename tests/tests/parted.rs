@@ -10,6 +10,9 @@ use std::time::Duration;
 const HOME: usize = 1;
 const PAIR: [usize; 2] = [HOME, 2];
 
+/// Of a host that passes nothing on.
+const ALONE: &[&str] = &["--lease", "5", "--no-relay"];
+
 struct Setting {
     workers: Vec<Worker>,
     hosts: Vec<TestHost>,
@@ -17,13 +20,14 @@ struct Setting {
 }
 
 impl Setting {
-    /// All have 256 pages of version 1, which are synced, and host 2 has the first ten of version 2.
-    fn new(options: &str) -> Option<Setting> {
+    /// All have 256 pages of version 1, which are synced, and host 2 has the first ten of version 2. `more`: words for host 0.
+    fn new(options: &str, more: &[&'static str]) -> Option<Setting> {
         let network = Network::new(3).map_err(|why| eprintln!("skipped: {why}")).ok()?;
         let host = |number: usize| {
             let (name, own, list) = (format!("host{number}"), network.listen(number), network.listen(0));
             let mut words = vec!["--plain", "--even-beyond-loopback", "--listen", &own, "--name", &name];
-            words.extend(if number == 0 { ["--lease", "5"] } else { ["--join", &list] });
+            let join = ["--join", list.as_str()];
+            words.extend(if number == 0 { more } else { &join });
             let before = network.before(number);
             TestHost::by(&before.iter().map(String::as_str).collect::<Vec<_>>(), &words)
         };
@@ -42,11 +46,55 @@ impl Setting {
     }
 }
 
+/// What they say to each other goes through the one that both reach: nobody begins anew, nothing is lost, and nothing waits longer
+/// than a broken connection takes to be noticed.
+#[test]
+fn hosts_that_are_parted_speak_through_another() {
+    for options in ["central", "forwarding"] {
+        let Some(Setting { workers, hosts, network }) = Setting::new(options, &["--lease", "5"]) else {
+            return;
+        };
+        network.part(PAIR, true);
+        workers[HOME].ok("check m 0 10 2");
+        for round in 3..7 {
+            let (writer, reader) = if round % 2 == 0 { (HOME, 2) } else { (2, HOME) };
+            workers[writer].ok(&format!("fill m 0 20 {round}"));
+            workers[reader].ok(&format!("check m 0 20 {round}"));
+        }
+        workers[0].ok("check m 0 20 6");
+        until_says(&hosts[0], "what they say to each other is passed on here");
+        for host in &hosts {
+            for word in ["beginning again", "begins anew", "may be lost", "were lost"] {
+                assert!(!says(host, word), "{options}: {}", host.log());
+            }
+        }
+        network.part(PAIR, false);
+        workers[2].ok("check m 20 10 1");
+        Setting { workers, hosts, network }.nobody_is_lost();
+    }
+}
+
+/// The host that keeps the list is one of the two: who cannot reach it renews its lease through another.
+#[test]
+fn a_lease_is_renewed_through_another_host() {
+    let Some(Setting { workers, hosts, network }) = Setting::new("forwarding", &["--lease", "20"]) else {
+        return;
+    };
+    network.part([0, 2], true);
+    workers[2].ok("fill m 0 10 3");
+    until_says(&hosts[1], "what they say to each other is passed on here");
+    std::thread::sleep(Duration::from_secs(24)); // longer than its lease
+    workers[2].ok("fill m 0 10 4");
+    workers[0].ok("check m 0 10 4");
+    network.part([0, 2], false);
+    Setting { workers, hosts, network }.nobody_is_lost();
+}
+
 /// They reach each other again in time: who asked for a page waited, and gets what is newest.
 #[test]
 fn hosts_that_are_parted_for_a_moment_lose_nothing() {
     for options in ["central", "forwarding"] {
-        let Some(Setting { workers, hosts, network }) = Setting::new(options) else { return };
+        let Some(Setting { workers, hosts, network }) = Setting::new(options, ALONE) else { return };
         network.part(PAIR, true);
         workers[HOME].send("check m 0 10 2");
         let waits = workers[HOME].answer_within(Duration::from_millis(500));
@@ -64,7 +112,7 @@ fn hosts_that_are_parted_for_a_moment_lose_nothing() {
 /// each other again there is one version for both.
 #[test]
 fn hosts_that_are_parted_for_long_go_on_with_one_version() {
-    let Some(Setting { workers, hosts, network }) = Setting::new("central=revert") else { return };
+    let Some(Setting { workers, hosts, network }) = Setting::new("central=revert", ALONE) else { return };
     network.part(PAIR, true);
     workers[HOME].ok("check m 0 10 1");
     until_says(&hosts[HOME], "newest versions of 10 pages are lost with host2");

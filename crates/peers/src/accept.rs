@@ -3,6 +3,7 @@
 use crate::greeting::{Greeting, Introduction};
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::judge::check_peer;
+use crate::relay::Relays;
 use crate::security::Security;
 use crate::table::{Candidate, Ends, Table};
 use commonhold_object::{Error, ErrorKind, Result};
@@ -31,6 +32,8 @@ pub struct HostGate {
     pub table: Arc<Table>,
     /// How they speak.
     pub security: Security,
+    /// What is passed on here between others.
+    pub relays: Arc<Relays>,
 }
 
 impl Gate for HostGate {
@@ -43,7 +46,23 @@ impl Gate for HostGate {
     }
 
     fn answer(&self, socket: TcpStream, from: SocketAddr) -> Result<()> {
-        answer(socket, from, &self.table, &self.security)
+        self.security.check(from)?;
+        let mut talk = Talk::open(socket, &self.security, End::Answers, Instant::now() + DEADLINE)?;
+        match talk.hear() {
+            Ok(Greeting::Introduction(introduction)) => {
+                answer(talk, introduction, &self.table, &self.security)
+            }
+            Ok(Greeting::Relay(wanted)) => self.relays.pass_on(talk, &wanted, &self.table, &self.security),
+            Ok(_) => {
+                let error = Error::new(ErrorKind::Protocol, "the other end does not say who it is");
+                talk.refuse(&error);
+                Err(error)
+            }
+            Err(error) => {
+                talk.refuse(&error);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -87,24 +106,19 @@ fn begin(socket: TcpStream, from: SocketAddr, gate: &Arc<impl Gate>, handshakes:
     }
 }
 
-fn answer(socket: TcpStream, from: SocketAddr, table: &Arc<Table>, security: &Security) -> Result<()> {
-    security.check(from)?;
-    let mut talk = Talk::open(socket, security, End::Answers, Instant::now() + DEADLINE)?;
+fn answer(mut talk: Talk, introduction: Introduction, table: &Arc<Table>, security: &Security) -> Result<()> {
     let greeted = (|| {
-        let Greeting::Introduction(introduction) = talk.hear()? else {
-            return Err(Error::new(ErrorKind::Protocol, "the other end does not say who it is"));
-        };
         let rights = check_peer(&table.me, &introduction.hello, talk.subject()?.as_ref())?;
         let last = table.last(introduction.hello.host);
         let own = Introduction { hello: table.me.clone(), link: introduction.link, last };
         talk.say(&Greeting::Introduction(own))?;
         match talk.hear()? {
-            Greeting::Agreed(standing) => Ok((introduction, rights, Ends::Answers(standing))),
+            Greeting::Agreed(standing) => Ok((rights, Ends::Answers(standing))),
             _ => Err(Error::new(ErrorKind::Protocol, "the other end neither agrees nor refuses")),
         }
     })();
     match greeted {
-        Ok((introduction, rights, end)) => {
+        Ok((rights, end)) => {
             let good_until = talk.good_until(security);
             table.conclude(Candidate { talk, introduction, rights, good_until, end }).map(drop)
         }

@@ -3,6 +3,7 @@
 
 use crate::frame::FRAME_VERSION;
 use crate::hello::Hello;
+use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,19 @@ pub enum Greeting {
     Yield,
     /// No, and why.
     Refused(String),
+    /// First of who begins, instead of an introduction: what follows is to be passed on to a host that it cannot reach.
+    Relay(Wanted),
+    /// There is a way to that host, and this conversation is over: what comes next by this connection is between those two.
+    Relayed,
+}
+
+/// Who wants to be passed on, and to which host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Who asks.
+    pub hello: Hello,
+    /// Whom it cannot reach.
+    pub to: HostId,
 }
 
 impl Greeting {
@@ -155,7 +169,6 @@ impl Greeting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold_coherence::HostId;
 
     #[test]
     fn greetings_survive_and_garbage_is_refused() {

@@ -34,6 +34,17 @@ pub trait Handler: Send + Sync + 'static {
     /// Nothing comes from that incarnation afterwards, unless it is announced again.
     fn lost(&self, host: HostId, incarnation: u64, why: &Error);
 
+    /// Where a host of the cluster listens, if connections of others with it are passed on here.
+    fn passes_on_to(&self, _host: HostId) -> Option<SocketAddr> {
+        None
+    }
+
+    /// A connection of `from` with a host that it cannot reach is passed on here.
+    fn passes_on(&self, _from: &Hello, _to: HostId) {}
+
+    /// There is no way to a host from here, and one through `relay`, which passes on.
+    fn reached_through(&self, _host: HostId, _relay: HostId) {}
+
     /// Somebody was turned away before they became a peer. One line on standard error unless told otherwise.
     fn refused(&self, from: SocketAddr, why: &Error) {
         eprintln!("commonhold: a connection from {from} was refused: {why}");

@@ -155,6 +155,12 @@ impl Talk {
         Timed::new(&self.socket, self.deadline).linger();
     }
 
+    /// This conversation is over, and TLS with it: another follows on the same socket. Neither end may have said anything that
+    /// the other has not asked for.
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
     /// All is said: messages follow.
     pub fn into_stream(self) -> Stream {
         let channel = match self.tls {

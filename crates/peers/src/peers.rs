@@ -7,11 +7,14 @@ use crate::handler::Handler;
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::hello::Hello;
 use crate::judge::{Verdict, check_peer};
+use crate::relay::Relays;
 use crate::security::Security;
 use crate::table::{Candidate, Ends, Table, Turn, random_number};
+use crate::through::HostAt;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::tcp;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 pub struct Peers {
     table: Arc<Table>,
     security: Security,
+    relays: Arc<Relays>,
     listener: Arc<TcpListener>,
     address: SocketAddr,
     accepting: Mutex<Option<JoinHandle<()>>>,
@@ -49,11 +53,20 @@ impl Peers {
         let listener = Arc::new(TcpListener::bind(listen).doing(what())?);
         let address = listener.local_addr().doing(what())?;
         let table = Table::new(hello, handler);
-        let gate = Arc::new(HostGate { table: table.clone(), security: security.clone() });
+        let relays = Arc::<Relays>::default();
+        let gate = HostGate { table: table.clone(), security: security.clone(), relays: relays.clone() };
+        let gate = Arc::new(gate);
         let taken = listener.clone();
         let accepting = std::thread::Builder::new().name("peers-accept".into());
         let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what())?;
-        Ok(Arc::new(Peers { table, security, listener, address, accepting: Mutex::new(Some(accepting)) }))
+        Ok(Arc::new(Peers {
+            table,
+            security,
+            relays,
+            listener,
+            address,
+            accepting: Mutex::new(Some(accepting)),
+        }))
     }
 
     pub(crate) fn security(&self) -> &Security {
@@ -73,18 +86,25 @@ impl Peers {
     /// A session whose connection broke goes on.
     /// Both hosts may do so at once: one connection stays.
     pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
-        self.connect_within(host, address, DEADLINE)
+        self.connect_within(host, address, DEADLINE, &[])
     }
 
-    /// The same for who cannot wait as long as that takes at most.
-    pub fn connect_within(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
+    /// The same for who cannot wait as long as that takes at most. Where the host's machine does not answer, one of these
+    /// others that is connected is asked to pass the connection on ([`Handler::passes_on_to`]).
+    pub fn connect_within(
+        &self,
+        host: HostId,
+        address: SocketAddr,
+        within: Duration,
+        relays: &[HostAt],
+    ) -> Result<()> {
         self.security.check(address)?;
         let deadline = Instant::now() + within.min(DEADLINE);
         let last = match self.table.begin_dialing(host, deadline)? {
             Turn::Connected => return Ok(()),
             Turn::Dial(last) => last,
         };
-        let dialed = self.dial(host, address, last, deadline);
+        let dialed = self.dial((host, address), relays, last, deadline);
         self.table.end_dialing(host);
         match dialed {
             Ok(Verdict::Accept) => Ok(()),
@@ -95,9 +115,16 @@ impl Peers {
         }
     }
 
-    fn dial(&self, host: HostId, address: SocketAddr, last: u64, deadline: Instant) -> Result<Verdict> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let socket = TcpStream::connect_timeout(&address, left).doing("nobody answers there")?;
+    fn dial(&self, to: HostAt, relays: &[HostAt], last: u64, deadline: Instant) -> Result<Verdict> {
+        let (socket, relay) = self.socket_to(to, relays, deadline)?;
+        let verdict = self.greet(to.0, socket, last, deadline)?;
+        if let (Some(relay), Verdict::Accept) = (relay, &verdict) {
+            self.table.handler.reached_through(to.0, relay);
+        }
+        Ok(verdict)
+    }
+
+    fn greet(&self, host: HostId, socket: TcpStream, last: u64, deadline: Instant) -> Result<Verdict> {
         let mut talk = Talk::open(socket, &self.security, End::Begins, deadline)?;
         let greeted = (|| {
             let link = random_number()?;
@@ -148,6 +175,15 @@ impl Peers {
         self.table.link(host).is_ok()
     }
 
+    /// An answer of that host is late. If its machine has not even acknowledged what was said, the connection breaks now, and
+    /// not only after ten seconds: another way may be found. The session goes on.
+    pub fn doubt(&self, host: HostId) {
+        let Ok(link) = self.table.link(host) else { return };
+        if tcp::unacknowledged(&link.stream.socket).is_ok_and(|bytes| bytes > 0) {
+            link.fail(Error::new(ErrorKind::TimedOut, "its machine does not acknowledge what was said"));
+        }
+    }
+
     /// Ends the session with a host, if there is one, and tells it why if it is connected. It may come again.
     pub fn disconnect(&self, host: HostId, why: &str) {
         if let Ok(session) = self.table.session(host) {
@@ -164,6 +200,7 @@ impl Peers {
     /// it that takes longer than five seconds.
     pub fn stop(&self) {
         self.table.stop(DEADLINE);
+        self.relays.stop();
         // Wakes the thread that accepts; it sees that all is over.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let Some(accepting) = lock(&self.accepting).take() {

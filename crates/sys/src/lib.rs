@@ -16,4 +16,5 @@ pub mod shared;
 pub mod slice;
 pub mod socket;
 pub mod spin;
+pub mod tcp;
 pub mod userfaultfd;

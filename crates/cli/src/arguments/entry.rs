@@ -79,6 +79,9 @@ pub struct Place {
     /// does not halt; 200 unless given, 0: never
     #[arg(long, value_name = "MICROSECONDS", requires = "listen", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub idle_poll: Option<u64>,
+    /// Pass nothing on between hosts that cannot reach each other, and reach this one
+    #[arg(long, requires = "listen")]
+    pub no_relay: bool,
     /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given
     #[arg(long, value_name = "DIR", requires = "listen")]
     pub identity: Option<PathBuf>,
@@ -112,7 +115,11 @@ impl Place {
         ];
         let given = files.into_iter().filter_map(|(word, path)| Some((word, path.clone()?)));
         words.extend(given.flat_map(|(word, path)| [word.into(), path.into()]));
-        let flags = [("--plain", self.plain), ("--even-beyond-loopback", self.even_beyond_loopback)];
+        let flags = [
+            ("--no-relay", self.no_relay),
+            ("--plain", self.plain),
+            ("--even-beyond-loopback", self.even_beyond_loopback),
+        ];
         words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(word, _)| word.into()));
         words
     }

@@ -44,6 +44,7 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
         name: place.name.unwrap_or_else(machine_name),
         idle_poll: Duration::from_micros(place.idle_poll.unwrap_or(IDLE_POLL_MICROSECONDS)),
         page_size: place.page_size.unwrap_or_default(),
+        is_relay: !place.no_relay,
         proof: if place.plain {
             Proof::None { even_beyond_loopback: place.even_beyond_loopback }
         } else {

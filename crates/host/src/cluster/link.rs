@@ -6,10 +6,11 @@ use super::{Cluster, Transport, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
-use commonhold_peers::{Handler, Hello, Identity, Payload, PeerRights, Peers, Security};
+use commonhold_peers::{Handler, Hello, HostAt, Identity, Payload, PeerRights, Peers, Security};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -34,10 +35,19 @@ struct Link {
     cluster: Weak<Cluster>,
     peers: OnceLock<Arc<Peers>>,
     refusals: Mutex<Refusals>,
+    is_relay: bool,
+    /// Hosts that were connected to so far.
+    attempts: AtomicUsize,
 }
 
-/// Listens for the other hosts, and joins them.
-pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<dyn Registry>) -> Result<()> {
+/// Listens for the other hosts, and joins them. `is_relay`: hosts that cannot reach each other may speak through this one.
+pub fn start(
+    cluster: &Arc<Cluster>,
+    state: &Path,
+    proof: &Proof,
+    is_relay: bool,
+    registry: Arc<dyn Registry>,
+) -> Result<()> {
     let security = match proof {
         Proof::Certificate(directory) => Security::Tls(Identity::load(directory)?),
         Proof::None { even_beyond_loopback } => {
@@ -61,6 +71,8 @@ pub fn start(cluster: &Arc<Cluster>, state: &Path, proof: &Proof, registry: Arc<
         cluster: Arc::downgrade(cluster),
         peers: OnceLock::new(),
         refusals: Mutex::default(),
+        is_relay,
+        attempts: AtomicUsize::default(),
     });
     let peers = Peers::start(cluster.me.address, hello, security, link.clone())?;
     let _ = link.peers.set(peers);
@@ -118,6 +130,17 @@ impl Link {
     fn peers(&self) -> Result<&Arc<Peers>> {
         self.peers.get().ok_or_else(|| Error::new(ErrorKind::Disconnected, "the cluster is not up yet"))
     }
+
+    /// Who may have a way to a host that cannot be reached from here. Each attempt begins with another one.
+    fn relays_to(&self, host: HostId) -> Vec<HostAt> {
+        let Some(cluster) = self.cluster.upgrade() else { return Vec::new() };
+        let others =
+            cluster.members().into_iter().filter(|other| ![host, cluster.me.host].contains(&other.host));
+        let mut relays: Vec<HostAt> = others.map(|other| (other.host, other.address)).collect();
+        let first = self.attempts.fetch_add(1, Ordering::Relaxed) % relays.len().max(1);
+        relays.rotate_left(first);
+        relays
+    }
 }
 
 impl Transport for Link {
@@ -126,7 +149,13 @@ impl Transport for Link {
     }
 
     fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
-        self.peers()?.connect_within(host, address, within)
+        self.peers()?.connect_within(host, address, within, &self.relays_to(host))
+    }
+
+    fn doubt(&self, host: HostId) {
+        if let Ok(peers) = self.peers() {
+            peers.doubt(host);
+        }
     }
 
     fn disconnect(&self, host: HostId, why: &str) {
@@ -177,6 +206,28 @@ impl Handler for Link {
     fn lost(&self, host: HostId, _incarnation: u64, why: &Error) {
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.session_over(host, why);
+        }
+    }
+
+    fn passes_on_to(&self, host: HostId) -> Option<SocketAddr> {
+        self.cluster.upgrade().filter(|_| self.is_relay)?.member(host).map(|member| member.address)
+    }
+
+    fn passes_on(&self, from: &Hello, to: HostId) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            let (from, to) = (&from.name, cluster.called(to));
+            cluster.report(format_args!(
+                "{from} cannot reach {to}: what they say to each other is passed on here"
+            ));
+        }
+    }
+
+    fn reached_through(&self, host: HostId, relay: HostId) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            let (host, relay) = (cluster.called(host), cluster.called(relay));
+            cluster.report(format_args!(
+                "{host} cannot be reached from here: it is spoken with through {relay}"
+            ));
         }
     }
 

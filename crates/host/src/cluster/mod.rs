@@ -82,6 +82,9 @@ pub trait Transport: Send + Sync {
     /// Makes sure that there is a connection with a host, which listens at that address. Waits no longer than `within` for it,
     /// nor than some seconds.
     fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()>;
+    /// An answer of a host is late: its connection breaks now if its machine does not answer either. What is on its way arrives
+    /// by the next.
+    fn doubt(&self, host: HostId);
     /// Ends the session with a host: what is on its way may be lost.
     fn disconnect(&self, host: HostId, why: &str);
     /// Who listens at an address.

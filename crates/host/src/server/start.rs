@@ -70,6 +70,8 @@ pub struct ClusterOptions {
     pub idle_poll: Duration,
     /// How hosts prove who they are.
     pub proof: Proof,
+    /// Whether hosts that cannot reach each other may speak through this one.
+    pub is_relay: bool,
 }
 
 /// Descriptors that the host keeps open for an object in use, at most: its file (once for itself, once for its pager), its
@@ -151,7 +153,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         let state = host.machine.directory.clone();
         options.registry.check(matches!(&options.proof, Proof::None { even_beyond_loopback: true }))?;
         let registry = registry::open(cluster, &options.registry, &state, options.lease)?;
-        link::start(cluster, &state, &options.proof, registry)?;
+        link::start(cluster, &state, &options.proof, options.is_relay, registry)?;
     }
     if let Some(metrics) = options.metrics {
         metrics.serve(&host)?;

@@ -6,6 +6,7 @@ pub mod puppet;
 
 use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -24,9 +25,14 @@ pub enum Heard {
     Resumed(HostId, u64),
     Lost(HostId, u64, String),
     Refused(String),
+    PassesOn(String, HostId),
+    Through(HostId, HostId),
 }
 
-struct Recorder(Mutex<Sender<Heard>>);
+/// Where hosts listen with which connections are passed on.
+pub type Ways = Arc<Mutex<HashMap<HostId, SocketAddr>>>;
+
+struct Recorder(Mutex<Sender<Heard>>, Ways);
 
 impl Recorder {
     fn say(&self, heard: Heard) {
@@ -59,6 +65,18 @@ impl Handler for Recorder {
         self.say(Heard::Lost(host, incarnation, why.message.clone()));
     }
 
+    fn passes_on_to(&self, host: HostId) -> Option<SocketAddr> {
+        self.1.lock().unwrap().get(&host).copied()
+    }
+
+    fn passes_on(&self, from: &Hello, to: HostId) {
+        self.say(Heard::PassesOn(from.name.clone(), to));
+    }
+
+    fn reached_through(&self, host: HostId, relay: HostId) {
+        self.say(Heard::Through(host, relay));
+    }
+
     fn refused(&self, _from: SocketAddr, why: &Error) {
         self.say(Heard::Refused(why.message.clone()));
     }
@@ -68,6 +86,8 @@ impl Handler for Recorder {
 pub struct TestHost {
     pub id: HostId,
     pub peers: Arc<Peers>,
+    /// With whom it passes connections on: nobody, at first.
+    pub ways: Ways,
     heard: Mutex<Receiver<Heard>>,
 }
 
@@ -157,9 +177,10 @@ impl Net {
 pub fn start(hello: Hello, security: Security) -> TestHost {
     let (sender, heard) = channel();
     let id = hello.host;
-    let handler = Arc::new(Recorder(Mutex::new(sender)));
+    let ways = Ways::default();
+    let handler = Arc::new(Recorder(Mutex::new(sender), ways.clone()));
     let peers = Peers::start("127.0.0.1:0".parse().unwrap(), hello, security, handler).unwrap();
-    TestHost { id, peers, heard: Mutex::new(heard) }
+    TestHost { id, peers, ways, heard: Mutex::new(heard) }
 }
 
 /// From a day ago, for a year.

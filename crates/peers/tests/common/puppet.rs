@@ -19,10 +19,7 @@ pub fn puppet_of(
     hello: Hello,
     standing: Standing,
 ) -> Result<(TcpStream, Standing), String> {
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.write_all(&preamble(Mode::Plain)).unwrap();
-    let mut theirs = [0; 8];
-    socket.read_exact(&mut theirs).unwrap();
+    let mut socket = begin(address);
     // As one that has lost its end of every connection before.
     let (last, link) = (LINK.load(Ordering::Relaxed), LINK.fetch_add(1, Ordering::Relaxed) + 1);
     say(&mut socket, &Greeting::Introduction(Introduction { hello, link, last }));
@@ -35,13 +32,21 @@ pub fn puppet_of(
     }
 }
 
+/// Connects; nothing but preambles is said.
+pub fn begin(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(&preamble(Mode::Plain)).unwrap();
+    socket.read_exact(&mut [0; 8]).unwrap();
+    socket
+}
+
 static LINK: AtomicU64 = AtomicU64::new(77);
 
-fn say(socket: &mut TcpStream, greeting: &Greeting) {
+pub fn say(socket: &mut TcpStream, greeting: &Greeting) {
     socket.write_all(&greeting.encode().unwrap()).unwrap();
 }
 
-fn hear(socket: &mut TcpStream) -> Greeting {
+pub fn hear(socket: &mut TcpStream) -> Greeting {
     let mut length = [0; 2];
     socket.read_exact(&mut length).unwrap();
     let mut body = vec![0; usize::from(u16::from_le_bytes(length))];

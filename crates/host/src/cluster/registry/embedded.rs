@@ -20,6 +20,8 @@ pub struct Embedded {
     at: Option<SocketAddr>,
     /// Which host that is, while it is connected.
     keeper: Mutex<Option<HostId>>,
+    /// Which it was when it was connected last.
+    last: Mutex<Option<HostId>>,
     /// What the host is called that let this one in: nobody else keeps the list.
     name: OnceLock<String>,
     /// The list, if it is kept here.
@@ -39,8 +41,8 @@ impl Embedded {
             None => Some(Kept::open(state, lease, clock::now())?),
         };
         let keeper = kept.is_some().then_some(cluster.me.host);
-        let (keeper, name) = (Mutex::new(keeper), OnceLock::new());
-        let this = Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper, name, kept });
+        let (keeper, last, name) = (Mutex::new(keeper), Mutex::default(), OnceLock::new());
+        let this = Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper, last, name, kept });
         if this.kept.is_some() {
             let weak = Arc::downgrade(&this);
             let looking = move || {
@@ -110,11 +112,21 @@ impl Embedded {
         let Some(address) = self.at.filter(|_| self.kept_by().is_none()) else { return Ok(false) };
         let cluster = self.cluster()?;
         let transport = cluster.transport()?;
-        let keeper = transport.who(address)?;
-        transport.connect(keeper, address, PATIENCE)?;
+        // The one that it was may be reached where nobody can be asked who is there: through other hosts.
+        let last = *lock(&self.last);
+        let reached = last.filter(|last| transport.connect(*last, address, PATIENCE).is_ok());
+        let keeper = match reached {
+            Some(last) => last,
+            None => {
+                let keeper = transport.who(address)?;
+                transport.connect(keeper, address, PATIENCE)?;
+                keeper
+            }
+        };
         self.check_keeper(&cluster, keeper)?;
         // Before the answer: news may come first.
         *lock(&self.keeper) = Some(keeper);
+        *lock(&self.last) = Some(keeper);
         Ok(true)
     }
 }
@@ -135,8 +147,13 @@ impl Registry for Embedded {
             }
             Ok(_) => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
             Err(error) => {
+                let keeper = self.kept_by().filter(|_| self.at.is_some());
                 if anew && self.at.is_some() {
                     *lock(&self.keeper) = None; // all of it again
+                }
+                // There may be another way to it, and the lease does not wait until the kernel has given this one up.
+                if let (Some(keeper), ErrorKind::TimedOut) = (keeper, error.kind) {
+                    self.cluster()?.transport()?.doubt(keeper);
                 }
                 Err(error)
             }
