@@ -60,6 +60,13 @@ impl Status {
         Status::at(HERE, path, 0)
     }
 
+    /// The same, of a symbolic link itself.
+    #[inline(always)]
+    pub fn of_link(path: &[u8]) -> Result<Status, isize> {
+        const NO_FOLLOW: usize = 0x100;
+        Status::at(HERE, path, NO_FOLLOW)
+    }
+
     #[inline(always)]
     fn at(below: usize, path: &[u8], flags: usize) -> Result<Status, isize> {
         let mut raw: RawStatus = [0; 18];

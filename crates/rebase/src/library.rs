@@ -6,15 +6,18 @@ use crate::bind::Loader;
 use crate::guard::is_our_file;
 use crate::store::{Store, make_directory};
 use crate::{Error, Result, label};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "libcommonhold_start.so";
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
-/// What `$LIB` means to the loaders of x86-64: of Debian, of Fedora and SUSE, of Arch.
-const PLACES: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
+/// Where loaders of x86-64 look: the store itself, and what `$LIB` means to those of Debian, of Fedora and SUSE, of Arch.
+const PLACES: [&str; 4] = ["", "lib/x86_64-linux-gnu", "lib64", "lib"];
 /// And to those of 32-bit programs.
 const PLACES_32: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
+/// The loaders of 32-bit programs: of i386, and of x32.
+const LOADERS_32: [&str; 2] = ["/lib/ld-linux.so.2", "/libx32/ld-linux-x32.so.2"];
 
 /// A directory, and before it those in which it is.
 fn with_those_above(place: &str) -> impl Iterator<Item = &str> {
@@ -27,9 +30,21 @@ pub(crate) fn directories() -> impl Iterator<Item = &'static str> {
 }
 
 impl Store {
-    /// What `LD_AUDIT` is to be. The loader itself puts the name of its directory into it.
+    /// What `LD_AUDIT` is to be. Where programs of 32 bits can start, each loader puts the name of its own directory into it. It
+    /// first asks the kernel where its program is, though it does not need that here: 40 µs a start, which are saved where
+    /// there is one loader only.
     pub fn library(&self) -> PathBuf {
+        let many = LOADERS_32.iter().any(|loader| Path::new(loader).exists());
+        if many { self.library_of_each() } else { self.root().join(FILE) }
+    }
+
+    fn library_of_each(&self) -> PathBuf {
         self.root().join("$LIB").join(FILE)
+    }
+
+    /// Whether `LD_AUDIT` is this store's: [`library`](Store::library), or what that was before there was another loader.
+    pub fn is_library(&self, set: &OsStr) -> bool {
+        *set == *self.root().join(FILE) || *set == *self.library_of_each()
     }
 
     /// Whether the audit library is there for programs to have.

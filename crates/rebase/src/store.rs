@@ -8,7 +8,7 @@
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
 //! gone                      what copies that were removed had been made of
-//! lib…/libcommonhold_start.so  what loaders are given, each its own
+//! libcommonhold_start.so    what loaders are given; in lib… for each kind of loader its own
 //! ```
 
 use crate::copy::Role;

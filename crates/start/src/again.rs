@@ -1,5 +1,7 @@
 //! The way back: the program is started again, and this library stays out of it.
 
+use crate::process::{self, LONGEST_PATH};
+use crate::stack::{self, Stack};
 use crate::system::{self, File};
 use commonhold_record::IS_THE_COPY;
 use core::ffi::c_char;
@@ -25,16 +27,15 @@ fn number(digits: &[u8]) -> Option<u32> {
 
 /// Starts the program again, without copies. Does not come back.
 pub fn start() -> ! {
-    let mut path = [0; 4096];
-    let arguments = strings(b"/proc/self/cmdline\0", &[]);
+    let stack = stack::find();
+    let mut path = [0; LONGEST_PATH];
     let mut variable = [0; VARIABLE.len() + DIGITS + 1];
     write(&mut variable, system::process());
-    let variables = strings(b"/proc/self/environ\0", &variable);
     // Of a copy: the original.
     let original = crate::record().and_then(|record| record.files().next());
     let original = original.filter(|file| file.dynamic == IS_THE_COPY).map(|file| file.copy);
-    let path = original.or_else(|| system::program(&mut path));
-    if let (Some(path), Some(arguments), Some(variables)) = (path, arguments, variables) {
+    let path = original.or_else(|| process::program(stack.as_ref(), &mut path));
+    if let (Some(path), Some((arguments, variables))) = (path, lists(stack.as_ref(), &variable)) {
         system::execute(path, arguments, variables);
     }
     system::say(b"commonhold: a copy of a library cannot be used, and the program cannot be started without: unset LD_AUDIT\n");
@@ -43,15 +44,37 @@ pub fn start() -> ! {
 
 /// Starts the copy of the program instead of it. Comes back if that cannot be.
 pub fn as_copy(copy: &[u8]) {
-    if let (Some(arguments), Some(variables)) =
-        (strings(b"/proc/self/cmdline\0", &[]), strings(b"/proc/self/environ\0", &[]))
-    {
+    if let Some((arguments, variables)) = lists(stack::find().as_ref(), &[]) {
         system::execute(copy, arguments, variables);
     }
 }
 
+/// Strings, the last of which a null pointer follows.
+type List = *const *const c_char;
+
+/// The arguments and variables of this process, and one more variable, with its zero, if it is not empty.
+fn lists(stack: Option<&Stack>, one_more: &[u8]) -> Option<(List, List)> {
+    let Some(stack) = stack else {
+        return Some((strings(b"/proc/self/cmdline\0", &[])?, strings(b"/proc/self/environ\0", one_more)?));
+    };
+    let (arguments, variables, count) = stack.lists();
+    if one_more.is_empty() {
+        return Some((arguments, variables));
+    }
+    // Zeros: the list ends where no pointer is written.
+    let more: *mut *const c_char =
+        system::memory((count + 2) * size_of::<*const c_char>())?.as_mut_ptr().cast();
+    for index in 0..count {
+        // SAFETY: the kernel's list has `count` pointers, and this one has room for two more.
+        unsafe { more.add(index).write(variables.add(index).read()) };
+    }
+    // SAFETY: as above.
+    unsafe { more.add(count).write(one_more.as_ptr().cast()) };
+    Some((arguments, more))
+}
+
 /// The strings of a file, and one more if it is not empty, as a list that ends with a null pointer.
-fn strings(path: &[u8], one_more: &[u8]) -> Option<*const *const c_char> {
+fn strings(path: &[u8], one_more: &[u8]) -> Option<List> {
     let file = File::open(path).ok()?;
     let text = system::memory(MOST_BYTES)?;
     let mut length = 0;

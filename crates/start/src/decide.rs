@@ -1,10 +1,11 @@
 //! Whether this program gets copies: there is a record of it, and all that the record speaks of is as it was.
 
+use crate::process::LONGEST_PATH;
+use crate::stack::{self, Stack};
 use crate::system::{self, File};
 use crate::{again, process};
 use commonhold_record::{MOST_BYTES, Record, name};
 
-const LONGEST_PATH: usize = 4096;
 /// `commonhold rebase set` has the loader say what it would do, and run nothing; it does not care for the value. What else
 /// it is told then is about what it says.
 const TRIAL: &[u8] = b"LD_TRACE_LOADED_OBJECTS=commonhold";
@@ -21,10 +22,11 @@ pub struct Decision {
 
 /// Whether there is a record that holds for this start.
 pub fn decide() -> Option<Decision> {
+    let stack = stack::find();
     let mut directory = [0; LONGEST_PATH];
-    let directory = find_directory(&mut directory)?;
+    let directory = find_directory(stack.as_ref(), &mut directory)?;
     let mut program = [0; LONGEST_PATH];
-    let program = system::program(&mut program)?;
+    let program = process::program(stack.as_ref(), &mut program)?;
     let mut path = [0; LONGEST_PATH];
     let path = join(&mut path, &[directory, RECORDS, &name(&program[..program.len() - 1]), b"\0"])?;
     let file = File::open(path).ok()?;
@@ -53,11 +55,11 @@ fn first_library(record: &Record<'_>) -> Option<usize> {
 /// The directory of this library, if the variables are such that the loader works as when the record was made: another
 /// audit library or a preloaded one changes what is found, and the rest what the loader does. (Of a program that has rights
 /// which its caller has not the loader asks no library that is given so.)
-fn find_directory(buffer: &mut [u8; LONGEST_PATH]) -> Option<&[u8]> {
+fn find_directory<'a>(stack: Option<&Stack>, buffer: &'a mut [u8; LONGEST_PATH]) -> Option<&'a [u8]> {
     let mut length = None;
     let mut as_usual = true;
     let (mut trial, mut changed) = (false, false);
-    let all = process::variables(|variable| {
+    let all = process::variables(stack, |variable| {
         if let Some(library) = variable.strip_prefix(b"LD_AUDIT=") {
             let slash = library.iter().rposition(|byte| *byte == b'/');
             let usable = library.first() == Some(&b'/') && !library.contains(&b':');

@@ -17,6 +17,7 @@
 mod again;
 mod decide;
 mod process;
+mod stack;
 mod system;
 mod words;
 

@@ -1,14 +1,28 @@
-//! What the kernel tells a process of itself, by `/proc/self`: its variables and arguments. (They also lie on the stack, but only
-//! the loader knows where, and to be linked to the loader costs more than reading a file.)
+//! What a process is told of itself: its variables, and which program it is.
 
-use crate::system::File;
+use crate::stack::Stack;
+use crate::system::{self, File};
 
+/// Longer paths are nobody's.
+pub const LONGEST_PATH: usize = 4096;
 const CHUNK_BYTES: usize = 4096;
 /// Variables that matter here are shorter; of longer ones the beginning is seen.
 const SEEN_BYTES: usize = 4096;
+/// A path of more parts is asked of the kernel as a whole.
+const MOST_PARTS: usize = 12;
 
 /// Calls `see` with each variable, `NAME=VALUE` without its zero. Whether all could be read.
-pub fn variables(mut see: impl FnMut(&[u8])) -> bool {
+pub fn variables(stack: Option<&Stack>, mut see: impl FnMut(&[u8])) -> bool {
+    match stack {
+        Some(stack) => {
+            stack.variables().for_each(see);
+            true
+        }
+        None => read_variables(&mut see),
+    }
+}
+
+fn read_variables(see: &mut impl FnMut(&[u8])) -> bool {
     let Ok(file) = File::open(b"/proc/self/environ\0") else { return false };
     let mut chunk = [0; CHUNK_BYTES];
     let mut variable = [0; SEEN_BYTES];
@@ -28,4 +42,34 @@ pub fn variables(mut see: impl FnMut(&[u8])) -> bool {
             }
         }
     }
+}
+
+/// The path of this program, with a zero behind it; none if it does not fit.
+pub fn program<'a>(stack: Option<&Stack>, buffer: &'a mut [u8; LONGEST_PATH]) -> Option<&'a [u8]> {
+    match stack.and_then(|stack| executed(stack, buffer)) {
+        Some(length) => Some(&buffer[..length]),
+        None => system::program(buffer),
+    }
+}
+
+/// How long the path is by which this program was executed, if that is its only one: no part of it is a symbolic link, and it is
+/// not a script's.
+fn executed(stack: &Stack, buffer: &mut [u8]) -> Option<usize> {
+    let path = stack.executed()?;
+    let buffer = buffer.get_mut(..path.len())?;
+    buffer.copy_from_slice(path);
+    let parts = || path[..path.len() - 1].split(|byte| *byte == b'/');
+    let is_whole = path[0] == b'/' && parts().skip(1).all(|part| !matches!(part, b"" | b"." | b".."));
+    if !is_whole || parts().count() > MOST_PARTS || stack.may_be_interpreter() {
+        return None;
+    }
+    for end in (1..path.len()).filter(|end| matches!(path[*end], b'/' | 0)) {
+        buffer[end] = 0;
+        let is_link = system::is_link(&buffer[..=end])?;
+        buffer[end] = path[end];
+        if is_link {
+            return None;
+        }
+    }
+    Some(path.len())
 }

@@ -65,6 +65,25 @@ pub fn program(buffer: &mut [u8]) -> Option<&[u8]> {
     Some(&buffer[..=length])
 }
 
+/// Whether a path, which ends with a zero, is that of a symbolic link; none if it is nobody's.
+pub fn is_link(path: &[u8]) -> Option<bool> {
+    const KIND: u32 = 0o170_000;
+    const LINK: u32 = 0o120_000;
+    Status::of_link(path).ok().map(|status| status.mode & KIND == LINK)
+}
+
+/// The auxiliary values that this program was started with: pairs of kind and value. None: an older kernel than Linux 6.4 does
+/// not tell, or there are more.
+pub fn auxiliary_values(room: &mut [usize]) -> Option<&[usize]> {
+    const GET_AUXILIARY_VALUES: usize = 0x4155_5856;
+    let bytes = size_of_val(room);
+    // SAFETY: room for so many bytes. It gives how many there are in all, and has written those if they fit.
+    let all =
+        unsafe { call(number::PRCTL, [GET_AUXILIARY_VALUES, room.as_mut_ptr() as usize, bytes, 0, 0, 0]) };
+    let all = usize::try_from(all).ok().filter(|all| *all <= bytes)?;
+    room.get(..all / size_of::<usize>())
+}
+
 /// This process.
 pub fn process() -> u32 {
     // SAFETY: no arguments.

@@ -37,15 +37,36 @@ fn where_the_store_is_not_the_loader_says_so_and_goes_on() {
     assert_eq!(text(output), "original\n");
 }
 
+/// Whether the kernel tells a process its auxiliary values: Linux 6.4 and later. Without, `/proc` has to be asked.
+fn tells_values() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers =
+        release.split(|character: char| !character.is_ascii_digit()).map(|part| part.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0_u32);
+    (next(), next()) >= (6, 4)
+}
+
+/// A look into `/proc` takes as long as all the rest of what is decided at a start.
 #[test]
-fn without_proc_it_starts_as_it_is() {
+fn started_by_its_own_path_it_does_not_need_proc() {
     let mut rig = Rig::new();
     let program = asking(&rig);
     rig.set(&[&program]);
-    if is_root("a mount over /proc") {
-        let output = shell(&rig, &program, "unshare -m sh -c \"mount -t tmpfs none /proc && $PROGRAM\"");
-        assert_eq!(text(output), "original\n");
+    let by_link = rig.path("link");
+    std::os::unix::fs::symlink(&program, &by_link).unwrap();
+    if !is_root("a mount over /proc") {
+        return;
     }
+    let run = |program: &Path, line: &str| {
+        text(shell(&rig, program, &format!("unshare -m sh -c \"mount -t tmpfs none /proc && {line}\"")))
+    };
+    assert_eq!(run(&program, "$PROGRAM"), if tells_values() { "copy\n" } else { "original\n" });
+    assert_eq!(run(&by_link, "$PROGRAM"), "original\n");
+    // It can also be started again.
+    let copy =
+        rig.store.copies().unwrap().into_iter().find(|(_, path)| path.ends_with("libone.so")).unwrap().1;
+    let line = format!("mount --bind {} {} && $PROGRAM", rig.path("libone.so").display(), copy.display());
+    assert_eq!(run(&program, &line), "original\n");
 }
 
 #[test]
@@ -76,13 +97,14 @@ const REFUSING: &str = r#"
 int main(int n, char **a) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, atoi(a[1]), 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, atoi(a[1]), 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, atoi(a[2]), 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog all = { 4, code };
+    struct sock_fprog all = { 5, code };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 1;
-    execv(a[2], a + 2);
+    execv(a[3], a + 3);
     return 1;
 }
 "#;
@@ -93,13 +115,15 @@ fn where_calls_to_the_kernel_are_refused_it_starts_as_it_is() {
     let program = asking(&rig);
     let refusing = rig.program("refusing", REFUSING, &[]);
     rig.set(&[&program]);
-    let without = |call: u32| {
-        let output = rig.command(&refusing).arg(call.to_string()).arg(&program).output().unwrap();
+    let without = |calls: [u32; 2]| {
+        let output =
+            rig.command(&refusing).args(calls.map(|call| call.to_string())).arg(&program).output().unwrap();
         text(output)
     };
-    let (readlink, getpid) = (89, 39);
-    assert_eq!(without(readlink), "original\n");
-    assert_eq!(without(getpid), "copy\n");
+    let (readlink, getpid, prctl) = (89, 39, 157);
+    assert_eq!(without([readlink, prctl]), "original\n");
+    assert_eq!(without([prctl, prctl]), "copy\n");
+    assert_eq!(without([getpid, getpid]), "copy\n");
 }
 
 #[test]

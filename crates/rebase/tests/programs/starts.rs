@@ -1,6 +1,7 @@
 //! What happens when a program is started: it has its copies, or it is what it would be without.
 
 use crate::rig::{Rig, WHERE, text};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const LIBRARY: &str = "static int calls; int call(void) { return ++calls; }";
@@ -23,6 +24,47 @@ fn with_its_record_a_program_has_copies_and_without_it_has_not() {
     assert_eq!(rig.run(&by_another_name), "copy\n");
     rig.store.remove_record(&program).unwrap();
     assert_eq!(rig.run(&program), "original\n");
+}
+
+#[test]
+fn by_whatever_path_it_is_started_it_is_the_same_program() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    rig.set(&[&program]);
+    let (folder, name) = (program.parent().unwrap(), program.file_name().unwrap());
+    let here = format!("./{}", name.to_str().unwrap());
+    let by = |path: &Path| text(rig.command(path).current_dir(folder).output().unwrap());
+    assert_eq!(by(Path::new(&here)), "copy\n");
+    assert_eq!(by(&folder.join(".").join(name)), "copy\n");
+    let twice = format!("{}//{}", folder.display(), name.to_str().unwrap());
+    assert_eq!(by(Path::new(&twice)), "copy\n");
+    std::os::unix::fs::symlink(folder, rig.path("folder")).unwrap();
+    assert_eq!(by(&rig.path("folder").join(name)), "copy\n");
+    // The kernel says the script's path was executed.
+    for first in ["", " an-argument"] {
+        let script = rig.path("script");
+        std::fs::write(&script, format!("#!{}{first}\n", program.display())).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(by(&script), "copy\n");
+    }
+}
+
+#[test]
+fn variables_are_found_however_many_there_are() {
+    let mut rig = Rig::new();
+    let program = asking(&rig);
+    let other = rig.library("other", "int other;", &[]);
+    rig.set(&[&program]);
+    for count in [0, 1, 1_000, 3_000] {
+        let many =
+            |number| (format!("VARIABLE_{number}"), "x".repeat(if count > 1_000 { 300 } else { number }));
+        let run = |preloaded: Option<&Path>| {
+            let mut command = rig.command(&program);
+            command.args((0..count).map(|number| number.to_string())).envs((0..count).map(many));
+            text(command.envs(preloaded.map(|library| ("LD_PRELOAD", library))).output().unwrap())
+        };
+        assert_eq!((run(None), run(Some(&other))), ("copy\n".into(), "original\n".into()), "{count}");
+    }
 }
 
 #[test]

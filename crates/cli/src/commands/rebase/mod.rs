@@ -218,7 +218,7 @@ fn environment(rest: &Rest) -> Done {
 
 /// With two audit libraries the loader asks both, and what the other one answers is not known when copies are made.
 fn refuse_another_audit(store: &Store) -> Done {
-    let set = std::env::var_os("LD_AUDIT").filter(|set| !set.is_empty() && *set != *store.library());
+    let set = std::env::var_os("LD_AUDIT").filter(|set| !set.is_empty() && !store.is_library(set));
     set.map_or(Ok(()), |set| {
         let text =
             format!("LD_AUDIT is {} already, and programs have copies only without: unset it", set.display());
