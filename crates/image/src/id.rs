@@ -8,6 +8,7 @@ pub struct Id(pub [u8; 32]);
 
 impl Id {
     /// From 64 hexadecimal digits, the small ones.
+    #[inline]
     pub fn parse(text: &str) -> Option<Id> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
@@ -24,11 +25,20 @@ impl Id {
         }
         Some(Id(id))
     }
+
+    /// As [`Id::parse`] takes them.
+    #[inline]
+    pub fn digits(&self) -> [u8; 64] {
+        core::array::from_fn(|place| {
+            let value = if place % 2 == 0 { self.0[place / 2] >> 4 } else { self.0[place / 2] & 15 };
+            if value < 10 { b'0' + value } else { b'a' + value - 10 }
+        })
+    }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+        self.digits().iter().try_for_each(|digit| fmt::Write::write_char(to, char::from(*digit)))
     }
 }
 

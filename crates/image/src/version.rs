@@ -25,9 +25,15 @@ pub struct Version {
 }
 
 /// A number as it is written: no sign, no zero in front.
+#[inline]
 fn number(text: &str) -> Option<u32> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
-    if plain { text.parse().ok() } else { None }
+    if text.is_empty() || (text.len() > 1 && text.starts_with('0')) {
+        return None;
+    }
+    text.bytes().try_fold(0_u32, |number, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
 }
 
 impl Version {
@@ -57,17 +63,19 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// From `words`, `words@1`, `words@1.2` or `words@1.2.3`.
+    #[inline]
     pub fn parse(text: &'a str) -> Option<Wanted<'a>> {
-        let (name, rest) = match text.split_once('@') {
-            Some((name, rest)) => (name, Some(rest)),
-            None => (text, None),
-        };
-        let mut wanted = Wanted { name, given: 0, numbers: [0; 3] };
-        for part in rest.into_iter().flat_map(|rest| rest.split('.')) {
-            *wanted.numbers.get_mut(wanted.given)? = number(part)?;
+        let until = |text: &str, end: u8| text.bytes().position(|byte| byte == end);
+        let at = until(text, b'@');
+        let mut wanted = Wanted { name: &text[..at.unwrap_or(text.len())], given: 0, numbers: [0; 3] };
+        let mut rest = at.map(|at| &text[at + 1..]);
+        while let Some(numbers) = rest {
+            let dot = until(numbers, b'.');
+            *wanted.numbers.get_mut(wanted.given)? = number(&numbers[..dot.unwrap_or(numbers.len())])?;
             wanted.given += 1;
+            rest = dot.map(|dot| &numbers[dot + 1..]);
         }
-        is_name(name).then_some(wanted)
+        is_name(wanted.name).then_some(wanted)
     }
 
     /// This very version.
@@ -105,5 +113,39 @@ impl fmt::Display for Wanted<'_> {
             write!(to, "{}{number}", if place == 0 { '@' } else { '.' })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn what_is_asked_for_is_a_name_and_up_to_three_plain_numbers() {
+        for text in ["words", "words@0", "words@1.20", "words@1.0.4294967295", "a.b_c+d-e@7"] {
+            assert_eq!(Wanted::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "@1",
+            "words@",
+            "words@1.",
+            "words@.1",
+            "words@1..2",
+            "words@01",
+            "words@+1",
+            "words@-1",
+            "words@1 ",
+            "words@4294967296",
+            "words@99999999999999999999",
+            "words@1.2.3.4",
+            "words@1@2",
+            "words@1.x",
+            "wörds@1",
+        ] {
+            assert_eq!(Wanted::parse(text), None, "{text:?}");
+        }
     }
 }

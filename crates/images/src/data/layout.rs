@@ -23,6 +23,7 @@ macro_rules! scalars {
             unsafe impl Layout for $type {
                 const HAS_GAPS: bool = false;
 
+                #[unsafe(link_section = ".commonhold.include")]
                 fn describe(types: &mut Types) -> TypeRef {
                     types.scalar(Scalar::$scalar, size_of::<$type>()).expect("a size that exists")
                 }
@@ -43,6 +44,7 @@ scalars! {
 unsafe impl<T: Layout> Layout for &T {
     const HAS_GAPS: bool = false;
 
+    #[unsafe(link_section = ".commonhold.include")]
     fn describe(types: &mut Types) -> TypeRef {
         let to = T::describe(types);
         types.pointer(to, false)
@@ -53,6 +55,7 @@ unsafe impl<T: Layout> Layout for &T {
 unsafe impl<T: Layout> Layout for Option<&T> {
     const HAS_GAPS: bool = false;
 
+    #[unsafe(link_section = ".commonhold.include")]
     fn describe(types: &mut Types) -> TypeRef {
         let to = T::describe(types);
         types.pointer(to, true)
@@ -63,6 +66,7 @@ unsafe impl<T: Layout> Layout for Option<&T> {
 unsafe impl<T: Layout> Layout for Run<'_, T> {
     const HAS_GAPS: bool = false;
 
+    #[unsafe(link_section = ".commonhold.include")]
     fn describe(types: &mut Types) -> TypeRef {
         let of = T::describe(types);
         types.run(of)
@@ -73,6 +77,7 @@ unsafe impl<T: Layout> Layout for Run<'_, T> {
 unsafe impl Layout for Text<'_> {
     const HAS_GAPS: bool = false;
 
+    #[unsafe(link_section = ".commonhold.include")]
     fn describe(types: &mut Types) -> TypeRef {
         let of = types.scalar(Scalar::Utf8, 1).expect("a size that exists");
         types.run(of)
@@ -83,6 +88,7 @@ unsafe impl Layout for Text<'_> {
 unsafe impl<T: Layout, const N: usize> Layout for [T; N] {
     const HAS_GAPS: bool = T::HAS_GAPS;
 
+    #[unsafe(link_section = ".commonhold.include")]
     fn describe(types: &mut Types) -> TypeRef {
         let of = T::describe(types);
         types.array(of, N).expect("it fits into memory")
@@ -109,6 +115,7 @@ macro_rules! layout {
             const HAS_GAPS: bool = 0 $(+ ::std::mem::size_of::<$type>())* < ::std::mem::size_of::<Self>()
                 $(|| <$type as $crate::data::Layout>::HAS_GAPS)*;
 
+            #[unsafe(link_section = ".commonhold.include")]
             fn describe(types: &mut $crate::data::Types) -> $crate::data::TypeRef {
                 // Two types may have one name; what can be changed has an address of its own, never another's.
                 static KEY: ::std::sync::atomic::AtomicU8 = ::std::sync::atomic::AtomicU8::new(0);
@@ -140,6 +147,7 @@ macro_rules! layout {
         unsafe impl $crate::data::Layout for $name {
             const HAS_GAPS: bool = false;
 
+            #[unsafe(link_section = ".commonhold.include")]
             fn describe(types: &mut $crate::data::Types) -> $crate::data::TypeRef {
                 let variants = vec![$($crate::data::Variant {
                     name: stringify!($variant).into(),

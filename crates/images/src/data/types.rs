@@ -24,6 +24,20 @@ pub enum Scalar {
     Char,
 }
 
+impl Scalar {
+    /// What it is called where something is wrong.
+    fn name(self) -> &'static str {
+        match self {
+            Scalar::Unsigned => "unsigned number",
+            Scalar::Signed => "signed number",
+            Scalar::Float => "floating-point number",
+            Scalar::Bool => "truth value",
+            Scalar::Utf8 => "text",
+            Scalar::Char => "character",
+        }
+    }
+}
+
 /// A field of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -100,6 +114,7 @@ pub struct Types {
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a. Tells layouts apart that were made by accident; it is computed at each inclusion.
+#[unsafe(link_section = ".commonhold.include")]
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -114,22 +129,25 @@ impl Types {
     }
 
     /// Names a type, to be described by [`Types::describe`]; so it can be mentioned before.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn open(&mut self, name: &str, bytes: usize, alignment: usize) -> TypeRef {
         self.all.push(Type { name: name.to_owned(), bytes, alignment, shape: Shape::Open });
         TypeRef(self.all.len() - 1)
     }
 
-    fn add(&mut self, name: String, bytes: usize, alignment: usize, shape: Shape) -> TypeRef {
+    #[unsafe(link_section = ".commonhold.include")]
+    fn add(&mut self, name: &str, bytes: usize, alignment: usize, shape: Shape) -> TypeRef {
         if let Some(there) = self.all.iter().position(|one| {
             (one.bytes, one.alignment, &one.shape) == (bytes, alignment, &shape) && shape != Shape::Open
         }) {
             return TypeRef(there);
         }
-        self.all.push(Type { name, bytes, alignment, shape });
+        self.all.push(Type { name: name.to_owned(), bytes, alignment, shape });
         TypeRef(self.all.len() - 1)
     }
 
     /// One without pointers.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn scalar(&mut self, scalar: Scalar, bytes: usize) -> Result<TypeRef> {
         let sound = match scalar {
             Scalar::Unsigned | Scalar::Signed => [1, 2, 4, 8, 16].contains(&bytes),
@@ -140,7 +158,7 @@ impl Types {
         if !sound {
             return Err(Error::Invalid(format!("there is no {scalar:?} of {bytes} bytes in images")));
         }
-        Ok(self.add(format!("{scalar:?} of {bytes}"), bytes, bytes, Shape::Scalar(scalar)))
+        Ok(self.add(scalar.name(), bytes, bytes, Shape::Scalar(scalar)))
     }
 
     /// One of some values, of 1, 2, 4 or 8 bytes.
@@ -165,29 +183,32 @@ impl Types {
         if let Some([one, other]) = variants.array_windows().find(|[one, other]| one.value == other.value) {
             return invalid(format!("{} and {} are one value", one.name, other.name));
         }
-        Ok(self.add(name.to_owned(), bytes, bytes, Shape::Choice(variants)))
+        Ok(self.add(name, bytes, bytes, Shape::Choice(variants)))
     }
 
     /// The address of another.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn pointer(&mut self, to: TypeRef, nullable: bool) -> TypeRef {
-        self.add("pointer".into(), POINTER_BYTES, POINTER_BYTES, Shape::Pointer { to, nullable })
+        self.add("pointer", POINTER_BYTES, POINTER_BYTES, Shape::Pointer { to, nullable })
     }
 
     /// An address and a count.
     pub fn run(&mut self, of: TypeRef) -> TypeRef {
-        self.add("run".into(), 2 * POINTER_BYTES, POINTER_BYTES, Shape::Run { of })
+        self.add("run", 2 * POINTER_BYTES, POINTER_BYTES, Shape::Run { of })
     }
 
     /// So many of another. One that is not described yet cannot be in an array.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn array(&mut self, of: TypeRef, count: usize) -> Result<TypeRef> {
         let Type { bytes, alignment, .. } = *self.get(of);
         let bytes = bytes.checked_mul(count).filter(|bytes| *bytes <= 1 << 40);
         let bytes =
             bytes.ok_or_else(|| Error::Invalid(format!("an array of {count} is too large for an image")))?;
-        Ok(self.add("array".into(), bytes, alignment, Shape::Array { of, count }))
+        Ok(self.add("array", bytes, alignment, Shape::Array { of, count }))
     }
 
     /// Says what a type that was named consists of.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn describe(&mut self, of: TypeRef, mut fields: Vec<Field>) -> Result<()> {
         fields.sort_by_key(|field| field.offset);
         let Type { name, bytes, alignment, shape } = self.get(of);
@@ -224,6 +245,7 @@ impl Types {
 
     /// The type of that key, which no other has; described now if it was not. For types whose descriptions mention each
     /// other.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn known(
         &mut self,
         key: usize,
@@ -243,20 +265,23 @@ impl Types {
     }
 
     /// All that can be reached from a type, in an order that only its structure decides.
+    #[unsafe(link_section = ".commonhold.include")]
     fn reachable(&self, from: TypeRef) -> Vec<TypeRef> {
-        let mut order = vec![from];
+        let mut order = Vec::with_capacity(self.all.len());
+        order.push(from);
+        let reach = |order: &mut Vec<TypeRef>, of: TypeRef| {
+            if !order.contains(&of) {
+                order.push(of);
+            }
+        };
         let mut next = 0;
         while let Some(of) = order.get(next) {
-            let inner: Vec<TypeRef> = match &self.get(*of).shape {
-                Shape::Scalar(_) | Shape::Choice(_) | Shape::Open => Vec::new(),
-                Shape::Pointer { to, .. } => vec![*to],
-                Shape::Run { of } | Shape::Array { of, .. } => vec![*of],
-                Shape::Struct(fields) => fields.iter().map(|field| field.of).collect(),
-            };
-            for of in inner {
-                if !order.contains(&of) {
-                    order.push(of);
+            match &self.get(*of).shape {
+                Shape::Scalar(_) | Shape::Choice(_) | Shape::Open => {}
+                Shape::Pointer { to: of, .. } | Shape::Run { of } | Shape::Array { of, .. } => {
+                    reach(&mut order, *of);
                 }
+                Shape::Struct(fields) => fields.iter().for_each(|field| reach(&mut order, field.of)),
             }
             next += 1;
         }
@@ -274,6 +299,7 @@ impl Types {
     }
 
     /// Tells one layout from another, in every language: sizes, offsets, names of fields and where pointers lead.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn hash(&self, of: TypeRef) -> u64 {
         let order = self.reachable(of);
         let place = |of: &TypeRef| order.iter().position(|one| one == of).unwrap_or(0) as u64;

@@ -16,6 +16,7 @@ fn protection(segment: &Segment) -> ProtFlags {
 }
 
 /// Maps pages at an address, of a file or of zeroes, private to this process. Never over what is there.
+#[unsafe(link_section = ".commonhold.include")]
 fn map(
     first: u64,
     bytes: u64,
@@ -40,6 +41,7 @@ fn map(
     Ok(())
 }
 
+#[unsafe(link_section = ".commonhold.include")]
 fn map_segment(segment: &Segment, file: &File) -> std::result::Result<(), Errno> {
     let protection = protection(segment);
     let from_file = segment.file_bytes.next_multiple_of(PAGE);
@@ -70,6 +72,7 @@ fn unmap(segment: &Segment) {
 }
 
 /// All segments, or none.
+#[unsafe(link_section = ".commonhold.include")]
 pub fn image(header: Header<'_>, file: &File) -> Result<()> {
     let mut done = Vec::new();
     for segment in header.segments() {

@@ -2,6 +2,10 @@
 //!
 //! A process has one table of what it included. Its lock is held while an image is looked up and mapped, so two threads that
 //! ask at once get one image; nothing is ever taken out of it, so what was found may be used without any lock.
+//!
+//! A process includes an image once, as a rule, so nearly all of the time goes into bringing in the code that does it, a fault
+//! for each place in the program. What every inclusion runs through therefore lies together, in a section of its own
+//! (`.commonhold.include`), and neither formats nor puts paths together that only an error would name.
 
 pub(crate) mod map;
 
@@ -53,6 +57,7 @@ pub fn include_newest(text: &str) -> Result<Image> {
 }
 
 /// As [`include`], or if `newest` [`include_newest`], of the first of these stores that has it.
+#[unsafe(link_section = ".commonhold.include")]
 pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image> {
     let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;
     // A thread that panicked left the table whole: images are added last.
@@ -86,6 +91,7 @@ pub fn included() -> Vec<Image> {
 }
 
 /// `first`: the store where it should be; the others come behind. `opened`: it is open already.
+#[unsafe(link_section = ".commonhold.include")]
 fn add(
     table: &mut Vec<Image>,
     stores: &[Store],
@@ -154,6 +160,7 @@ fn open(stores: &[Store], first: &Store, id: Id) -> Result<Opened> {
 }
 
 /// Code is included by what programs have of it in them, which fills in and constructs, and looks for what is there.
+#[unsafe(link_section = ".commonhold.include")]
 fn refuse_code(image: &Opened) -> Result<()> {
     let header = image.header();
     if header.kind() != Kind::Code {
@@ -167,6 +174,7 @@ fn refuse_code(image: &Opened) -> Result<()> {
 }
 
 /// What is declared never to be in one process is not.
+#[unsafe(link_section = ".commonhold.include")]
 fn refuse_another_of_its_group(table: &[Image], image: &Opened) -> Result<()> {
     let header = image.header();
     let Some(group) = header.group() else { return Ok(()) };
@@ -184,6 +192,7 @@ fn refuse_another_of_its_group(table: &[Image], image: &Opened) -> Result<()> {
 }
 
 /// Where the table of roots is going to be in memory; none: it is in the first page.
+#[unsafe(link_section = ".commonhold.include")]
 fn place_of_roots(image: &Opened) -> Result<Option<u64>> {
     let header = image.header();
     let at = header.roots_at();
@@ -202,6 +211,7 @@ fn place_of_roots(image: &Opened) -> Result<Option<u64>> {
 }
 
 /// The table of roots of an image that is mapped, at that place.
+#[unsafe(link_section = ".commonhold.include")]
 fn roots(image: &Opened, place: Option<u64>) -> Roots<'static> {
     let header = image.header();
     let at = header.roots_at();
@@ -261,6 +271,7 @@ impl Image {
     }
 
     /// Where a root is and how many values it is, if it is of that type, which C and Python described by tables.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn find_typed(&self, name: &str, types: &Types, of: TypeRef) -> Result<(u64, u64)> {
         let root = self.find(name)?;
         let (layout, one) = (types.hash(of), types.get(of));
@@ -276,6 +287,7 @@ impl Image {
     }
 
     /// One root, of whatever type it is.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn find(&self, name: &str) -> Result<Root<'static>> {
         let missing = || {
             let all: Vec<&str> = self.0.roots.iter().map(|root| root.name).take(20).collect();
@@ -297,6 +309,7 @@ impl Image {
     }
 
     /// The root of that name, if it is one `T`.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn root<T: Layout>(&self, name: &str) -> Result<&'static T> {
         match self.run(name)? {
             [one] => Ok(one),
@@ -308,6 +321,7 @@ impl Image {
     }
 
     /// The root of that name, if it is any number of `T`, one behind the other.
+    #[unsafe(link_section = ".commonhold.include")]
     pub fn run<T: Layout>(&self, name: &str) -> Result<&'static [T]> {
         let mut types = Types::default();
         let of = T::describe(&mut types);

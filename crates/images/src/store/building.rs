@@ -45,7 +45,7 @@ impl Drop for Building {
 
 impl Store {
     fn building_directory(&self) -> Result<OwnedFd> {
-        trust::directory_below(trust::directory(&self.root)?, DIRECTORY, &self.root.join(DIRECTORY))
+        trust::directory_below(trust::directory(&self.root)?, DIRECTORY, &|| self.root.join(DIRECTORY))
     }
 
     /// Says that this process builds a version, until the result is dropped. To be said before addresses are reserved
@@ -59,7 +59,7 @@ impl Store {
         let name = format!("{name}@{version}");
         let path = self.root.join(DIRECTORY).join(&name);
         loop {
-            let file = trust::lock_below(&directory, &name, &path)?;
+            let file = trust::lock_below(&directory, &name, &|| path.clone())?;
             flock(&file, FlockOperation::LockShared).map_err(|error| Error::file(&path)(error.into()))?;
             if has_name(&file) {
                 return Ok(Building { directory, name, file, is_over: Cell::new(false) });
@@ -71,7 +71,7 @@ impl Store {
     pub(super) fn is_being_built(&self, name: &str, version: Version) -> bool {
         let path = self.root.join(DIRECTORY).join(format!("{name}@{version}"));
         let file = self.building_directory().and_then(|directory| {
-            trust::file_below(directory, &format!("{name}@{version}"), &path).map(|(file, _)| file)
+            trust::file_below(directory, &format!("{name}@{version}"), &|| path.clone()).map(|(file, _)| file)
         });
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
@@ -90,7 +90,7 @@ impl Store {
             let file_name = entry.file_name();
             let Some(wanted) = file_name.to_str().and_then(Wanted::parse) else { continue };
             let Some(version) = wanted.exact() else { continue };
-            let file = trust::lock_below(&directory, &file_name.to_string_lossy(), &entry.path())?;
+            let file = trust::lock_below(&directory, &file_name.to_string_lossy(), &|| entry.path())?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => abandoned.push((wanted.name.to_owned(), version, file)),
                 Err(_) => alive.push((wanted.name.to_owned(), version.major)),

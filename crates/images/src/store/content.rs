@@ -1,5 +1,6 @@
 //! Content: written beside, whole and synced before it has its name; opened only if nobody else could have written it.
 
+use super::below::Below;
 use super::compatible::Export;
 use super::{Store, trust};
 use crate::verity;
@@ -162,6 +163,7 @@ impl Opened {
 }
 
 /// The first page and what else is known of an open file, which must be an image for this machine.
+#[unsafe(link_section = ".commonhold.include")]
 fn opened(file: File, file_bytes: u64, path: PathBuf) -> Result<Opened> {
     let mut page = Box::new([0; PAGE_BYTES]);
     let read =
@@ -195,11 +197,14 @@ impl Store {
     }
 
     /// As [`Store::open`], of the store's directory that is open.
+    #[unsafe(link_section = ".commonhold.include")]
     pub(super) fn open_below(&self, root: &OwnedFd, id: Id) -> Result<Opened> {
-        let path = self.path_of(id);
-        trust::pass(root, "content", &self.content())?;
-        let (file, bytes) = trust::file_below(root, &format!("content/{id}"), &path)?;
-        opened(file.into(), bytes, path)
+        trust::pass(root, "content", &|| self.content())?;
+        let digits = id.digits();
+        let mut below = Below::new();
+        below.push("content/").push(std::str::from_utf8(&digits).unwrap_or_default());
+        let (file, bytes) = trust::file_below(root, below.text(), &|| self.path_of(id))?;
+        opened(file.into(), bytes, self.root.join(below.text()))
     }
 
     /// What was written, which is to be as its first page says.

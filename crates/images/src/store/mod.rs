@@ -13,6 +13,7 @@
 //! beside and renamed: a crash in between leaves content that nobody names, which the next change removes. Who reads takes
 //! no lock: a link is there or not, and what it leads to is whole. Names are looked up without any database.
 
+mod below;
 mod building;
 mod compatible;
 mod content;
@@ -95,7 +96,7 @@ impl Store {
     /// Nobody else changes the store until the result is dropped. Nothing is made in a directory that is not trusted.
     fn lock(&self) -> Result<File> {
         let path = self.root.join("lock");
-        let file = File::from(trust::lock_below(trust::directory(&self.root)?, "lock", &path)?);
+        let file = File::from(trust::lock_below(trust::directory(&self.root)?, "lock", &|| path.clone())?);
         file.lock().map_err(Error::file(&path))?;
         Ok(file)
     }

@@ -1,5 +1,6 @@
 //! The tree of versions, read: each lookup is a read of one directory.
 
+use super::below::Below;
 use super::{Opened, Store, trust};
 use crate::{Error, Result};
 use commonhold_image::{Id, Version, Wanted, is_name};
@@ -78,6 +79,7 @@ impl Store {
     }
 
     /// The store's directory, if it is there and trusted.
+    #[unsafe(link_section = ".commonhold.include")]
     fn open_root(&self) -> Result<Option<OwnedFd>> {
         match trust::directory(&self.root) {
             Err(error) if gone(&error) => Ok(None),
@@ -89,10 +91,10 @@ impl Store {
     fn open_names(&self, root: &OwnedFd, name: Option<&str>) -> Result<Option<OwnedFd>> {
         let names = self.names_directory();
         let opened = match name {
-            Some(name) => trust::pass(root, "names", &names).and_then(|()| {
-                trust::directory_below(root, &format!("names/{name}"), &self.directory_of(name))
+            Some(name) => trust::pass(root, "names", &|| names.clone()).and_then(|()| {
+                trust::directory_below(root, &format!("names/{name}"), &|| self.directory_of(name))
             }),
-            None => trust::directory_below(root, "names", &names),
+            None => trust::directory_below(root, "names", &|| names.clone()),
         };
         match opened {
             Err(error) if gone(&error) => Ok(None),
@@ -160,17 +162,19 @@ impl Store {
 
     /// As [`Store::resolve`] for a major version, by its one link: no directory is read. Nothing: there is no such link,
     /// or what it leads to is gone.
+    #[unsafe(link_section = ".commonhold.include")]
     pub(crate) fn open_newest(&self, wanted: &Wanted<'_>) -> Result<Option<(Id, Opened)>> {
         let Some(major) = wanted.major().filter(|_| wanted.is_major()) else { return Ok(None) };
         let Some(root) = self.open_root()? else { return Ok(None) };
-        let (names, directory) = (format!("names/{}", wanted.name), self.directory_of(wanted.name));
-        let passed = trust::pass(&root, "names", &self.names_directory())
-            .and_then(|()| trust::pass(&root, &names, &directory));
+        let mut names = Below::new();
+        names.push("names/").push(wanted.name);
+        let passed = trust::pass(&root, "names", &|| self.names_directory())
+            .and_then(|()| trust::pass(&root, names.text(), &|| self.directory_of(wanted.name)));
         match passed {
             Err(error) if gone(&error) => return Ok(None),
             outcome => outcome?,
         }
-        let Some(id) = read_link(&root, &format!("{names}/{major}")) else { return Ok(None) };
+        let Some(id) = read_link(&root, names.push("/").push_number(major).text()) else { return Ok(None) };
         let image = match self.open_below(&root, id) {
             Err(error) if gone(&error) => return Ok(None),
             outcome => outcome?,
@@ -202,6 +206,7 @@ pub(crate) fn not_a_name(text: &str) -> Error {
 }
 
 /// What a link names: only content beside, whatever else it says.
+#[unsafe(link_section = ".commonhold.include")]
 fn read_link(directory: &OwnedFd, link: &str) -> Option<Id> {
     let target = readlinkat(directory, link, Vec::new()).ok()?;
     Id::parse(target.to_str().ok()?.strip_prefix("../../content/")?)
