@@ -34,8 +34,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Nothing comes from that incarnation afterwards, unless it is announced again.
     fn lost(&self, host: HostId, incarnation: u64, why: &Error);
 
-    /// Where a host of the cluster listens, if connections of others with it are passed on here.
-    fn passes_on_to(&self, _host: HostId) -> Option<SocketAddr> {
+    /// Where a host of the cluster listens, if connections of `from` with it are passed on here.
+    fn passes_on_to(&self, _from: &Hello, _host: HostId) -> Option<SocketAddr> {
         None
     }
 

@@ -16,15 +16,21 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::tcp;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// A machine that something is on its way to acknowledges sooner.
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 
 /// The connections of one host with the others of its cluster.
 pub struct Peers {
     table: Arc<Table>,
     security: Security,
     relays: Arc<Relays>,
+    /// How often a machine has said that nobody listens there.
+    pub(crate) refused: AtomicUsize,
     listener: Arc<TcpListener>,
     address: SocketAddr,
     accepting: Mutex<Option<JoinHandle<()>>>,
@@ -63,6 +69,7 @@ impl Peers {
             table,
             security,
             relays,
+            refused: AtomicUsize::new(0),
             listener,
             address,
             accepting: Mutex::new(Some(accepting)),
@@ -89,8 +96,8 @@ impl Peers {
         self.connect_within(host, address, DEADLINE, &[])
     }
 
-    /// The same for who cannot wait as long as that takes at most. Where the host's machine does not answer, one of these
-    /// others that is connected is asked to pass the connection on ([`Handler::passes_on_to`]).
+    /// The same for who cannot wait as long as that takes at most. Where the host's machine does not answer, these
+    /// others are asked to pass the connection on ([`Handler::passes_on_to`]), those first that are connected.
     pub fn connect_within(
         &self,
         host: HostId,
@@ -117,6 +124,9 @@ impl Peers {
 
     fn dial(&self, to: HostAt, relays: &[HostAt], last: u64, deadline: Instant) -> Result<Verdict> {
         let (socket, relay) = self.socket_to(to, relays, deadline)?;
+        if !self.table.begin_greeting(to.0) {
+            return Ok(Verdict::Yield);
+        }
         let verdict = self.greet(to.0, socket, last, deadline)?;
         if let (Some(relay), Verdict::Accept) = (relay, &verdict) {
             self.table.handler.reached_through(to.0, relay);
@@ -175,11 +185,11 @@ impl Peers {
         self.table.link(host).is_ok()
     }
 
-    /// An answer of that host is late. If its machine has not even acknowledged what was said, the connection breaks now, and
+    /// An answer of that host is late. If its machine does not even acknowledge what was said, the connection breaks now, and
     /// not only after ten seconds: another way may be found. The session goes on.
     pub fn doubt(&self, host: HostId) {
         let Ok(link) = self.table.link(host) else { return };
-        if tcp::unacknowledged(&link.stream.socket).is_ok_and(|bytes| bytes > 0) {
+        if tcp::is_silent(&link.stream.socket, LONGEST_SILENCE).unwrap_or(false) {
             link.fail(Error::new(ErrorKind::TimedOut, "its machine does not acknowledge what was said"));
         }
     }

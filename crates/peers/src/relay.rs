@@ -5,19 +5,19 @@
 //! nothing that they say can be read or changed here. `docs/CLUSTER.md` has the reasons.
 
 use crate::channel::lock;
-use crate::greeting::{Greeting, Wanted};
-use crate::handshake::{DEADLINE, Talk};
+use crate::greeting::{Greeting, Mode, PREAMBLE_BYTES, Wanted, check_preamble};
+use crate::handshake::Talk;
 use crate::judge::check_peer;
 use crate::security::Security;
-use crate::socket;
+use crate::socket::{self, SILENCE};
 use crate::table::Table;
-use crate::through::DIRECT;
 use crate::timed::Timed;
 use crate::tls;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,19 +26,50 @@ use std::time::{Duration, Instant};
 pub const GO: u8 = b'>';
 /// Most connections that are passed on at once: each has two threads.
 const MOST: usize = 64;
+/// So long the host that is wanted may take to answer, and who asked to go on.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// After so long both are let go: they try to reach each other again, and go on through here where they cannot.
 const LONGEST: Duration = Duration::from_secs(300);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What is passed on at a host.
 #[derive(Default)]
-pub struct Relays(Mutex<Vec<Weak<Passage>>>);
+pub struct Relays {
+    /// How many places are taken.
+    taken: Arc<AtomicUsize>,
+    passages: Mutex<Vec<Weak<Passage>>>,
+}
+
+/// One of so many places.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>) -> Result<Place> {
+        let place = Place(taken.clone()); // given back in any case
+        match taken.fetch_add(1, Ordering::AcqRel) {
+            before if before < MOST => Ok(place),
+            _ => Err(Error::new(
+                ErrorKind::TooMany,
+                format!("{MOST} connections are passed on here, which is the limit"),
+            )),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// Two connections that are one.
 struct Passage {
     near: TcpStream,
     far: TcpStream,
     end: Instant,
+    /// One of the two says no more.
+    one_is_over: AtomicBool,
+    _place: Place,
 }
 
 impl Relays {
@@ -50,8 +81,9 @@ impl Relays {
             talk.refuse(&error);
             return Err(error);
         }
-        let far = match self.reach(wanted, table, security) {
-            Ok(far) => far,
+        let reached = Place::take(&self.taken).and_then(|place| Ok((place, reach(wanted, table, security)?)));
+        let (place, (far, preamble)) = match reached {
+            Ok(reached) => reached,
             Err(error) => {
                 talk.refuse(&error); // it may try elsewhere: nothing is wrong with it
                 return Ok(());
@@ -59,40 +91,24 @@ impl Relays {
         };
         talk.say(&Greeting::Relayed)?;
         let near = talk.into_socket();
+        let mut timed = Timed::new(&near, Instant::now() + PATIENCE);
         let mut go = [0];
-        let heard = Timed::new(&near, Instant::now() + DEADLINE).read_exact(&mut go);
+        let heard = timed.read_exact(&mut go);
         heard.map_err(|error| tls::explain("passing a connection on", error))?;
         if go != [GO] {
             return Err(Error::new(ErrorKind::Protocol, "who asked to be passed on says something else"));
         }
-        self.begin(near, far, table)?;
+        timed.write_all(&preamble).map_err(|error| tls::explain("passing a connection on", error))?;
+        self.begin(near, far, place, table)?;
         table.handler.passes_on(&wanted.hello, wanted.to);
         Ok(())
     }
 
-    fn reach(&self, wanted: &Wanted, table: &Table, security: &Security) -> Result<TcpStream> {
-        let to = wanted.to;
-        let unknown = || Error::new(ErrorKind::Permission, format!("nothing is passed on to {to} here"));
-        let address: SocketAddr = table.handler.passes_on_to(to).ok_or_else(unknown)?;
-        security.check(address)?;
-        if lock(&self.0).iter().filter(|passage| passage.strong_count() > 0).count() >= MOST {
-            let words = format!("{MOST} connections are passed on here, which is the limit");
-            return Err(Error::new(ErrorKind::TooMany, words));
-        }
-        let far =
-            TcpStream::connect_timeout(&address, DIRECT).doing(format_args!("{to} does not answer here"))?;
-        socket::prepare(&far)?;
-        Ok(far)
-    }
-
-    fn begin(&self, near: TcpStream, far: TcpStream, table: &Table) -> Result<()> {
-        let what = "passing a connection on";
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(LONGEST)).doing(what)?;
-        }
-        let passage = Arc::new(Passage { near, far, end: Instant::now() + LONGEST });
+    fn begin(&self, near: TcpStream, far: TcpStream, place: Place, table: &Table) -> Result<()> {
+        let (end, one_is_over) = (Instant::now() + LONGEST, AtomicBool::new(false));
+        let passage = Arc::new(Passage { near, far, end, one_is_over, _place: place });
         {
-            let mut all = lock(&self.0);
+            let mut all = lock(&self.passages);
             all.retain(|passage| passage.strong_count() > 0);
             all.push(Arc::downgrade(&passage));
         }
@@ -106,32 +122,60 @@ impl Relays {
                 false => both.pass(&both.near, &both.far),
                 true => both.pass(&both.far, &both.near),
             });
-            begun.doing(what).inspect_err(|_| passage.over())?;
+            begun.doing("passing a connection on").inspect_err(|_| passage.over())?;
         }
         Ok(())
     }
 
     /// Lets all of them go.
     pub fn stop(&self) {
-        lock(&self.0).iter().filter_map(Weak::upgrade).for_each(|passage| passage.over());
+        lock(&self.passages).iter().filter_map(Weak::upgrade).for_each(|passage| passage.over());
     }
+}
+
+/// Connects to the host that is wanted; and what it said first. Whoever says it listens where something else does has nothing
+/// passed on to that: a host says its preamble unasked.
+fn reach(wanted: &Wanted, table: &Table, security: &Security) -> Result<(TcpStream, [u8; PREAMBLE_BYTES])> {
+    let to = wanted.to;
+    let unknown = || Error::new(ErrorKind::Permission, format!("nothing is passed on to {to} here"));
+    if [table.me.host, wanted.hello.host].contains(&to) {
+        return Err(unknown());
+    }
+    let address: SocketAddr = table.handler.passes_on_to(&wanted.hello, to).ok_or_else(unknown)?;
+    security.check(address)?;
+    let silent = || format!("{to} does not answer here");
+    let far = TcpStream::connect_timeout(&address, PATIENCE).doing(silent())?;
+    socket::prepare(&far)?;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    Timed::new(&far, Instant::now() + PATIENCE).read_exact(&mut preamble).doing(silent())?;
+    let mode = match security {
+        Security::Plain { .. } => Mode::Plain,
+        Security::Tls(_) => Mode::Tls,
+    };
+    check_preamble(&preamble, mode)?;
+    Ok((far, preamble))
 }
 
 impl Passage {
     /// One way, until either end is over.
     fn pass(&self, mut from: &TcpStream, mut to: &TcpStream) {
         let mut buffer = vec![0; BUFFER_BYTES];
-        while Instant::now() < self.end {
-            let read = match from.read(&mut buffer) {
-                // What was said last may still be on its way, and the other end may have something to say to it.
-                Ok(0) => return drop(to.shutdown(Shutdown::Write)),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => break,
+        let mut goes_on = from.set_read_timeout(Some(SILENCE)).is_ok();
+        while goes_on && Instant::now() < self.end {
+            goes_on = match from.read(&mut buffer) {
+                Ok(0) => {
+                    // What was said last may still be on its way, and the other end may have something to say to it.
+                    self.one_is_over.store(true, Ordering::Release);
+                    let _ = to.shutdown(Shutdown::Write);
+                    return;
+                }
+                Ok(read) => to.write_all(&buffer[..read]).is_ok(),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => true,
+                    io::ErrorKind::WouldBlock => !self.one_is_over.load(Ordering::Acquire),
+                    _ => false,
+                },
             };
-            if to.write_all(&buffer[..read]).is_err() {
-                break;
-            }
         }
         self.over();
     }

@@ -38,8 +38,10 @@ struct Slot {
     link: Option<Arc<Link>>,
     /// The session that connections carry, one after the other.
     standings: Standings,
-    /// Somebody here is about to connect to it.
+    /// Somebody here is about to connect to it: others wait.
     dialing: bool,
+    /// And has found a way: of two connections one is to yield.
+    greeting: bool,
     /// One that it began was accepted, and is about to be the connection: who would connect waits for that. Without
     /// this, each end could accept the other's and keep its own.
     settling: bool,
@@ -65,7 +67,7 @@ impl Slot {
             begun_by_peer: link.begun_by_peer,
         });
         let newest = if self.name == name { self.newest } else { 0 };
-        Known { present, dialing: self.dialing, newest, barred: self.barred }
+        Known { present, dialing: self.greeting, newest, barred: self.barred }
     }
 
     /// Refuses who comes under the number of another that has a session: whatever it says its incarnation is, it takes
@@ -188,9 +190,20 @@ impl Table {
         }
     }
 
+    /// There is a way to the host. Whether it is still needed: the host may have connected meanwhile. Before this nothing that
+    /// the host begins yields to a connection that may never be.
+    pub fn begin_greeting(&self, host: HostId) -> bool {
+        let mut inner = lock(&self.inner);
+        let slot = inner.slots.entry(host).or_default();
+        slot.greeting = slot.live().is_none() && !slot.settling;
+        slot.greeting
+    }
+
     /// The connecting is done, one way or the other.
     pub fn end_dialing(&self, host: HostId) {
-        lock(&self.inner).slots.entry(host).or_default().dialing = false;
+        let mut inner = lock(&self.inner);
+        let slot = inner.slots.entry(host).or_default();
+        (slot.dialing, slot.greeting) = (false, false);
         self.changed.notify_all();
     }
 

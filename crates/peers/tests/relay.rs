@@ -104,20 +104,54 @@ fn nobody_is_asked_who_has_no_way_or_where_nobody_listens() {
     relay.ways.lock().unwrap().insert(b.id, silent.address);
     let says = failed(silent.address, &[at(&relay)]);
     assert!(says.contains("host 2 does not answer here"), "{says}");
-    // Its machine says that nobody listens.
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let says = failed(gone, &[at(&relay)]);
-    assert!(says.contains("refused") && !says.contains("through"), "{says}");
     // Another host than it says is at the other end.
     relay.ways.lock().unwrap().insert(b.id, relay.address());
     let says = failed(silent.address, &[at(&relay)]);
     assert!(says.contains("the host there is"), "{says}");
-    // Who is not connected is not asked.
-    let alone = net.host(4, "alone");
-    let error =
-        alone.peers.connect_within(b.id, silent.address, Duration::from_secs(1), &[at(&relay)]).unwrap_err();
-    assert!(!error.message.contains("through"), "{error}");
+    // What is not a host is nobody that anything is passed on to: it does not say so unasked.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    relay.ways.lock().unwrap().insert(b.id, other.local_addr().unwrap());
+    let says = failed(silent.address, &[at(&relay)]);
+    assert!(says.contains("host 2 does not answer here"), "{says}");
+    let (mut asked, _) = other.accept().unwrap();
+    assert_eq!(asked.read(&mut [0; 64]).unwrap(), 0, "not a byte");
+    for itself in [&a, &relay] {
+        relay.ways.lock().unwrap().insert(itself.id, itself.address());
+        let mut socket = begin(relay.address());
+        say(&mut socket, &Greeting::Relay(Wanted { hello: net.hello(1, "a"), to: itself.id }));
+        assert!(matches!(hear(&mut socket), Greeting::Refused(why) if why.contains("nothing is passed on")));
+    }
     assert!(b.silent());
+}
+
+/// A firewall may say what a machine says where nobody listens.
+#[test]
+fn a_refusal_is_not_always_believed_and_who_is_not_connected_is_asked_last() {
+    let net = Net::plain();
+    let (alone, b, relay, useless) =
+        (net.host(1, "alone"), net.host(2, "b"), net.host(3, "relay"), net.host(4, "useless"));
+    relay.ways.lock().unwrap().insert(b.id, b.address());
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let relays = [at(&useless), at(&relay)];
+    let attempts: Vec<_> = (0..4).map(|_| alone.peers.connect_within(b.id, gone, LONG, &relays)).collect();
+    assert!(attempts.iter().any(Result::is_ok), "{attempts:?}");
+    assert_eq!(relay.next(), Heard::PassesOn("alone".into(), b.id));
+    // The lower number waits for nobody's connection that it cannot make itself.
+    let (low, high) = (net.host(5, "low"), net.host(6, "high"));
+    relay.ways.lock().unwrap().insert(low.id, low.address());
+    let silent = Silent::new();
+    std::thread::scope(|threads| {
+        let tries = threads.spawn(|| low.peers.connect_within(high.id, silent.address, LONG, &[]));
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = std::time::Instant::now();
+        high.peers.connect_within(low.id, silent.address, LONG, &[at(&relay)]).unwrap();
+        assert!(
+            begun.elapsed() < LONG - Duration::from_secs(1),
+            "it was let in while the other tried in vain"
+        );
+        let _ = tries.join().unwrap();
+    });
+    assert!(high.peers.is_connected(low.id) && low.peers.is_connected(high.id));
 }
 
 #[test]

@@ -6,14 +6,17 @@ use crate::bind::Loader;
 use crate::guard::is_our_file;
 use crate::store::{Store, make_directory};
 use crate::{Error, Result, label};
+use commonhold_images::ranges::Owner;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "libcommonhold_start.so";
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
-/// Where loaders of x86-64 look: the store itself, and what `$LIB` means to those of Debian, of Fedora and SUSE, of Arch.
-const PLACES: [&str; 4] = ["", "lib/x86_64-linux-gnu", "lib64", "lib"];
+/// What `$LIB` means to the loaders of x86-64: of Debian, of Fedora and SUSE, of Arch.
+const PLACES: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
+/// Of whoever is told its place: the store itself.
+const PLAIN: &str = "";
 /// And to those of 32-bit programs.
 const PLACES_32: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
 /// The loaders of 32-bit programs: of i386, and of x32.
@@ -30,12 +33,14 @@ pub(crate) fn directories() -> impl Iterator<Item = &'static str> {
 }
 
 impl Store {
-    /// What `LD_AUDIT` is to be. Where programs of 32 bits can start, each loader puts the name of its own directory into it. It
-    /// first asks the kernel where its program is, though it does not need that here: 40 µs a start, which are saved where
-    /// there is one loader only.
+    /// What `LD_AUDIT` is to be. Each loader puts the name of its own directory into it, and so those of 32-bit programs find
+    /// theirs. It first asks the kernel where its program is, though it does not need that here: 40 µs a start, which are
+    /// saved in the machine's store where no such loader is. (A user's own may be seen from other roots, which have one.)
     pub fn library(&self) -> PathBuf {
+        let plain = self.root().join(FILE);
         let many = LOADERS_32.iter().any(|loader| Path::new(loader).exists());
-        if many { self.library_of_each() } else { self.root().join(FILE) }
+        let is_plain = self.owner() == Owner::Machine && !many && is_our_file(&plain);
+        if is_plain { plain } else { self.library_of_each() }
     }
 
     fn library_of_each(&self) -> PathBuf {
@@ -54,7 +59,8 @@ impl Store {
 
     /// Those of them that others could have made what they are.
     pub(crate) fn foreign_libraries(&self) -> Vec<PathBuf> {
-        let all = PLACES.iter().chain(&PLACES_32).map(|place| self.root().join(place).join(FILE));
+        let all =
+            PLACES.iter().chain(&PLACES_32).chain([&PLAIN]).map(|place| self.root().join(place).join(FILE));
         all.filter(|path| path.symlink_metadata().is_ok() && !is_our_file(path)).collect()
     }
 
@@ -70,7 +76,7 @@ impl Store {
                 "nothing may be executed on its file system (mounted noexec): choose another with --store";
             return Err(Error::store(self.root(), why));
         }
-        PLACES.iter().try_for_each(|place| self.put_library(place, BYTES))?;
+        PLACES.iter().chain([&PLAIN]).try_for_each(|place| self.put_library(place, BYTES))?;
         let none = for_32_bits();
         PLACES_32.iter().try_for_each(|place| self.put_library(place, &none))
     }
@@ -79,7 +85,7 @@ impl Store {
     /// program that may have the library and no copy does not start, while one that may not have it starts as it is.
     pub fn keep_labels(&self) {
         let loader = Loader::of_machine().path;
-        for place in PLACES.iter().chain(&PLACES_32) {
+        for place in PLACES.iter().chain(&PLACES_32).chain([&PLAIN]) {
             label::keep(&loader, &self.root().join(place).join(FILE));
         }
     }

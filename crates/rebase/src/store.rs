@@ -72,6 +72,11 @@ impl Store {
         &self.root
     }
 
+    /// Whose it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// The variables with which programs have their copies. With an audit library the loader lays out the thread-local
     /// storage of a process before it knows all that needs some: it has to be told to leave room.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {

@@ -32,7 +32,8 @@ pub struct Stack {
 #[inline(never)]
 pub fn find() -> Option<Stack> {
     let mut room = [0; MOST_WORDS];
-    let first = room.as_ptr_range().end as usize;
+    // From here on it is an address like any other, not one of this array's.
+    let first = core::hint::black_box(room.as_ptr_range().end as usize);
     let known = system::auxiliary_values(&mut room)?;
     let path = known.chunks_exact(2).find(|pair| pair[0] == EXECUTED_PATH)?[1];
     let end = known.chunks_exact(2).position(|pair| pair[0] == END)?;
@@ -89,10 +90,11 @@ impl Stack {
         self.strings.string(self.strings.path).map(CStr::to_bytes_with_nul)
     }
 
-    /// Whether this may be the interpreter of a script: the kernel gives it the script's path as an argument.
+    /// Whether this may be the interpreter of a script: the kernel gives it the script's path as an argument, behind those of the
+    /// interpreters between them, which may be scripts too.
     pub fn may_be_interpreter(&self) -> bool {
         let path = self.strings.string(self.strings.path);
-        self.list(self.arguments, self.argument_count).skip(1).take(2).any(|argument| Some(argument) == path)
+        self.list(self.arguments, self.argument_count).skip(1).any(|argument| Some(argument) == path)
     }
 
     fn list(&self, first: usize, count: usize) -> impl Iterator<Item = &'static CStr> {

@@ -209,8 +209,11 @@ impl Handler for Link {
         }
     }
 
-    fn passes_on_to(&self, host: HostId) -> Option<SocketAddr> {
-        self.cluster.upgrade().filter(|_| self.is_relay)?.member(host).map(|member| member.address)
+    fn passes_on_to(&self, from: &Hello, host: HostId) -> Option<SocketAddr> {
+        let cluster = self.cluster.upgrade().filter(|_| self.is_relay)?;
+        // Members, for members: whoever is lost, or never belonged, is passed on to nobody.
+        cluster.member(from.host).filter(|member| member.name == from.name)?;
+        cluster.member(host).map(|member| member.address)
     }
 
     fn passes_on(&self, from: &Hello, to: HostId) {

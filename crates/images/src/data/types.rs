@@ -26,14 +26,23 @@ pub enum Scalar {
 
 impl Scalar {
     /// What it is called where something is wrong.
-    fn name(self) -> &'static str {
-        match self {
-            Scalar::Unsigned => "unsigned number",
-            Scalar::Signed => "signed number",
-            Scalar::Float => "floating-point number",
-            Scalar::Bool => "truth value",
-            Scalar::Utf8 => "text",
-            Scalar::Char => "character",
+    fn name(self, bytes: usize) -> &'static str {
+        match (self, bytes) {
+            (Scalar::Unsigned, 1) => "u8",
+            (Scalar::Unsigned, 2) => "u16",
+            (Scalar::Unsigned, 4) => "u32",
+            (Scalar::Unsigned, 8) => "u64",
+            (Scalar::Unsigned, _) => "u128",
+            (Scalar::Signed, 1) => "i8",
+            (Scalar::Signed, 2) => "i16",
+            (Scalar::Signed, 4) => "i32",
+            (Scalar::Signed, 8) => "i64",
+            (Scalar::Signed, _) => "i128",
+            (Scalar::Float, 4) => "f32",
+            (Scalar::Float, _) => "f64",
+            (Scalar::Bool, _) => "bool",
+            (Scalar::Utf8, _) => "byte of text",
+            (Scalar::Char, _) => "char",
         }
     }
 }
@@ -158,7 +167,7 @@ impl Types {
         if !sound {
             return Err(Error::Invalid(format!("there is no {scalar:?} of {bytes} bytes in images")));
         }
-        Ok(self.add(scalar.name(), bytes, bytes, Shape::Scalar(scalar)))
+        Ok(self.add(scalar.name(bytes), bytes, bytes, Shape::Scalar(scalar)))
     }
 
     /// One of some values, of 1, 2, 4 or 8 bytes.

@@ -65,7 +65,7 @@ impl Handler for Recorder {
         self.say(Heard::Lost(host, incarnation, why.message.clone()));
     }
 
-    fn passes_on_to(&self, host: HostId) -> Option<SocketAddr> {
+    fn passes_on_to(&self, _from: &Hello, host: HostId) -> Option<SocketAddr> {
         self.1.lock().unwrap().get(&host).copied()
     }
 
@@ -99,6 +99,22 @@ impl TestHost {
     /// What it hears next.
     pub fn next(&self) -> Heard {
         self.heard.lock().unwrap().recv_timeout(PATIENCE).expect("nothing was heard")
+    }
+
+    /// What it hears next of hosts that it let in. (Who finds in time that it needs no connection leaves before it says who it
+    /// is.)
+    pub fn next_of_peers(&self) -> Heard {
+        loop {
+            match self.next() {
+                Heard::Refused(why) if why.contains("greeting the other end") => {}
+                heard => return heard,
+            }
+        }
+    }
+
+    /// Nothing else was heard so far.
+    pub fn silent_but_for_refusals(&self) -> bool {
+        self.heard.lock().unwrap().try_iter().all(|heard| matches!(heard, Heard::Refused(_)))
     }
 
     /// Nothing was heard so far.

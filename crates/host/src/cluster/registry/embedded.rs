@@ -20,7 +20,7 @@ pub struct Embedded {
     at: Option<SocketAddr>,
     /// Which host that is, while it is connected.
     keeper: Mutex<Option<HostId>>,
-    /// Which it was when it was connected last.
+    /// Which it was when it answered last.
     last: Mutex<Option<HostId>>,
     /// What the host is called that let this one in: nobody else keeps the list.
     name: OnceLock<String>,
@@ -108,13 +108,13 @@ impl Embedded {
     }
 
     /// Finds and connects the host that keeps the list. Whether it had to.
-    fn connect(&self) -> Result<bool> {
+    fn connect(&self, within: Duration) -> Result<bool> {
         let Some(address) = self.at.filter(|_| self.kept_by().is_none()) else { return Ok(false) };
         let cluster = self.cluster()?;
         let transport = cluster.transport()?;
         // The one that it was may be reached where nobody can be asked who is there: through other hosts.
         let last = *lock(&self.last);
-        let reached = last.filter(|last| transport.connect(*last, address, PATIENCE).is_ok());
+        let reached = last.filter(|last| transport.connect(*last, address, within).is_ok());
         let keeper = match reached {
             Some(last) => last,
             None => {
@@ -126,14 +126,13 @@ impl Embedded {
         self.check_keeper(&cluster, keeper)?;
         // Before the answer: news may come first.
         *lock(&self.keeper) = Some(keeper);
-        *lock(&self.last) = Some(keeper);
         Ok(true)
     }
 }
 
 impl Registry for Embedded {
     fn join(&self, joining: &Joining, within: Duration) -> Result<Joined> {
-        let anew = self.connect()?;
+        let anew = self.connect(within)?;
         let call = match joining.before {
             Some(before) if !anew => Call::Renew(before),
             before => Call::Join { member: joining.member.clone(), claims: joining.claims.clone(), before },
@@ -143,6 +142,7 @@ impl Registry for Embedded {
                 let keeper = self.kept_by();
                 let name = keeper.and_then(|keeper| self.cluster().ok()?.name_of(keeper));
                 name.into_iter().for_each(|name| drop(self.name.set(name)));
+                *lock(&self.last) = keeper;
                 Ok(*joined)
             }
             Ok(_) => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
