@@ -65,6 +65,8 @@ pub struct Field {
     /// The last operation of these was ended by SIGBUS, then.
     failed: HashMap<PathBuf, u64>,
     losses: Vec<Loss>,
+    /// How many leases of one host ended between the last two looks at its log, at most.
+    leases: usize,
     /// Of clients whose host and keeper were dead: what they did then is discarded.
     windows: Vec<Window>,
     hosts: Vec<TestHost>,
@@ -107,6 +109,7 @@ impl Field {
             more: Vec::new(),
             failed: HashMap::new(),
             losses: Vec::new(),
+            leases: 0,
             windows: Vec::new(),
             hosts: Vec::new(),
             network,
@@ -238,7 +241,7 @@ impl Field {
         let start = now();
         // Between strikes leases may end too.
         let before = self.named_in_logs();
-        self.losses.extend(trouble::loss(before, HOME, self.quiet_since, start));
+        self.note_losses(before, self.quiet_since, start);
         self.do_strike(host, strike, chance);
         self.wait_for_progress();
         let end = now();
@@ -247,7 +250,7 @@ impl Field {
         if self.is_forwarded() && !matches!(strike, Strike::Client | Strike::Keeper) {
             hosts |= 1 << host;
         }
-        self.losses.extend(trouble::loss(hosts, HOME, start, end));
+        self.note_losses(hosts, start, end);
         // Its keeper has the frames, and the next process gives back what was newest in them.
         let keeps_all = matches!(strike, Strike::Client | Strike::Keeper | Strike::Host);
         assert!(
@@ -323,12 +326,13 @@ impl Field {
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
         let (count, forwarded) = (self.hosts.len(), self.is_forwarded());
-        let mut fenced = false;
+        let (mut fenced, mut leases) = (false, 0);
         let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
             let new = log.get(*read..).unwrap_or_default();
             *read = log.len();
             fenced |= new.contains("fenced") || new.contains("lets its lease run out");
+            leases = leases.max(trouble::leases_that_ended(new));
             match (forwarded, number) {
                 (true, _) => trouble::named_in(new, number, count, HOME),
                 (false, HOME) => trouble::lost_in(new, count, HOME),
@@ -336,8 +340,15 @@ impl Field {
             }
         };
         let all = self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one);
-        self.fenced = fenced;
+        (self.fenced, self.leases) = (fenced, leases);
         all
+    }
+
+    /// These hosts may have lost what they alone had, between two instants. On a machine that is slow enough leases end again
+    /// before anybody looks: then what was reverted may be lost again.
+    fn note_losses(&mut self, hosts: u64, start: u64, end: u64) {
+        let loss = trouble::loss(hosts, HOME, start, end);
+        self.losses.extend(loss.into_iter().flat_map(|loss| std::iter::repeat_n(loss, self.leases.max(1))));
     }
 
     /// All that was done, as the check wants it.
@@ -360,7 +371,7 @@ impl Field {
         self.wait_for_progress();
         // The last look: between strikes leases may end too.
         let last = self.named_in_logs();
-        self.losses.extend(trouble::loss(last, HOME, self.quiet_since, now()));
+        self.note_losses(last, self.quiet_since, now());
         self.clients.iter().for_each(|client| client.worker.kill());
         let history = self.history();
         let reads = history.operations.iter().filter(|one| matches!(one.act, Act::Read(_))).count();

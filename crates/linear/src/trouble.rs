@@ -26,6 +26,11 @@ pub fn named_in(log: &str, of: usize, hosts: usize, home: usize) -> u64 {
     all
 }
 
+/// How many leases of a host ended, by these lines of its log.
+pub fn leases_that_ended(log: &str) -> usize {
+    log.lines().filter(|line| line.contains("fenced: ") || line.contains("lets its lease run out")).count()
+}
+
 /// Hosts with which the newest versions of pages were lost, a bit each, as the home of a centrally scheduled object says in
 /// these lines of its log. Nothing else may be: what processes had newest is given back (`docs/LEASES.md`).
 pub fn lost_in(log: &str, hosts: usize, home: usize) -> u64 {
