@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 /// So long a host's machine may take to answer before others are asked. It may still answer while they are.
 const ALONE: Duration = Duration::from_millis(400);
-/// Who is asked gets no more: it may be stopped itself.
-const ASKED: Duration = Duration::from_millis(1500);
-/// More are not asked at a time: the next attempt asks others.
-const MOST_ASKED: usize = 2;
+/// How many others are asked at a time, and how long each may take, which may be stopped itself. The next attempt asks others.
+const ASKED: (usize, Duration) = (2, Duration::from_millis(1500));
+/// The same where the machine says that nobody listens: whose process has died starts again soon.
+const ASKED_ALL_THE_SAME: (usize, Duration) = (1, Duration::from_millis(500));
 /// Of so many refusals one is not believed.
 const BELIEVED: usize = 4;
 
@@ -43,18 +43,21 @@ impl Peers {
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut direct = Attempt::begin(address);
         let alone = if relays.is_empty() { left() } else { left().min(ALONE) };
-        match direct.is_there(alone) {
+        let (count, time) = match direct.is_there(alone) {
             Ok(Some(socket)) => return Ok((socket, None)),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && self.believes_refusal() => {
-                return Err(Error::io("nobody answers there", &error));
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                if self.believes_refusal() {
+                    return Err(Error::io("nobody answers there", &error));
+                }
+                ASKED_ALL_THE_SAME
             }
-            Ok(None) | Err(_) => {}
-        }
+            Ok(None) | Err(_) => ASKED,
+        };
         let mut relays = relays.to_vec();
         relays.sort_by_key(|relay| !self.is_connected(relay.0));
         let mut tried = String::new();
-        for relay in relays.iter().take(MOST_ASKED) {
-            let through = self.through(relay, host, deadline.min(Instant::now() + ASKED));
+        for relay in relays.iter().take(count) {
+            let through = self.through(relay, host, deadline.min(Instant::now() + time));
             if let Ok(Some(socket)) = direct.is_there(Duration::ZERO) {
                 return Ok((socket, None));
             }
