@@ -80,8 +80,6 @@ pub struct Field {
     started: u32,
     /// How much of each log was looked at.
     read: Vec<usize>,
-    /// A lease ended, as far as the logs said when they were last looked at.
-    fenced: bool,
     /// The end of the last strike.
     quiet_since: u64,
 }
@@ -120,7 +118,6 @@ impl Field {
             each,
             started: 0,
             read: vec![0; hosts],
-            fenced: false,
             quiet_since: now(),
         };
         (0..hosts).for_each(|number| this.start_host(number, &list));
@@ -326,12 +323,11 @@ impl Field {
     /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone.
     fn named_in_logs(&mut self) -> u64 {
         let (count, forwarded) = (self.hosts.len(), self.is_forwarded());
-        let (mut fenced, mut leases) = (false, 0);
+        let mut leases = 0;
         let look = |(number, (host, read)): (usize, (&TestHost, &mut usize))| {
             let log = host.log();
             let new = log.get(*read..).unwrap_or_default();
             *read = log.len();
-            fenced |= new.contains("fenced") || new.contains("lets its lease run out");
             leases = leases.max(trouble::leases_that_ended(new));
             match (forwarded, number) {
                 (true, _) => trouble::named_in(new, number, count, HOME),
@@ -340,7 +336,7 @@ impl Field {
             }
         };
         let all = self.hosts.iter().zip(&mut self.read).enumerate().map(look).fold(0, |all, one| all | one);
-        (self.fenced, self.leases) = (fenced, leases);
+        self.leases = leases;
         all
     }
 

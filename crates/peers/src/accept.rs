@@ -3,6 +3,7 @@
 use crate::greeting::{Greeting, Introduction};
 use crate::handshake::{DEADLINE, End, Talk};
 use crate::judge::check_peer;
+use crate::places::{Place, Places};
 use crate::relay::Relays;
 use crate::security::Security;
 use crate::table::{Candidate, Ends, Table};
@@ -10,7 +11,6 @@ use commonhold_object::{Error, ErrorKind, Result};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most handshakes at once: who connects and says nothing takes one for its deadline.
@@ -53,12 +53,9 @@ impl Gate for HostGate {
                 answer(talk, introduction, &self.table, &self.security)
             }
             Ok(Greeting::Relay(wanted)) => self.relays.pass_on(talk, &wanted, &self.table, &self.security),
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Protocol, "the other end does not say who it is");
-                talk.refuse(&error);
-                Err(error)
-            }
-            Err(error) => {
+            other => {
+                let silent = || Error::new(ErrorKind::Protocol, "the other end does not say who it is");
+                let error = other.err().unwrap_or_else(silent);
                 talk.refuse(&error);
                 Err(error)
             }
@@ -68,7 +65,7 @@ impl Gate for HostGate {
 
 /// Takes connections until all is over, and the listener is shut down.
 pub fn run(listener: &TcpListener, gate: &Arc<impl Gate>) {
-    let handshakes = Arc::new(AtomicUsize::new(0));
+    let handshakes = Places::new(MOST_HANDSHAKES);
     loop {
         let accepted = listener.accept();
         if gate.is_stopped() {
@@ -83,25 +80,22 @@ pub fn run(listener: &TcpListener, gate: &Arc<impl Gate>) {
     }
 }
 
-fn begin(socket: TcpStream, from: SocketAddr, gate: &Arc<impl Gate>, handshakes: &Arc<AtomicUsize>) {
-    if handshakes.fetch_add(1, Ordering::AcqRel) >= MOST_HANDSHAKES {
-        handshakes.fetch_sub(1, Ordering::AcqRel);
+fn begin(socket: TcpStream, from: SocketAddr, gate: &Arc<impl Gate>, handshakes: &Arc<Places>) {
+    let Some(place) = Place::take(handshakes) else {
         let words =
             format!("{MOST_HANDSHAKES} handshakes are under way, which is the limit: it may try again");
-        gate.refused(from, &Error::new(ErrorKind::TooMany, words));
-        return;
-    }
-    let (this, count) = (gate.clone(), handshakes.clone());
+        return gate.refused(from, &Error::new(ErrorKind::TooMany, words));
+    };
+    let this = gate.clone();
     let spawned = std::thread::Builder::new().name("peer-handshake".into()).spawn(move || {
+        let _place = place;
         if let Err(error) = this.answer(socket, from)
             && !this.is_stopped()
         {
             this.refused(from, &error);
         }
-        count.fetch_sub(1, Ordering::AcqRel);
     });
     if let Err(error) = spawned {
-        handshakes.fetch_sub(1, Ordering::AcqRel);
         gate.refused(from, &Error::io("starting a thread for a handshake", &error));
     }
 }

@@ -24,6 +24,7 @@ mod link;
 mod out;
 mod peers;
 mod pieces;
+mod places;
 mod random;
 mod relay;
 mod retained;

@@ -93,17 +93,18 @@ impl Peers {
     /// A session whose connection broke goes on.
     /// Both hosts may do so at once: one connection stays.
     pub fn connect(&self, host: HostId, address: SocketAddr) -> Result<()> {
-        self.connect_within(host, address, DEADLINE, &[])
+        self.connect_within(host, address, DEADLINE, Vec::new)
     }
 
     /// The same for who cannot wait as long as that takes at most. Where the host's machine does not answer, these
-    /// others are asked to pass the connection on ([`Handler::passes_on_to`]), those first that are connected.
+    /// others are asked to pass the connection on ([`Handler::passes_on_to`]), those first that are connected. Who they
+    /// are is only asked if the host is not connected.
     pub fn connect_within(
         &self,
         host: HostId,
         address: SocketAddr,
         within: Duration,
-        relays: &[HostAt],
+        relays: impl FnOnce() -> Vec<HostAt>,
     ) -> Result<()> {
         self.security.check(address)?;
         let deadline = Instant::now() + within.min(DEADLINE);
@@ -111,7 +112,7 @@ impl Peers {
             Turn::Connected => return Ok(()),
             Turn::Dial(last) => last,
         };
-        let dialed = self.dial((host, address), relays, last, deadline);
+        let dialed = self.dial((host, address), relays(), last, deadline);
         self.table.end_dialing(host);
         match dialed {
             Ok(Verdict::Accept) => Ok(()),
@@ -122,7 +123,7 @@ impl Peers {
         }
     }
 
-    fn dial(&self, to: HostAt, relays: &[HostAt], last: u64, deadline: Instant) -> Result<Verdict> {
+    fn dial(&self, to: HostAt, relays: Vec<HostAt>, last: u64, deadline: Instant) -> Result<Verdict> {
         let (socket, relay) = self.socket_to(to, relays, deadline)?;
         if !self.table.begin_greeting(to.0) {
             return Ok(Verdict::Yield);

@@ -8,6 +8,7 @@ use crate::channel::lock;
 use crate::greeting::{Greeting, Mode, PREAMBLE_BYTES, Wanted, check_preamble};
 use crate::handshake::Talk;
 use crate::judge::check_peer;
+use crate::places::{Place, Places};
 use crate::security::Security;
 use crate::socket::{self, SILENCE};
 use crate::table::Table;
@@ -17,7 +18,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,32 +34,14 @@ const LONGEST: Duration = Duration::from_secs(300);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What is passed on at a host.
-#[derive(Default)]
 pub struct Relays {
-    /// How many places are taken.
-    taken: Arc<AtomicUsize>,
+    places: Arc<Places>,
     passages: Mutex<Vec<Weak<Passage>>>,
 }
 
-/// One of so many places.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(taken: &Arc<AtomicUsize>) -> Result<Place> {
-        let place = Place(taken.clone()); // given back in any case
-        match taken.fetch_add(1, Ordering::AcqRel) {
-            before if before < MOST => Ok(place),
-            _ => Err(Error::new(
-                ErrorKind::TooMany,
-                format!("{MOST} connections are passed on here, which is the limit"),
-            )),
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+impl Default for Relays {
+    fn default() -> Relays {
+        Relays { places: Places::new(MOST), passages: Mutex::default() }
     }
 }
 
@@ -81,7 +64,10 @@ impl Relays {
             talk.refuse(&error);
             return Err(error);
         }
-        let reached = Place::take(&self.taken).and_then(|place| Ok((place, reach(wanted, table, security)?)));
+        let full = || format!("{MOST} connections are passed on here, which is the limit");
+        let reached = Place::take(&self.places)
+            .ok_or_else(|| Error::new(ErrorKind::TooMany, full()))
+            .and_then(|place| Ok((place, reach(wanted, table, security)?)));
         let (place, (far, preamble)) = match reached {
             Ok(reached) => reached,
             Err(error) => {

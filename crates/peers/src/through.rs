@@ -37,7 +37,7 @@ impl Peers {
     pub(crate) fn socket_to(
         &self,
         (host, address): HostAt,
-        relays: &[HostAt],
+        mut relays: Vec<HostAt>,
         deadline: Instant,
     ) -> Result<(TcpStream, Option<HostId>)> {
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -53,7 +53,6 @@ impl Peers {
             }
             Ok(None) | Err(_) => ASKED,
         };
-        let mut relays = relays.to_vec();
         relays.sort_by_key(|relay| !self.is_connected(relay.0));
         let mut tried = String::new();
         for relay in relays.iter().take(count) {

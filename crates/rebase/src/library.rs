@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "libcommonhold_start.so";
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcommonhold_start.so"));
 /// What `$LIB` means to the loaders of x86-64: of Debian, of Fedora and SUSE, of Arch.
-const PLACES: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
-/// Of whoever is told its place: the store itself.
+/// And the store itself, for whoever is told that place.
+const PLACES: [&str; 4] = ["lib/x86_64-linux-gnu", "lib64", "lib", PLAIN];
 const PLAIN: &str = "";
-/// And to those of 32-bit programs.
+/// What it means to those of 32-bit programs.
 const PLACES_32: [&str; 2] = ["lib/i386-linux-gnu", "lib32"];
 /// The loaders of 32-bit programs: of i386, and of x32.
 const LOADERS_32: [&str; 2] = ["/lib/ld-linux.so.2", "/libx32/ld-linux-x32.so.2"];
 
 /// A directory, and before it those in which it is.
 fn with_those_above(place: &str) -> impl Iterator<Item = &str> {
-    place.match_indices('/').map(|(at, _)| &place[..at]).chain([place])
+    place.match_indices('/').map(|(at, _)| &place[..at]).chain([place]).filter(|place| *place != PLAIN)
 }
 
 /// Their directories.
@@ -54,13 +54,14 @@ impl Store {
 
     /// Whether the audit library is there for programs to have.
     pub fn is_installed(&self) -> bool {
-        PLACES.iter().all(|place| is_our_file(&self.root().join(place).join(FILE)))
+        // Stores of before it was told its place have none there, and do without.
+        let mut all = PLACES.iter().filter(|place| **place != PLAIN);
+        all.all(|place| is_our_file(&self.root().join(place).join(FILE)))
     }
 
     /// Those of them that others could have made what they are.
     pub(crate) fn foreign_libraries(&self) -> Vec<PathBuf> {
-        let all =
-            PLACES.iter().chain(&PLACES_32).chain([&PLAIN]).map(|place| self.root().join(place).join(FILE));
+        let all = PLACES.iter().chain(&PLACES_32).map(|place| self.root().join(place).join(FILE));
         all.filter(|path| path.symlink_metadata().is_ok() && !is_our_file(path)).collect()
     }
 
@@ -76,7 +77,7 @@ impl Store {
                 "nothing may be executed on its file system (mounted noexec): choose another with --store";
             return Err(Error::store(self.root(), why));
         }
-        PLACES.iter().chain([&PLAIN]).try_for_each(|place| self.put_library(place, BYTES))?;
+        PLACES.iter().try_for_each(|place| self.put_library(place, BYTES))?;
         let none = for_32_bits();
         PLACES_32.iter().try_for_each(|place| self.put_library(place, &none))
     }
@@ -85,7 +86,7 @@ impl Store {
     /// program that may have the library and no copy does not start, while one that may not have it starts as it is.
     pub fn keep_labels(&self) {
         let loader = Loader::of_machine().path;
-        for place in PLACES.iter().chain(&PLACES_32).chain([&PLAIN]) {
+        for place in PLACES.iter().chain(&PLACES_32) {
             label::keep(&loader, &self.root().join(place).join(FILE));
         }
     }

@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_char};
 /// The kinds of auxiliary values that matter here (`<linux/auxvec.h>`).
 const END: usize = 0;
 const EXECUTED_PATH: usize = 31;
-/// The kernel has 26 pairs on x86-64.
+/// The kernel has 28 pairs on x86-64 (Linux 6.18).
 const MOST_WORDS: usize = 128;
 const WORD: usize = size_of::<usize>();
 /// Arguments and variables are no longer as a rule. What is said to lie further away is on another stack.

@@ -36,7 +36,7 @@ struct Link {
     peers: OnceLock<Arc<Peers>>,
     refusals: Mutex<Refusals>,
     is_relay: bool,
-    /// Hosts that were connected to so far.
+    /// How often somebody was to be asked to pass a connection on.
     attempts: AtomicUsize,
 }
 
@@ -149,7 +149,7 @@ impl Transport for Link {
     }
 
     fn connect(&self, host: HostId, address: SocketAddr, within: Duration) -> Result<()> {
-        self.peers()?.connect_within(host, address, within, &self.relays_to(host))
+        self.peers()?.connect_within(host, address, within, || self.relays_to(host))
     }
 
     fn doubt(&self, host: HostId) {
