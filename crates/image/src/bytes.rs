@@ -13,10 +13,16 @@ pub fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Text that ends at the first zero, or with its place.
+#[inline(always)]
 pub fn text(bytes: &[u8], at: usize, most: usize) -> Option<&str> {
     let place = bytes.get(at..at.checked_add(most)?)?;
-    let end = place.iter().position(|byte| *byte == 0).unwrap_or(most);
-    let (text, rest) = place.split_at(end);
-    rest.iter().all(|byte| *byte == 0).then_some(())?;
-    core::str::from_utf8(text).ok()
+    let mut end = most;
+    for (at, byte) in place.iter().enumerate() {
+        match byte {
+            0 => end = end.min(at),
+            _ if end < most => return None,
+            _ => {}
+        }
+    }
+    core::str::from_utf8(&place[..end]).ok()
 }

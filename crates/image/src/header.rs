@@ -167,7 +167,9 @@ impl fmt::Debug for Header<'_> {
 }
 
 impl<'a> Header<'a> {
-    /// The header in the first bytes of a file: for any processor, and the file's length was not looked at.
+    /// The header in the first bytes of a file: for any processor, and the file's length was not looked at. This and what it calls
+    /// become part of who includes: a place of its own in the program would be one more fault of each inclusion.
+    #[inline(always)]
     pub fn new(file: &'a [u8]) -> Result<Header<'a>, Fault> {
         if file.get(..8) != Some(&MAGIC) {
             return Err(Fault::Foreign);
@@ -229,6 +231,7 @@ impl<'a> Header<'a> {
     }
 
     /// Its name.
+    #[inline(always)]
     pub fn name(&self) -> &'a str {
         text(self.page, NAME_AT, NAME_BYTES).unwrap_or("")
     }
@@ -280,23 +283,31 @@ impl<'a> Header<'a> {
     }
 
     /// With images of this group it is never in one process; they may have the same addresses.
+    #[inline(always)]
     pub fn group(&self) -> Option<&'a str> {
         text(self.page, GROUP_AT, GROUP_BYTES).filter(|group| !group.is_empty())
     }
 
     /// Its segments, by address.
+    #[inline(always)]
     pub fn segments(&self) -> impl Iterator<Item = Segment> + use<'a> {
         let this = *self;
-        (0..(this.word(28) as usize).min(MOST_SEGMENTS)).map(move |index| {
-            let at = SEGMENTS_AT + index * SEGMENT_BYTES;
-            Segment {
-                offset: this.long(at),
-                address: this.long(at + 8),
-                file_bytes: this.long(at + 16),
-                bytes: this.long(at + 24),
-                protection: this.word(at + 32),
-            }
-        })
+        (0..(this.word(28) as usize).min(MOST_SEGMENTS)).map(
+            #[inline(always)]
+            move |index| this.segment(index),
+        )
+    }
+
+    #[inline(always)]
+    fn segment(&self, index: usize) -> Segment {
+        let at = SEGMENTS_AT + index * SEGMENT_BYTES;
+        Segment {
+            offset: self.long(at),
+            address: self.long(at + 8),
+            file_bytes: self.long(at + 16),
+            bytes: self.long(at + 24),
+            protection: self.word(at + 32),
+        }
     }
 
     /// The images that it leads into.
@@ -316,6 +327,7 @@ impl<'a> Header<'a> {
     }
 
     /// Everything that those who use it rely on.
+    #[inline(always)]
     fn check(&self) -> Result<(), &'static str> {
         let ensure = |holds: bool, what: &'static str| if holds { Ok(()) } else { Err(what) };
         let kind = half(self.page, 14).unwrap_or(0);
@@ -340,15 +352,15 @@ impl<'a> Header<'a> {
         ensure(within(64) && within(88), "its tables")?;
         ensure(self.roots_at().end - self.roots_at().start <= u64::from(u32::MAX), "its table of roots")?;
         self.check_segments()?;
-        ensure(
-            self.imports().all(|import| {
-                let end = import.base.checked_add(import.bytes);
-                is_name(import.name) && end.is_some_and(|end| end <= 1 << 47) && on_page(import.base)
-            }),
-            "what it imports",
-        )
+        for import in self.imports() {
+            let end = import.base.checked_add(import.bytes);
+            let inside = end.is_some_and(|end| end <= 1 << 47) && on_page(import.base);
+            ensure(is_name(import.name) && inside, "what it imports")?;
+        }
+        Ok(())
     }
 
+    #[inline(always)]
     fn check_segments(&self) -> Result<(), &'static str> {
         let mut free = self.base();
         for segment in self.segments() {
@@ -375,7 +387,8 @@ impl<'a> Header<'a> {
             bytes: self.bytes(),
             protection: READ,
         };
-        let is_whole = self.segments().eq(core::iter::once(whole));
+        let mut all = self.segments();
+        let is_whole = all.next() == Some(whole) && all.next().is_none();
         if self.kind() == Kind::Data && !is_whole { Err("data that is not one segment") } else { Ok(()) }
     }
 }

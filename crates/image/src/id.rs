@@ -30,15 +30,15 @@ impl Id {
     #[inline]
     pub fn digits(&self) -> [u8; 64] {
         core::array::from_fn(|place| {
-            let value = if place % 2 == 0 { self.0[place / 2] >> 4 } else { self.0[place / 2] & 15 };
-            if value < 10 { b'0' + value } else { b'a' + value - 10 }
+            let byte = self.0[place / 2];
+            commonhold_record::digit(if place % 2 == 0 { byte >> 4 } else { byte & 15 })
         })
     }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.digits().iter().try_for_each(|digit| fmt::Write::write_char(to, char::from(*digit)))
+        to.write_str(core::str::from_utf8(&self.digits()).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -95,6 +95,7 @@ impl<'a> Roots<'a> {
     }
 
     /// One, by its place.
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Option<Root<'a>> {
         if index >= self.count {
             return None;
@@ -119,6 +120,7 @@ impl<'a> Roots<'a> {
     }
 
     /// The one of that name.
+    #[inline(always)]
     pub fn find(&self, name: &str) -> Option<Root<'a>> {
         let (mut low, mut high) = (0, self.count);
         while low < high {

@@ -6,11 +6,13 @@ use core::fmt;
 pub const MOST_NAME_BYTES: usize = 63;
 
 /// Whether an image can be called so.
+#[inline(always)]
 pub fn is_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
-    name.len() <= MOST_NAME_BYTES
-        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && name.bytes().all(inner)
+    let mut is_name = !name.is_empty() && name.len() <= MOST_NAME_BYTES;
+    for (at, byte) in name.bytes().enumerate() {
+        is_name &= byte.is_ascii_alphanumeric() || at > 0 && matches!(byte, b'.' | b'_' | b'+' | b'-');
+    }
+    is_name
 }
 
 /// A version: who uses one can use all later ones of the same major number.
@@ -84,6 +86,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether this version will do.
+    #[inline(always)]
     pub fn accepts(&self, version: Version) -> bool {
         let numbers = [version.major, version.minor, version.patch];
         numbers[..self.given] == self.numbers[..self.given]

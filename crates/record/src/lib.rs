@@ -132,6 +132,7 @@ impl<'a> Record<'a> {
 
 /// Tells a record that was damaged from one that was not; no defence against anybody. Eight bytes at a time: it is
 /// computed at every start.
+#[inline(always)]
 pub fn sum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let words = bytes.chunks_exact(8);
@@ -145,8 +146,11 @@ pub fn name(path: &[u8]) -> [u8; 16] {
     let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    core::array::from_fn(|digit| {
-        let value = (hash >> (60 - 4 * digit)) as u8 & 15;
-        if value < 10 { b'0' + value } else { b'a' + value - 10 }
-    })
+    core::array::from_fn(|place| digit((hash >> (60 - 4 * place)) as u8 & 15))
+}
+
+/// A value below 16 as a hexadecimal digit, a small one.
+#[inline]
+pub fn digit(value: u8) -> u8 {
+    if value < 10 { b'0' + value } else { b'a' + value - 10 }
 }

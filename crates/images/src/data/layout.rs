@@ -12,7 +12,7 @@ pub unsafe trait Layout: Sized {
     /// Whether there may be bytes between its fields, or behind them, that the compiler leaves full of anything.
     const HAS_GAPS: bool = true;
 
-    /// Adds the type, and those that it mentions.
+    /// Adds the type, and those that it mentions. May not ask an image for a root: who asks for one waits for this.
     fn describe(types: &mut Types) -> TypeRef;
 }
 

@@ -132,6 +132,11 @@ fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 const POINTER_BYTES: usize = 8;
 
 impl Types {
+    /// None.
+    pub const fn new() -> Types {
+        Types { all: Vec::new(), known: Vec::new() }
+    }
+
     /// What is known of one.
     pub fn get(&self, of: TypeRef) -> &Type {
         &self.all[of.0]
@@ -140,18 +145,33 @@ impl Types {
     /// Names a type, to be described by [`Types::describe`]; so it can be mentioned before.
     #[unsafe(link_section = ".commonhold.include")]
     pub fn open(&mut self, name: &str, bytes: usize, alignment: usize) -> TypeRef {
-        self.all.push(Type { name: name.to_owned(), bytes, alignment, shape: Shape::Open });
-        TypeRef(self.all.len() - 1)
+        self.put(Type { name: name.to_owned(), bytes, alignment, shape: Shape::Open })
     }
 
     #[unsafe(link_section = ".commonhold.include")]
     fn add(&mut self, name: &str, bytes: usize, alignment: usize, shape: Shape) -> TypeRef {
-        if let Some(there) = self.all.iter().position(|one| {
+        let there = self.all.iter().position(|one| {
             (one.bytes, one.alignment, &one.shape) == (bytes, alignment, &shape) && shape != Shape::Open
-        }) {
-            return TypeRef(there);
+        });
+        let Some(there) = there else {
+            return self.put(Type { name: name.to_owned(), bytes, alignment, shape });
+        };
+        match shape {
+            Shape::Struct(fields) => drop(fields),
+            Shape::Choice(variants) => drop(variants),
+            // It owns nothing, and dropping it is code elsewhere in the program.
+            plain => std::mem::forget(plain),
         }
-        self.all.push(Type { name: name.to_owned(), bytes, alignment, shape });
+        TypeRef(there)
+    }
+
+    #[unsafe(link_section = ".commonhold.include")]
+    fn put(&mut self, one: Type) -> TypeRef {
+        if self.all.capacity() == 0 {
+            // Growing is code elsewhere in the program, a fault each.
+            (self.all, self.known) = (Vec::with_capacity(16), Vec::with_capacity(16));
+        }
+        self.all.push(one);
         TypeRef(self.all.len() - 1)
     }
 
@@ -219,7 +239,9 @@ impl Types {
     /// Says what a type that was named consists of.
     #[unsafe(link_section = ".commonhold.include")]
     pub fn describe(&mut self, of: TypeRef, mut fields: Vec<Field>) -> Result<()> {
-        fields.sort_by_key(|field| field.offset);
+        if !fields.is_sorted_by_key(|field| field.offset) {
+            fields.sort_by_key(|field| field.offset);
+        }
         let Type { name, bytes, alignment, shape } = self.get(of);
         let invalid = |why: String| Err(Error::Invalid(format!("type {name}: {why}")));
         if *shape != Shape::Open {
@@ -248,7 +270,8 @@ impl Types {
             }
             free = end;
         }
-        self.all[of.0].shape = Shape::Struct(fields);
+        // What was open owns nothing.
+        std::mem::forget(std::mem::replace(&mut self.all[of.0].shape, Shape::Struct(fields)));
         Ok(())
     }
 
@@ -318,7 +341,6 @@ impl Types {
                 hash = fnv(hash, &number.to_le_bytes());
             }
         };
-        let mut names = String::new();
         for of in &order {
             let one = self.get(*of);
             put(&[one.bytes as u64, one.alignment as u64]);
@@ -330,22 +352,22 @@ impl Types {
                 Shape::Array { of, count } => put(&[4, place(of), *count as u64]),
                 Shape::Choice(variants) => {
                     put(&[6, variants.len() as u64]);
-                    for variant in variants {
-                        put(&[variant.value]);
-                        names.push_str(&variant.name);
-                        names.push('\0');
-                    }
+                    variants.iter().for_each(|variant| put(&[variant.value]));
                 }
                 Shape::Struct(fields) => {
                     put(&[5, fields.len() as u64]);
-                    for field in fields {
-                        put(&[field.offset as u64, place(&field.of)]);
-                        names.push_str(&field.name);
-                        names.push('\0');
-                    }
+                    fields.iter().for_each(|field| put(&[field.offset as u64, place(&field.of)]));
                 }
             }
         }
-        fnv(hash, names.as_bytes()).max(1)
+        for of in &order {
+            let mut put = |name: &String| hash = fnv(fnv(hash, name.as_bytes()), &[0]);
+            match &self.get(*of).shape {
+                Shape::Choice(variants) => variants.iter().for_each(|variant| put(&variant.name)),
+                Shape::Struct(fields) => fields.iter().for_each(|field| put(&field.name)),
+                _ => {}
+            }
+        }
+        hash.max(1)
     }
 }

@@ -74,14 +74,12 @@ fn unmap(segment: &Segment) {
 /// All segments, or none.
 #[unsafe(link_section = ".commonhold.include")]
 pub fn image(header: Header<'_>, file: &File) -> Result<()> {
-    let mut done = Vec::new();
-    for segment in header.segments() {
+    for (index, segment) in header.segments().enumerate() {
         if let Err(error) = map_segment(&segment, file) {
-            done.iter().for_each(unmap);
+            header.segments().take(index).for_each(|done| unmap(&done));
             let name = format!("{}@{}", header.name(), header.version());
             return Err(no_place(name, segment.address, segment.bytes, error));
         }
-        done.push(segment);
     }
     Ok(())
 }

@@ -5,7 +5,9 @@
 //!
 //! A process includes an image once, as a rule, so nearly all of the time goes into bringing in the code that does it, a fault
 //! for each place in the program. What every inclusion runs through therefore lies together, in a section of its own
-//! (`.commonhold.include`), and neither formats nor puts paths together that only an error would name.
+//! (`.commonhold.include`), and neither formats nor puts paths together that only an error would name. Functions of others are
+//! elsewhere, so it does without growing vectors, dropping what owns nothing, and iterators that are not made one with it; what it
+//! needs of the crate `image` is made one with it (`inline(always)`).
 
 pub(crate) mod map;
 
@@ -29,6 +31,8 @@ struct Included {
 }
 
 static INCLUDED: Mutex<Vec<Image>> = Mutex::new(Vec::new());
+/// The types of roots that were asked for, each described once.
+static DESCRIBED: Mutex<Types> = Mutex::new(Types::new());
 
 /// An image that is part of this process. It stays one until the process ends.
 #[derive(Clone, Copy)]
@@ -74,7 +78,7 @@ pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image>
             let image = found.open()?;
             let (name, version) = (image.header().name(), image.header().version());
             if (name, version) != (wanted.name, found.entry.version) {
-                return Err(Error::Damaged { path: image.path });
+                return Err(Error::Damaged { path: image.path() });
             }
             return add(&mut table, stores, store, found.entry.id, Some(image));
         }
@@ -106,7 +110,8 @@ fn add(
     let header = image.header();
     refuse_code(&image)?;
     refuse_another_of_its_group(table, &image)?;
-    let imports = header.imports().map(|import| {
+    let mut imports = Vec::new();
+    for import in header.imports() {
         let imported = add(table, stores, first, import.id, None).map_err(|error| match error {
             Error::Missing(_) => Error::Missing(format!(
                 "{}@{} leads into {}@{} with build ID {}, which is in no store: publish it",
@@ -118,10 +123,11 @@ fn add(
             )),
             other => other,
         })?;
-        let same = imported.base() == import.base && imported.0.bytes == import.bytes;
-        if same { Ok(imported) } else { Err(Error::Damaged { path: image.path.clone() }) }
-    });
-    let imports = imports.collect::<Result<Vec<_>>>()?;
+        if imported.base() != import.base || imported.0.bytes != import.bytes {
+            return Err(Error::Damaged { path: image.path() });
+        }
+        imports.push(imported);
+    }
     // What can be wrong is found before anything is mapped: what is mapped stays.
     let place = place_of_roots(&image)?;
     map::image(header, &image.file)?;
@@ -136,6 +142,9 @@ fn add(
         roots: roots(&image, place),
         imports,
     })));
+    if table.capacity() == 0 {
+        *table = Vec::with_capacity(16); // growing is code elsewhere
+    }
     table.push(included);
     Ok(included)
 }
@@ -205,7 +214,7 @@ fn place_of_roots(image: &Opened) -> Result<Option<u64>> {
             && segment.protection & commonhold_image::READ != 0
             && segment.protection & commonhold_image::WRITE == 0
     };
-    let damaged = || Error::Damaged { path: image.path.clone() };
+    let damaged = || Error::Damaged { path: image.path() };
     let segment = header.segments().find(within).ok_or_else(damaged)?;
     Ok(Some(segment.address + (at.start - segment.offset)))
 }
@@ -323,7 +332,7 @@ impl Image {
     /// The root of that name, if it is any number of `T`, one behind the other.
     #[unsafe(link_section = ".commonhold.include")]
     pub fn run<T: Layout>(&self, name: &str) -> Result<&'static [T]> {
-        let mut types = Types::default();
+        let mut types = DESCRIBED.lock().unwrap_or_else(PoisonError::into_inner);
         let of = T::describe(&mut types);
         let (first, count) = self.find_typed(name, &types, of)?;
         // SAFETY: in memory that is mapped for reading for good and that nobody changes; the arena that wrote it there

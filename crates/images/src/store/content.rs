@@ -111,11 +111,35 @@ pub struct Opened {
     pub page: Box<[u8; PAGE_BYTES]>,
     /// How long it is.
     pub file_bytes: u64,
-    /// Where.
-    pub path: PathBuf,
+    place: Place,
+}
+
+/// Where it is: only what is said of it when something is wrong puts the path together.
+enum Place {
+    Content(Box<Path>, Id),
+    Draft(PathBuf),
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        match self {
+            Place::Content(root, id) => path_in(root, *id),
+            Place::Draft(path) => path.clone(),
+        }
+    }
+}
+
+/// Where the content of that build ID is in a store.
+pub(super) fn path_in(root: &Path, id: Id) -> PathBuf {
+    root.join("content").join(id.to_string())
 }
 
 impl Opened {
+    /// Where.
+    pub fn path(&self) -> PathBuf {
+        self.place.path()
+    }
+
     /// What the first page says: it was checked when this was opened.
     pub fn header(&self) -> Header<'_> {
         Header::accepted(&self.page)
@@ -132,7 +156,7 @@ impl Opened {
         self.file
             .seek(SeekFrom::Start(at.start))
             .and_then(|_| self.file.read_exact(&mut bytes))
-            .map_err(Error::file(&self.path))?;
+            .map_err(|error| Error::file(&self.path())(error))?;
         Ok(bytes)
     }
 
@@ -140,13 +164,14 @@ impl Opened {
     pub fn exports(&mut self) -> Result<Vec<Export>> {
         let (at, count) = (self.header().roots_at(), self.header().root_count());
         let bytes = self.read(at)?;
-        let damaged = || Error::Damaged { path: self.path.clone() };
+        let damaged = || Error::Damaged { path: self.path() };
         Ok(Export::all(Roots::new(&bytes, count).ok_or_else(damaged)?))
     }
 
     /// The hash of all of it as it is now, and whether what follows the first page is what that says.
     pub fn hash(&mut self) -> Result<(Id, bool)> {
-        let wrong = Error::file(&self.path);
+        let path = self.path();
+        let wrong = Error::file(&path);
         let mut sums = Sums::default();
         let mut buffer = vec![0; 1 << 16];
         let read = self.file.rewind().and_then(|()| {
@@ -164,13 +189,13 @@ impl Opened {
 
 /// The first page and what else is known of an open file, which must be an image for this machine.
 #[unsafe(link_section = ".commonhold.include")]
-fn opened(file: File, file_bytes: u64, path: PathBuf) -> Result<Opened> {
+fn opened(file: File, file_bytes: u64, place: Place) -> Result<Opened> {
     let mut page = Box::new([0; PAGE_BYTES]);
-    let read =
-        rustix::io::pread(&file, &mut page[..], 0).map_err(|error| Error::file(&path)(error.into()))?;
-    let header = Header::new(&page[..read]).map_err(Error::unfit(&path))?;
-    header.check_here(file_bytes).map_err(Error::unfit(&path))?;
-    Ok(Opened { file, page, file_bytes, path })
+    let read = rustix::io::pread(&file, &mut page[..], 0)
+        .map_err(|error| Error::file(&place.path())(error.into()))?;
+    let unfit = |fault| Error::unfit(&place.path())(fault);
+    Header::new(&page[..read]).and_then(|header| header.check_here(file_bytes)).map_err(unfit)?;
+    Ok(Opened { file, page, file_bytes, place })
 }
 
 impl Store {
@@ -204,7 +229,7 @@ impl Store {
         let mut below = Below::new();
         below.push("content/").push(std::str::from_utf8(&digits).unwrap_or_default());
         let (file, bytes) = trust::file_below(root, below.text(), &|| self.path_of(id))?;
-        opened(file.into(), bytes, self.root.join(below.text()))
+        opened(file.into(), bytes, Place::Content(self.root.as_path().into(), id))
     }
 
     /// What was written, which is to be as its first page says.
@@ -212,9 +237,9 @@ impl Store {
         let path = draft.path().to_owned();
         let file = File::open(&path).map_err(Error::file(&path))?;
         let bytes = file.metadata().map_err(Error::file(&path))?.len();
-        let image = opened(file, bytes, path)?;
+        let image = opened(file, bytes, Place::Draft(path))?;
         if draft.sums.rest.sum() != image.header().rest() {
-            return Err(Error::Unfit { path: image.path, fault: Fault::DamagedBehind });
+            return Err(Error::Unfit { path: image.path(), fault: Fault::DamagedBehind });
         }
         Ok(image)
     }

@@ -1,15 +1,19 @@
 //! The tree of versions, read: each lookup is a read of one directory.
 
 use super::below::Below;
+use super::content::path_in;
 use super::{Opened, Store, trust};
 use crate::{Error, Result};
 use commonhold_image::{Id, Version, Wanted, is_name};
-use rustix::fs::{RawDir, readlinkat};
+use rustix::fs::{RawDir, readlinkat_raw};
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What leads to content has fewer.
+const MOST_LETTERS: usize = 128;
 /// Behind the version in the name of a link.
 pub(super) const WITHDRAWN: &str = "~";
 
@@ -67,7 +71,7 @@ fn gone(error: &Error) -> bool {
 impl Store {
     /// Where the content of that build ID is, or would be.
     pub fn path_of(&self, id: Id) -> PathBuf {
-        self.content().join(id.to_string())
+        path_in(&self.root, id)
     }
 
     pub(super) fn directory_of(&self, name: &str) -> PathBuf {
@@ -208,6 +212,7 @@ pub(crate) fn not_a_name(text: &str) -> Error {
 /// What a link names: only content beside, whatever else it says.
 #[unsafe(link_section = ".commonhold.include")]
 fn read_link(directory: &OwnedFd, link: &str) -> Option<Id> {
-    let target = readlinkat(directory, link, Vec::new()).ok()?;
-    Id::parse(target.to_str().ok()?.strip_prefix("../../content/")?)
+    let mut room = [MaybeUninit::uninit(); MOST_LETTERS];
+    let (target, _) = readlinkat_raw(directory, link, &mut room).ok()?;
+    Id::parse(std::str::from_utf8(target).ok()?.strip_prefix("../../content/")?)
 }

@@ -457,7 +457,7 @@ impl Store {
                 let same = hash == entry.id
                     && is_whole
                     && (image.header().name(), image.header().version()) == (name, entry.version);
-                if same { Ok(()) } else { Err(Error::Damaged { path: image.path }) }
+                if same { Ok(()) } else { Err(Error::Damaged { path: image.path() }) }
             });
             wrong.extend(outcome.err().map(|error| (format!("{name}@{}", entry.version), error)));
         }
