@@ -63,6 +63,10 @@ fn hosts_that_are_parted_speak_through_another() {
         }
         workers[0].ok("check m 0 20 6");
         until_says(&hosts[0], "what they say to each other is passed on here");
+        let listed = |number: usize| hosts[number].command(&["hosts"], |_| {}).unwrap();
+        let of_pair = PAIR.map(listed);
+        assert!(of_pair.iter().any(|list| list.contains("reached through host0")), "{of_pair:?}");
+        assert!(!listed(0).contains("through"), "{}", listed(0));
         for host in &hosts {
             for word in ["beginning again", "begins anew", "may be lost", "were lost"] {
                 assert!(!says(host, word), "{options}: {}", host.log());

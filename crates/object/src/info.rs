@@ -217,6 +217,8 @@ pub struct ClusterHost {
     pub keeps_list: bool,
     /// There is no connection with it at the moment; it is not lost.
     pub is_unreachable: bool,
+    /// The host that was asked cannot reach it itself, began a connection with it, and speaks with it through this one.
+    pub through: Option<String>,
     /// It does not belong to the cluster yet, or not any more: objects that hosts share wait.
     pub waits: bool,
 }

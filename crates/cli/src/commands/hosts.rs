@@ -13,6 +13,7 @@ struct View {
     this: bool,
     keeps_list: bool,
     unreachable: bool,
+    through: Option<String>,
     waits: bool,
 }
 
@@ -25,6 +26,7 @@ impl View {
             this: host.is_this,
             keeps_list: host.keeps_list,
             unreachable: host.is_unreachable,
+            through: host.through,
             waits: host.waits,
         }
     }
@@ -45,7 +47,10 @@ pub fn hosts(host: &Host, json: bool) -> Done {
                 (view.unreachable, "cannot be reached"),
                 (view.waits, "waits for the cluster's registry"),
             ];
-            roles.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+            let mut words: Vec<String> =
+                roles.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
+            words.extend(view.through.as_ref().map(|relay| format!("reached through {relay}")));
+            words.join(", ")
         };
         let row = |view: &View| vec![view.name.clone(), view.address.clone(), words(view)];
         columns(Some(&["NAME", "ADDRESS", ""]), views.iter().map(row).collect(), &[])

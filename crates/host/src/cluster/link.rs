@@ -7,6 +7,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_peers::{Handler, Hello, HostAt, Identity, Payload, PeerRights, Peers, Security};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ struct Link {
     is_relay: bool,
     /// How often somebody was to be asked to pass a connection on.
     attempts: AtomicUsize,
+    /// Hosts that are spoken with through another.
+    through: Mutex<HashMap<HostId, HostId>>,
 }
 
 /// Listens for the other hosts, and joins them. `is_relay`: hosts that cannot reach each other may speak through this one.
@@ -73,6 +76,7 @@ pub fn start(
         refusals: Mutex::default(),
         is_relay,
         attempts: AtomicUsize::default(),
+        through: Mutex::default(),
     });
     let peers = Peers::start(cluster.me.address, hello, security, link.clone())?;
     let _ = link.peers.set(peers);
@@ -164,6 +168,10 @@ impl Transport for Link {
         }
     }
 
+    fn through(&self, host: HostId) -> Option<HostId> {
+        lock(&self.through).get(&host).copied()
+    }
+
     fn who(&self, address: SocketAddr) -> Result<HostId> {
         self.peers()?.who(address).map(|hello| hello.host)
     }
@@ -175,6 +183,7 @@ impl Handler for Link {
     }
 
     fn connected(&self, peer: &Hello, rights: PeerRights) {
+        lock(&self.through).remove(&peer.host); // if it is still so, that is said next
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.connected(peer.host, &peer.name, rights == PeerRights::ReadWrite);
         }
@@ -194,6 +203,7 @@ impl Handler for Link {
     }
 
     fn broken(&self, host: HostId, _incarnation: u64, why: &Error) {
+        lock(&self.through).remove(&host);
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.unreachable(host, why);
         }
@@ -226,6 +236,7 @@ impl Handler for Link {
     }
 
     fn reached_through(&self, host: HostId, relay: HostId) {
+        lock(&self.through).insert(host, relay);
         if let Some(cluster) = self.cluster.upgrade() {
             let (host, relay) = (cluster.called(host), cluster.called(relay));
             cluster.report(format_args!(

@@ -87,6 +87,8 @@ pub trait Transport: Send + Sync {
     fn doubt(&self, host: HostId);
     /// Ends the session with a host: what is on its way may be lost.
     fn disconnect(&self, host: HostId, why: &str);
+    /// Who passes on what is said with a host, if that cannot be reached from here.
+    fn through(&self, host: HostId) -> Option<HostId>;
     /// Who listens at an address.
     fn who(&self, address: SocketAddr) -> Result<HostId>;
 }
@@ -273,6 +275,11 @@ impl Cluster {
     /// Whether a host's connection is broken, and the host not lost.
     pub fn is_unreachable(&self, host: HostId) -> bool {
         lock(&self.unreachable).contains(&host)
+    }
+
+    /// Who passes on what is said with a host, if that cannot be reached from here.
+    pub fn through(&self, host: HostId) -> Option<HostId> {
+        self.transport.get()?.through(host)
     }
 
     /// One line for the log.

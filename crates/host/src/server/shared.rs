@@ -28,6 +28,7 @@ impl Host {
             is_this: member.host == cluster.me.host,
             keeps_list: Some(member.host) == list,
             is_unreachable: cluster.is_unreachable(member.host),
+            through: cluster.through(member.host).map(|relay| cluster.called(relay)),
             waits: member.host == cluster.me.host && !cluster.has_joined_a_cluster(),
             name: member.name,
             address: member.address,
