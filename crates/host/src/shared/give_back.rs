@@ -2,6 +2,7 @@
 //! lost, or when its own process did, is asked for them before they count as lost (`docs/LEASES.md`, "Giving back").
 
 use super::driver::{Driver, PAGE, State};
+use super::insist::insist;
 use super::part::{How, Part, Said};
 use super::turn::Turn;
 use crate::cache::kept::Lent;
@@ -12,11 +13,6 @@ use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Attempts to write down that pages are lost, and the time between two of them.
-const MOST_ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a host has of the pages that it is asked for.
 #[derive(Debug, Default)]
@@ -192,7 +188,7 @@ impl Driver {
     /// Of forwarding: what is lent from now on this process lends.
     pub(super) fn lends_itself(&self) {
         if let Some(saved) = self.saved().filter(|_| matches!(self.plan.how, How::Forwarding(_))) {
-            until_noted(&saved, || saved.is_held_by(self.plan.me));
+            insist(&saved, || saved.is_held_by(self.plan.me));
         }
     }
 
@@ -359,20 +355,7 @@ impl Driver {
 
 /// Notes that nobody has these pages. Without the note they could be given back after somebody has read older ones.
 fn note_lost(saved: &Cache, pages: &RoaringBitmap) {
-    book::runs(pages).into_iter().for_each(|run| until_noted(saved, || saved.nobody_has(run)));
-}
-
-/// A host that cannot write such a thing down ends, and the next process decides anew.
-fn until_noted(saved: &Cache, note: impl Fn() -> Result<()>) {
-    let mut attempts = 0;
-    while let Err(error) = note() {
-        saved.report(&error);
-        attempts += 1;
-        if attempts == MOST_ATTEMPTS {
-            std::process::abort(); // the keeper starts the next
-        }
-        std::thread::sleep(PAUSE);
-    }
+    book::runs(pages).into_iter().for_each(|run| insist(saved, || saved.nobody_has(run)));
 }
 
 #[cfg(test)]
@@ -384,6 +367,7 @@ mod tests {
     use crate::cache::kept::tests::{Memory, cache};
     use crate::handovers::new_memory;
     use commonhold_object::SessionId;
+    use std::time::Duration;
 
     const ME: HostId = HostId(5);
 

@@ -38,6 +38,7 @@ mod held_here;
 mod holds;
 mod homing;
 mod inbox;
+mod insist;
 mod keeping;
 mod late;
 mod leaving;

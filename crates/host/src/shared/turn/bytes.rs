@@ -2,6 +2,8 @@
 //! newest version is lost with the host that has it.
 
 use super::super::Role;
+use super::super::insist::insist;
+use super::super::part::How;
 use super::Turn;
 use crate::cache::versions::Version;
 use commonhold_coherence::{Access, HostId, Span};
@@ -31,7 +33,13 @@ impl Turn<'_> {
         let bytes = self.came.next(frames.count as usize);
         self.given_back.take_if(|(saved, _)| *saved == page && !bytes.is_empty());
         let Some(saved) = self.saved.as_ref().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        saved.save_copy(frames, bytes).inspect_err(|_| self.state.not_kept = true)?;
+        match self.driver.plan.how {
+            // Who syncs hears that it could not be kept, and has it still.
+            How::Explicit => {
+                saved.save_copy(frames, bytes).inspect_err(|_| self.state.not_kept = true)?;
+            }
+            _ => insist(saved, || saved.save_copy(frames, bytes)),
+        }
         // What another host wrote its loss does not take any more, nor this home's.
         let published = saved.publish(frames);
         saved.returned(frames);
@@ -69,7 +77,8 @@ impl Turn<'_> {
         let frames = self.frames_of(Span::one(page));
         let bytes = self.came.next(frames.count as usize);
         if let Some(saved) = &self.saved {
-            return saved.save_copy(frames, bytes).map(drop); // with another host it stays: nothing is returned
+            insist(saved, || saved.save_copy(frames, bytes)); // with another host it stays: nothing is returned
+            return Ok(());
         }
         if let Some(handovers) = &self.driver.handovers {
             handovers.keep(page, number, bytes)?;

@@ -4,6 +4,7 @@ use super::Turn;
 use crate::cache::Cache;
 use crate::cache::coherent::PageBytes;
 use crate::shared::Role;
+use crate::shared::insist::insist;
 use commonhold_coherence::{Access, Span};
 use commonhold_object::{PageRange, Result};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Turn<'_> {
         let is_origin = plan.role() == Role::Origin;
         let bytes = if access == Access::Write && is_origin && with_data {
             // Owned here again: also for the next process, as soon as the bytes are there, and before anybody uses them.
-            bytes.map_or(Ok(()), |bytes| cache.save_copy(frames, bytes))?;
+            bytes.iter().for_each(|bytes| insist(cache, || cache.save_copy(frames, bytes)));
             cache.returned(frames);
             None
         } else {
@@ -67,12 +68,20 @@ impl Turn<'_> {
         if let Some(stamp) = stamp {
             cache.granted(frames, stamp).inspect_err(|error| cache.cannot_be_had(frames, error))?;
         }
-        let installed = if plan.sizes.host_is_larger() {
-            let arrived = bytes.map_or(Ok(()), |bytes| cache.arrive(frames, access, bytes));
-            arrived.and_then(|()| self.install_what_is_whole(cache, frames))
-        } else {
-            cache.install(frames, access, bytes)
+        let is_larger = plan.sizes.host_is_larger();
+        let place = || match bytes {
+            Some(bytes) if is_larger => cache.arrive(frames, access, bytes),
+            None if is_larger => Ok(()),
+            bytes => cache.install(frames, access, bytes),
         };
+        let placed = if is_origin && bytes.is_some() {
+            insist(cache, place); // in the frame there is a version before
+            Ok(())
+        } else {
+            place()
+        };
+        let installed =
+            placed.and_then(|()| if is_larger { self.install_what_is_whole(cache, frames) } else { Ok(()) });
         installed.inspect_err(|error| {
             if stamp.is_some() {
                 let _ = cache.granted(frames, 0); // as if it had never come
