@@ -99,7 +99,7 @@ fn hand_over(page: u32, number: u64, keeper: Option<HostId>) -> forwarding::Mess
 
 /// Messages of every sort, about an object that the sender has nothing to do with.
 fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
-    let said = |message| Message::Coherence { object, messages: vec![message] };
+    let said = |message| Message::Coherence { object, home: None, messages: vec![message] };
     let central = |message| said(Said::Central(message));
     let span = Span::new(0, 2);
     let claim = Claim { name: name("/shared"), object: 7, moving: None };
@@ -276,7 +276,11 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         let nobody = Credentials { uid: 1234, gid: 1234, groups: vec![] };
         let opening = Call::Open { name: name("/shared"), who: nobody, access: Access::Read };
         assert_eq!(call(home, opening).unwrap_err().kind, ErrorKind::Permission);
-        let central = |message| Message::Coherence { object: shared, messages: vec![Said::Central(message)] };
+        let central = |message| Message::Coherence {
+            object: shared,
+            home: None,
+            messages: vec![Said::Central(message)],
+        };
         let (span, page) = (Span::one(0), vec![0x55; PAGE]);
         let says = [
             (0, central::Message::Request { span, access: Right::Read, has_copy: false }, 0, "no process of"),
@@ -503,7 +507,7 @@ fn who_babbles_about_an_object_that_it_has_open_harms_nothing_else() {
                     // It may just have been cut off.
                     let _ = stranger.tell(
                         hosts[at],
-                        &Message::Coherence { object, messages: vec![message] },
+                        &Message::Coherence { object, home: None, messages: vec![message] },
                         &vec![seed as u8; bytes],
                     );
                 }

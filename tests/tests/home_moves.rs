@@ -73,7 +73,7 @@ fn lock(path: &Path) -> File {
 /// What others had, what was synced, and what the home alone had and had not.
 #[test]
 fn another_host_goes_on_as_the_home() {
-    for on_loss in ["strict", "strict=revert"] {
+    for on_loss in ["strict", "strict=revert", "forwarding", "forwarding=revert"] {
         let Some(setting) = Setting::new(3, on_loss) else { return };
         let Setting { hosts, workers, .. } = &setting;
         workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
@@ -93,7 +93,7 @@ fn another_host_goes_on_as_the_home() {
             "{}",
             hosts[home].log()
         );
-        if on_loss == "strict" {
+        if !on_loss.contains("revert") {
             five_are_lost_until_revert(&hosts[3 - home], &workers[home], NAME);
         }
         workers[3 - home].all("check m 240 5 1\nfill m 240 5 6\nfill m 0 1 7");
@@ -116,89 +116,96 @@ fn another_host_goes_on_as_the_home() {
 /// Host and keeper of the home stand still until another host has taken its place, and then go on, with a sync under way.
 #[test]
 fn a_home_that_was_paused_writes_nothing_any_more() {
-    let Some(setting) = Setting::new(3, "strict=revert") else { return };
-    let Setting { hosts, workers, file, .. } = &setting;
-    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 100 100 2"));
-    workers[1].ok("fill m 0 10 3");
-    workers[2].ok("check m 100 10 2");
-    let status = hosts[0].status();
-    let pids = [status.keeper_pid, status.host_pid];
-    stop(&pids);
-    workers[0].send(&format!("sync o 0 {MIB}"));
-    let home = setting.claimant();
-    until_says(&hosts[home], "waiting until its process is gone");
-    let before = std::fs::read(file).unwrap();
-    workers[1].send("check m 0 10 3");
-    workers[2].send("fill m 20 1 4");
-    pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
-    assert_eq!(
-        [&workers[1], &workers[2]].map(|worker| worker.answer()),
-        [Ok(String::new()), Ok(String::new())]
-    );
-    assert!(std::fs::read(file).unwrap() == before, "the file is as it was synced");
-    workers[2].all("check m 0 10 3\ncheck m 10 10 1\ncheck m 20 1 4\ncheck m 21 79 1\ncheck m 100 10 2");
-    workers[1].ok("check m 200 56 1");
-    // Its own client goes on, at another's object.
-    drop(workers[0].answer());
-    workers[0].ok("check m 0 10 3");
-    workers[0].all(&format!("check m 20 1 4\nfill m 0 1 5\nsync o 0 {MIB}"));
-    workers[1].ok("check m 0 1 5");
-    assert!(std::fs::read(file).unwrap() != before);
+    for options in ["strict=revert", "forwarding=revert"] {
+        let Some(setting) = Setting::new(3, options) else { return };
+        let Setting { hosts, workers, file, .. } = &setting;
+        workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 100 100 2"));
+        workers[1].ok("fill m 0 10 3");
+        workers[2].ok("check m 100 10 2");
+        let status = hosts[0].status();
+        let pids = [status.keeper_pid, status.host_pid];
+        stop(&pids);
+        workers[0].send(&format!("sync o 0 {MIB}"));
+        let home = setting.claimant();
+        until_says(&hosts[home], "waiting until its process is gone");
+        let before = std::fs::read(file).unwrap();
+        workers[1].send("check m 0 10 3");
+        workers[2].send("fill m 20 1 4");
+        pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
+        assert_eq!(
+            [&workers[1], &workers[2]].map(|worker| worker.answer()),
+            [Ok(String::new()), Ok(String::new())]
+        );
+        assert!(std::fs::read(file).unwrap() == before, "the file is as it was synced");
+        workers[2].all("check m 0 10 3\ncheck m 10 10 1\ncheck m 20 1 4\ncheck m 21 79 1\ncheck m 100 10 2");
+        workers[1].ok("check m 200 56 1");
+        // Its own client goes on, at another's object.
+        drop(workers[0].answer());
+        workers[0].ok("check m 0 10 3");
+        workers[0].all(&format!("check m 20 1 4\nfill m 0 1 5\nsync o 0 {MIB}"));
+        workers[1].ok("check m 0 1 5");
+        assert!(std::fs::read(file).unwrap() != before);
+    }
 }
 
 /// Who has taken the home's place dies before it has begun, with its keeper: another takes its place.
 #[test]
 fn a_claimant_that_dies_is_followed_by_another() {
-    let Some(setting) = Setting::new(3, "strict=revert") else { return };
-    let Setting { hosts, workers, file, .. } = &setting;
-    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
-    workers[1].ok("fill m 0 10 2");
-    workers[2].ok("fill m 100 10 3");
-    setting.lose(0);
-    let held = lock(file);
-    let first = setting.claimant();
-    until_says(&hosts[first], "waiting until its process is gone");
-    setting.lose(first);
-    let second = 3 - first;
-    until_says(&hosts[second], "becomes the home of");
-    until_says(&hosts[second], "waiting until its process is gone");
-    drop(held);
-    let (own, lost) = if second == 1 { ("check m 0 10 2", 100) } else { ("check m 100 10 3", 0) };
-    workers[second].all(&format!("{own}\ncheck m {lost} 10 1\ncheck m 10 90 1\ncheck m 110 146 1"));
-    let back = &hosts[0];
-    back.start_again().unwrap();
-    until_says(back, "another host is its home by now");
-    let worker = back.worker();
-    worker.eventually(&format!("open o {NAME} rw"));
-    worker.all(&format!("map m o rw shared 0 0\n{own}\nfill m 0 200 4\nsync o 0 {MIB}"));
-    workers[second].ok("check m 0 200 4");
+    for options in ["strict=revert", "forwarding=revert"] {
+        let Some(setting) = Setting::new(3, options) else { return };
+        let Setting { hosts, workers, file, .. } = &setting;
+        workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+        workers[1].ok("fill m 0 10 2");
+        workers[2].ok("fill m 100 10 3");
+        setting.lose(0);
+        let held = lock(file);
+        let first = setting.claimant();
+        until_says(&hosts[first], "waiting until its process is gone");
+        setting.lose(first);
+        let second = 3 - first;
+        until_says(&hosts[second], "becomes the home of");
+        until_says(&hosts[second], "waiting until its process is gone");
+        drop(held);
+        let (own, lost) = if second == 1 { ("check m 0 10 2", 100) } else { ("check m 100 10 3", 0) };
+        workers[second].all(&format!("{own}\ncheck m {lost} 10 1\ncheck m 10 90 1\ncheck m 110 146 1"));
+        let back = &hosts[0];
+        back.start_again().unwrap();
+        until_says(back, "another host is its home by now");
+        let worker = back.worker();
+        worker.eventually(&format!("open o {NAME} rw"));
+        worker.all(&format!("map m o rw shared 0 0\n{own}\nfill m 0 200 4\nsync o 0 {MIB}"));
+        workers[second].ok("check m 0 200 4");
+    }
 }
 
 /// The processes of all hosts die while the next home waits: their keepers live, and with them what was valid.
 #[test]
 fn what_was_valid_outlives_the_processes_that_had_it() {
-    let Some(setting) = Setting::new(3, "strict") else { return };
-    let Setting { hosts, workers, file, .. } = &setting;
-    workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 50 10 4"));
-    workers[1].all("fill m 0 10 2\ncheck m 50 10 4");
-    workers[2].ok("fill m 100 10 3");
-    setting.lose(0);
-    let held = lock(file);
-    let home = setting.claimant();
-    until_says(&hosts[home], "waiting until its process is gone");
-    wait::until("the other has heard, too", || says(&hosts[3 - home], "host0 is lost").then_some(()));
-    hosts[3 - home].kill_host();
-    hosts[home].kill_host();
-    drop(held);
-    for worker in &workers[1..] {
-        worker.all("check m 0 10 2\ncheck m 10 40 1\ncheck m 50 10 4\ncheck m 100 10 3\ncheck m 110 146 1");
+    for options in ["strict", "forwarding"] {
+        let Some(setting) = Setting::new(3, options) else { return };
+        let Setting { hosts, workers, file, .. } = &setting;
+        workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 50 10 4"));
+        workers[1].all("fill m 0 10 2\ncheck m 50 10 4");
+        workers[2].ok("fill m 100 10 3");
+        setting.lose(0);
+        let held = lock(file);
+        let home = setting.claimant();
+        until_says(&hosts[home], "waiting until its process is gone");
+        wait::until("the other has heard, too", || says(&hosts[3 - home], "host0 is lost").then_some(()));
+        hosts[3 - home].kill_host();
+        hosts[home].kill_host();
+        drop(held);
+        for worker in &workers[1..] {
+            worker
+                .all("check m 0 10 2\ncheck m 10 40 1\ncheck m 50 10 4\ncheck m 100 10 3\ncheck m 110 146 1");
+        }
+        // And the home's process once more, when it is a home as any other.
+        workers[3 - home].ok("fill m 0 10 5");
+        hosts[home].kill_host();
+        workers[home].all("check m 0 10 5\ncheck m 100 10 3\nfill m 7 1 6");
+        workers[3 - home].all("check m 7 1 6\ncheck m 10 40 1");
+        assert!(!says(&hosts[home], "are lost with"), "{}", hosts[home].log());
     }
-    // And the home's process once more, when it is a home as any other.
-    workers[3 - home].ok("fill m 0 10 5");
-    hosts[home].kill_host();
-    workers[home].all("check m 0 10 5\ncheck m 100 10 3\nfill m 7 1 6");
-    workers[3 - home].all("check m 7 1 6\ncheck m 10 40 1");
-    assert!(!says(&hosts[home], "are lost with"), "{}", hosts[home].log());
 }
 
 /// Whoever has taken the home's place is struck at any instant of it, wholly or by its process alone: what was synced is
@@ -206,8 +213,9 @@ fn what_was_valid_outlives_the_processes_that_had_it() {
 #[test]
 fn a_claimant_may_die_at_any_instant() {
     let mut chance = Chance::new("claims of homes");
-    for round in 0..rounds(2) {
-        let Some(setting) = Setting::new(3, "strict=revert") else { return };
+    for round in 0..rounds(4) {
+        let options = if round % 4 < 2 { "strict=revert" } else { "forwarding=revert" };
+        let Some(setting) = Setting::new(3, options) else { return };
         let Setting { hosts, workers, .. } = &setting;
         workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
         workers[1].ok("fill m 0 40 2");
@@ -232,6 +240,49 @@ fn a_claimant_may_die_at_any_instant() {
             seen.push(all);
         }
         assert!(seen.windows(2).all(|two| two[0] == two[1]), "two hosts see two versions: {seen:?}");
+    }
+}
+
+/// By forwarding, hosts pass pages to each other without the home, and each keeps what it passed on: whatever is on its way when the
+/// home is lost, no addition is, also if processes die with it or while another takes its place: of sharers, and its own.
+#[test]
+fn what_sharers_pass_to_each_other_is_not_lost_with_the_home() {
+    let mut chance = Chance::new("pages on their way when a home is lost");
+    for round in 0..rounds(4) {
+        let Some(setting) = Setting::new(4, "forwarding") else { return };
+        let Setting { hosts, workers, .. } = &setting;
+        let all = || workers[1..].iter();
+        let add = |times: u32| all().for_each(|worker| worker.send(&format!("add m 0 8 {times}")));
+        add(80);
+        all().for_each(|worker| drop(worker.answer().expect("it adds")));
+        add(4000);
+        chance.pause(60);
+        setting.lose(0);
+        match round % 4 {
+            0 => {}
+            1 => {
+                chance.pause(3);
+                hosts[1].kill_host();
+            }
+            2 => {
+                until_says(&hosts[1], "host0 is lost");
+                chance.pause(1500);
+                hosts[1..].iter().for_each(TestHost::kill_host);
+            }
+            _ => {
+                let home = setting.claimant();
+                chance.pause(1500);
+                hosts[home].kill_host();
+            }
+        }
+        all().for_each(|worker| drop(worker.answer().expect("it adds")));
+        add(80);
+        all().for_each(|worker| drop(worker.answer().expect("it adds")));
+        for worker in all() {
+            assert_eq!(worker.ok("sum m 0 8"), (3 * 4160).to_string());
+        }
+        assert!(!hosts[1..].iter().any(|host| says(host, "are lost with")), "{}", hosts[1].log());
+        setting.claimant();
     }
 }
 
@@ -300,7 +351,7 @@ fn what_cannot_move_is_refused() {
     for (line, words) in [
         (create("strict"), "is in no cluster"),
         (create(""), "make it strict or explicit"),
-        (create("forwarding"), "use the central scheduler"),
+        ("create x /x size=4096 forwarding home-moves".to_owned(), "use the central scheduler"),
         (create("strict sync=atomic"), "use ordered"),
         ("create x /x size=4096 strict home-moves".to_owned(), "give --file"),
         (create("strict").replace("file=", "file-ro="), "open for reading alone"),

@@ -47,7 +47,8 @@ impl Guest {
     }
 
     fn says(&self, message: central::Message, bytes: &[u8]) {
-        let message = Message::Coherence { object: self.object, messages: vec![Said::Central(message)] };
+        let message =
+            Message::Coherence { object: self.object, home: None, messages: vec![Said::Central(message)] };
         self.stranger.tell(self.home, &message, bytes).unwrap();
     }
 

@@ -65,7 +65,7 @@ impl Readers {
     fn is_cut_off(&self, at: usize, object: u128, message: Said, bytes: usize, why: &str) {
         let what = format!("{message:?}");
         self.stranger.forget();
-        let message = Message::Coherence { object, messages: vec![message] };
+        let message = Message::Coherence { object, home: None, messages: vec![message] };
         self.stranger.tell(self.numbers[at], &message, &vec![9; bytes]).unwrap();
         let said = self.stranger.cut_off_by(self.numbers[at]);
         assert!(said.contains(why) || self.hosts[at].log().contains(why), "{what}: {said}");
@@ -140,7 +140,7 @@ fn a_reader_neither_syncs_nor_claims_nor_locks() {
     workers.iter().for_each(|worker| drop(worker.ok("sync o 0 16384")));
     let object = readers.open(&readers.stranger, "/explicit").unwrap().object;
     let fetch = Said::Explicit(explicit::Message::Fetch { span: Span::one(0) });
-    let message = Message::Coherence { object, messages: vec![fetch] };
+    let message = Message::Coherence { object, home: None, messages: vec![fetch] };
     readers.stranger.tell(readers.numbers[0], &message, &[]).unwrap();
     let nothing = Said::Explicit(explicit::Message::Sync { pages: vec![] });
     readers.is_cut_off(0, object, nothing, 0, "reading alone");

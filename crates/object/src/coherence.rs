@@ -58,7 +58,7 @@ impl Coherence {
     }
 
     /// Strict, scheduled by the object's home: readers wait for 16 writers at most, and a page stays for 200 µs. What needs
-    /// one host that sees everything needs this: `freezable`, `home_moves`, and hosts that were admitted for reading.
+    /// one host that sees everything needs this: `freezable`, and hosts that were admitted for reading.
     pub fn central(on_loss: OnLoss) -> Coherence {
         Coherence::Strict { scheduler: Scheduler::CENTRAL, on_loss, hold_us: HOLD_US }
     }

@@ -114,7 +114,7 @@ impl CreateOptions {
     }
 
     /// Makes it strict, by the scheduler that suits what else was asked for: all hosts that have it, unless one host has to
-    /// see everything, for a true instant or to be followed by another home.
+    /// see everything, for a true instant; and where another home may follow: with fewer conditions, and what others have read.
     pub fn strict(self, on_loss: OnLoss) -> CreateOptions {
         let needs_one = self.freezable || self.home_moves;
         let coherence = if needs_one { Coherence::central(on_loss) } else { Coherence::strict(on_loss) };
@@ -249,7 +249,7 @@ impl CreateOptions {
 
     /// Whether other hosts keep what the home has stored, so that its role can move to one of them without a common file.
     pub fn is_replicated(&self) -> bool {
-        self.home_moves && self.replicas > 0
+        self.home_moves && self.replicas > 0 && !self.coherence.is_forwarded()
     }
 
     /// The central scheduler's home has whatever anybody else has read: others keep it only so that one of them can become
@@ -285,8 +285,11 @@ impl CreateOptions {
         if matches!(self.pager, PagerKind::External { .. }) {
             return refused("nobody fences an external pager that two hosts could start: leave it out");
         }
-        if self.coherence.is_forwarded() {
-            return refused("of forwarded objects nobody knows who has what: use the central scheduler");
+        if self.coherence.is_forwarded() && self.pager != PagerKind::File {
+            return refused(
+                "of a forwarded object the next home reads what was stored from a file that both can open: give --file, or use \
+                 the central scheduler",
+            );
         }
         if self.pager != PagerKind::File && !self.is_replicated() {
             return refused(
@@ -416,9 +419,8 @@ mod tests {
             |coherence| CreateOptions { coherence, home_moves: true, pager: PagerKind::File, ..good.clone() };
         moving(Coherence::central(OnLoss::Error)).check().unwrap();
         moving(Coherence::Explicit).check().unwrap();
-        for coherence in [Coherence::Local, Coherence::strict(OnLoss::Revert)] {
-            moving(coherence).check().unwrap_err();
-        }
+        moving(Coherence::strict(OnLoss::Revert)).check().unwrap();
+        moving(Coherence::Local).check().unwrap_err();
         let explicit = moving(Coherence::Explicit);
         CreateOptions { sync: SyncMode::Atomic, ..explicit.clone() }.check().unwrap_err();
         CreateOptions { pager: PagerKind::Anonymous, ..explicit }.check().unwrap_err();

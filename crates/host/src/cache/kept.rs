@@ -16,6 +16,7 @@ use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 
 /// Pages that a home had lent when its process ended.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Lent {
     pub to_nobody: RoaringBitmap,
     /// Whether this is all there is to know, because the frames are those of that process.
     pub is_known: bool,
+    /// Which home's process had lent it, if not the one that the frames say.
+    pub by: Option<HostId>,
 }
 
 impl Cache {
@@ -44,14 +47,20 @@ impl Cache {
     /// else goes.
     pub fn keep_newest(&self) -> Result<()> {
         let mut inner = self.lock();
+        if self.traits.home_moves {
+            // The next home may be another, which asks for whatever was valid.
+            let all = inner.resident.clone();
+            self.record(&mut inner, &all);
+        }
+        self.keep_marked(inner)
+    }
+
+    /// The same of the pages that are marked, and no others.
+    fn keep_marked(&self, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
         if let Some(rights) = &mut inner.rights {
             *rights = Rights::default();
         }
         let all = inner.resident.clone();
-        if self.traits.home_moves {
-            // The next home may be another, which asks for whatever was valid.
-            self.record(&mut inner, &all);
-        }
         let kept = &all & inner.book.dirty();
         let gone = &all - &kept;
         // What grows old first.
@@ -160,14 +169,18 @@ impl Cache {
 
     /// What is newest here of these pages stays, though it was granted to a process before; everything else goes.
     pub fn held_still(&self, pages: &RoaringBitmap, host: HostId) -> Result<()> {
+        self.keep_these(pages)?;
+        self.is_held_by(host)
+    }
+
+    /// These pages stay as they are here; everything else goes.
+    pub fn keep_these(&self, pages: &RoaringBitmap) -> Result<()> {
         let mut inner = self.lock();
         let kept = &inner.resident & pages;
         let others = inner.book.dirty() - &kept;
         inner.book.forget(&others);
         self.record(&mut inner, &kept);
-        drop(inner);
-        self.keep_newest()?;
-        self.is_held_by(host)
+        self.keep_marked(inner)
     }
 
     /// What comes from now on is granted to that host.

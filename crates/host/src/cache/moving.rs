@@ -104,6 +104,16 @@ impl Cache {
         inner.book.newer() & (whole - &inner.resident)
     }
 
+    /// The same, and those that were lent by that host as far as this one knows. They are noted as lent by it.
+    pub fn noted_as_lent(&self, lost: HostId) -> Result<RoaringBitmap> {
+        let mut inner = self.lock();
+        let whole = book::set_of(inner.whole());
+        let rest = inner.book.newer() & ((&whole - &inner.resident) | (inner.book.lent() & whole));
+        let grant = Grant { to: Some(lost.0), stamp: 0 };
+        book::runs(&rest).into_iter().try_for_each(|run| inner.book.lend(run, grant))?;
+        Ok(rest)
+    }
+
     /// Their newest versions are lost. `until_reverted`: for the next process too; else the stored ones are the newest now.
     pub fn lose(&self, pages: &RoaringBitmap, until_reverted: bool) -> Result<()> {
         let mut inner = self.lock();

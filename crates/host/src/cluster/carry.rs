@@ -4,7 +4,7 @@
 use super::losses::APART;
 use super::wire::Message;
 use super::{Cluster, lock};
-use crate::shared::{Carrier, Said};
+use crate::shared::{About, Carrier, Said};
 use commonhold_coherence::{HostId, Kind};
 use commonhold_object::{Error, ErrorKind, PageRange, SessionId};
 use std::collections::{HashMap, VecDeque};
@@ -60,11 +60,12 @@ impl Queue {
 }
 
 impl Carrier for Cluster {
-    fn send(&self, to: HostId, object: u128, messages: Vec<Said>, pages: &mut Vec<u8>) {
+    fn send(&self, to: HostId, about: About, messages: Vec<Said>, pages: &mut Vec<u8>) {
+        let About { object, home } = about;
         if messages.iter().any(|message| message.kind() == Kind::Request) {
             self.idle_poll.expect();
         }
-        let message = Message::Coherence { object, messages };
+        let message = Message::Coherence { object, home, messages };
         // Of one object one thread sends at a time, so its messages stay in order without the lock.
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {
             queue.push(message, pages);
@@ -176,7 +177,7 @@ mod tests {
 
     fn about(object: u128) -> Message {
         let messages = vec![Said::Central(central::Message::Done { page: 0 })];
-        Message::Coherence { object, messages }
+        Message::Coherence { object, home: None, messages }
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// The processes that this one follows.
-    fn whom_this_follows(&self) -> Vec<HostId> {
+    pub(super) fn whom_this_follows(&self) -> Vec<HostId> {
         let followers = self.followers.read().unwrap_or_else(PoisonError::into_inner);
         followers.iter().filter(|(_, next)| **next == self.me.host).map(|(former, _)| *former).collect()
     }
@@ -285,14 +285,13 @@ impl Cluster {
         former: HostId,
         pages: &[u32],
     ) -> Result<usize> {
+        let (object, lent_by, asked) = (driver.plan().object, driver.lent_by(), driver.stamps_of(pages));
+        if host == self.me.host {
+            return self.give_back_here(driver, former, lent_by, &asked);
+        }
         self.reach(host)?;
         self.check_may_change(host)?;
-        let call = Call::GiveBack {
-            object: driver.plan().object,
-            former,
-            lent_by: driver.lent_by(),
-            pages: driver.stamps_of(pages),
-        };
+        let call = Call::GiveBack { object, former, lent_by, pages: asked };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
         let Answer::GivenBack { pages: given, untouched, kept, seen } = answer else {
             return Err(unexpected());
@@ -307,5 +306,19 @@ impl Cluster {
         let back = Back { pages: given, bytes, untouched, kept, seen };
         driver.given_back(former, &back)?;
         Ok(back.pages.len() + back.untouched.len())
+    }
+
+    /// At a home that was another's sharer before: what it keeps from then.
+    fn give_back_here(
+        &self,
+        driver: &Arc<Driver>,
+        former: HostId,
+        by: Option<HostId>,
+        pages: &[(u32, u64)],
+    ) -> Result<usize> {
+        let Some(notes) = self.notes_as_sharer(driver) else { return Ok(0) };
+        let back = driver.back_of_notes(&notes, by, &self.whom_this_follows(), pages)?;
+        driver.given_back(former, &back)?;
+        Ok(back.pages.len())
     }
 }

@@ -63,8 +63,13 @@ impl Cluster {
 
     /// Under forwarding the driver goes on, for requests of others may come by. The same as above.
     fn leave_off_for_now(self: &Arc<Self>, driver: &Arc<Driver>, cache: &Arc<Cache>) -> bool {
-        let (began, mut said) = (Instant::now(), false);
+        let (began, mut said, mut lost_since) = (Instant::now(), false, None);
         while !cache.send_home() && !self.lease.is_fenced() {
+            if self.is_without_home_for_good(driver, &mut lost_since) {
+                self.forget_driver(driver.plan().object);
+                self.give_claim_up_of(cache, driver.plan().object);
+                return true;
+            }
             if began.elapsed() > HOME_AWAY && !std::mem::replace(&mut said, true) {
                 self.report(format_args!(
                     "object {:032x}: pages that are newest here wait for its home",
@@ -153,20 +158,8 @@ impl Cluster {
             if let Some(home) = driver.depart() {
                 return Ok(Some(home));
             }
-            // The next home of an object that moves is whoever opens it, here too: that waits until this host has left.
-            if driver.plan().home_moves
-                && driver.home().is_none()
-                && self.home_is_nowhere(driver.plan().object)
-            {
-                if lost_since.get_or_insert_with(Instant::now).elapsed() > HOME_AWAY {
-                    self.report(format_args!(
-                        "object {:032x}: its home is lost, nobody became it, and what was newest here goes with it",
-                        driver.plan().object
-                    ));
-                    return Ok(None);
-                }
-            } else {
-                lost_since = None;
+            if self.is_without_home_for_good(driver, &mut lost_since) {
+                return Ok(None);
             }
             if began.elapsed() > HOME_AWAY {
                 if all_home {
@@ -183,6 +176,23 @@ impl Cluster {
                 std::thread::sleep(PAUSE);
             }
         }
+    }
+
+    /// Whether the home of an object that moves has been lost for so long that it is waited for no longer. The next home is whoever
+    /// opens it, here too: that waits until this host has left.
+    fn is_without_home_for_good(&self, driver: &Driver, since: &mut Option<Instant>) -> bool {
+        let object = driver.plan().object;
+        if !driver.plan().home_moves || driver.home().is_some() || !self.home_is_nowhere(object) {
+            *since = None;
+            return false;
+        }
+        let is_for_good = since.get_or_insert_with(Instant::now).elapsed() > HOME_AWAY;
+        if is_for_good {
+            self.report(format_args!(
+                "object {object:032x}: its home is lost, nobody became it, and what was newest here goes with it"
+            ));
+        }
+        is_for_good
     }
 
     /// The home is told that this host has left the object off, after what it was sent. False: this host ends.

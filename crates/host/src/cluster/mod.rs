@@ -56,7 +56,7 @@ pub use calls::PATIENCE;
 pub use objects::options_here;
 
 use crate::server::Host;
-use crate::shared::{Carrier, Driver, Holds, Loan};
+use crate::shared::{About, Carrier, Driver, Holds, Loan};
 use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, PageSize, Result};
@@ -340,7 +340,7 @@ impl Cluster {
     fn said(self: &Arc<Self>, from: HostId, message: Message, payload: Vec<u8>) -> Result<()> {
         match message {
             Message::Part { .. } => Err(Error::new(ErrorKind::Protocol, "a part of a part of a message")),
-            Message::Coherence { object, messages } => {
+            Message::Coherence { object, home, messages } => {
                 self.idle_poll.heard();
                 self.check_not_lost(from)?;
                 let Some(driver) = self.driver(object) else {
@@ -348,7 +348,7 @@ impl Cluster {
                     let answers: Vec<_> =
                         messages.iter().flat_map(|message| message.answer_of_nobody()).collect();
                     if !answers.is_empty() {
-                        Carrier::send(&**self, from, object, answers, &mut Vec::new());
+                        Carrier::send(&**self, from, About { object, home }, answers, &mut Vec::new());
                     }
                     return Ok(());
                 };
@@ -357,7 +357,7 @@ impl Cluster {
                     return Ok(());
                 }
                 messages.iter().try_for_each(|message| self.check_may_say(&driver, from, message))?;
-                driver.messages(from, messages, payload)
+                driver.messages(from, home, messages, payload)
             }
             Message::Answer { number, answer } => {
                 if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {

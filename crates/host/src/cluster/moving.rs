@@ -14,6 +14,7 @@ use super::registry::Homed;
 use super::wire::{Answer, Call, Shared};
 use super::{Cluster, PATIENCE, busy, unexpected};
 use crate::cache::kept::Lent;
+use crate::handovers::Handovers;
 use crate::pagers::{HomeFile, Replicas};
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
@@ -132,6 +133,7 @@ impl Cluster {
         let cache = home.cache().ok_or_else(|| busy("the object is not in use here any more"))?;
         cache.nothing_is_lent();
         let record = home.record().clone();
+        driver.handovers().iter().for_each(|notes| host.leave_handovers(home.id, notes.memory()));
         self.take_part(&record, &cache, Lent::default());
         driver.retire();
         Ok(())
@@ -186,9 +188,13 @@ impl Cluster {
             homed.served == self.me.host || driver.knows_lent() && cache.holder() == Some(homed.served);
         if !cache.has_file() {
             // Before it is known here what is newer than the file: of what goes now nothing is stored.
-            let is_old = !same && matches!(driver.plan().how, How::Central(_));
+            let is_old = !same && driver.plan().how != How::Explicit;
             if is_old && cache.lost_home() != Some(homed.served) {
-                cache.forget_all()?;
+                let followed = self.whom_this_follows();
+                let keeps = |notes: Handovers| driver.keep_owned(&notes, homed.served, &followed);
+                if !self.notes_as_sharer(driver).map_or(Ok(false), keeps)? {
+                    cache.forget_all()?;
+                }
             }
             let (file, newer, replicas) = if driver.plan().is_replicated {
                 let (file, newer, replicas) = self.open_replicated(&home, &homed)?;
@@ -217,6 +223,7 @@ impl Cluster {
             replicas.iter().try_for_each(|replicas| replicas.fill().map(drop))?;
         }
         self.registry()?.schedules(object)?;
+        host.drop_handovers(home.id);
         if let Some(replicas) = replicas {
             replicas.has_begun()?;
             self.look_after(&replicas);
@@ -236,11 +243,20 @@ impl Cluster {
             }
             std::thread::sleep(PAUSE);
         }
-        let central = matches!(driver.plan().how, How::Central(_));
+        let is_strict = driver.plan().how != How::Explicit;
         let others =
             self.members().into_iter().map(|member| member.host).filter(|host| *host != self.me.host);
-        for other in others.filter(|_| central) {
+        for other in others.filter(|_| is_strict) {
             self.collect_from(driver, lost, other)?;
+        }
+        if let How::Forwarding(_) = driver.plan().how
+            && driver.asks_for_rest(lost)?
+        {
+            // Also of this host what it keeps, and the processes before this one.
+            let all = [self.who_may_have_pages(), self.whom_this_follows()].concat();
+            if !self.ask_all_back(driver, &all) {
+                return Err(busy("this host is fenced"));
+            }
         }
         let pages = driver.rest_was_lost()?;
         if pages > 0 {
@@ -250,6 +266,14 @@ impl Cluster {
             ));
         }
         Ok(())
+    }
+
+    /// At the next home, under forwarding: what this host was to know of the object as a sharer.
+    pub(super) fn notes_as_sharer(&self, driver: &Driver) -> Option<Handovers> {
+        let plan = driver.plan();
+        let home = self.record_of(plan.object).ok()?;
+        let memory = self.host().ok()?.left_handovers(home.id)?;
+        Handovers::new(memory, plan.sizes.page() * PAGE_SIZE_BYTES).ok()
     }
 
     /// Takes all that one host has. One that does not answer for as long as a lease is waited for no longer.

@@ -46,7 +46,9 @@ impl Cluster {
             home_moves: record.options.home_moves,
             is_replicated: record.options.is_replicated(),
         };
-        if let Some(driver) = self.driver_that_goes_on(record.uuid) {
+        if record.is_elsewhere
+            && let Some(driver) = self.driver_that_goes_on(record.uuid)
+        {
             // Before anything comes.
             if let (Ok(host), Some(handovers)) = (self.host(), driver.handovers()) {
                 host.keep_handovers(record.id, handovers.memory());

@@ -275,8 +275,9 @@ pub fn messages(object: u128) -> Vec<Message> {
     let said = central().into_iter().map(Said::Central);
     let said = said.chain(explicit().into_iter().map(Said::Explicit));
     let said = said.chain(forwarding().into_iter().map(Said::Forwarding));
-    let mut list: Vec<Message> =
-        said.map(|message| Message::Coherence { object, messages: vec![message] }).collect();
+    let mut list: Vec<Message> = said
+        .map(|message| Message::Coherence { object, home: Some(HostId(7)), messages: vec![message] })
+        .collect();
     list.extend(calls(object).into_iter().map(|call| Message::Call { number: 1, call }));
     list.extend(answers().into_iter().map(|answer| Message::Answer { number: 2, answer: Ok(answer) }));
     let refused = Err(Error::new(ErrorKind::Protocol, "why")); // the last kind
@@ -302,7 +303,7 @@ mod tests {
     /// Of the messages of that version. Whoever changes a message, in form or meaning, writes the new digest here; and
     /// from the first release on gives `PROTOCOL_VERSION` in `crates/peers/src/hello.rs` the next number. Until then the
     /// digest alone changes: hosts of two builds that were not released are not meant to understand each other.
-    const PINNED: (u16, u64) = (3, 6_098_970_067_076_816_721);
+    const PINNED: (u16, u64) = (3, 2_614_131_226_416_815_227);
 
     /// FNV-1a, of 64 bits.
     fn digest(messages: &[Message]) -> u64 {
@@ -320,7 +321,7 @@ mod tests {
     fn no_more_than_may_go_together_is_a_message() {
         let done = Said::Central(central::Message::Done { page: 1 });
         for (count, good) in [(0, false), (1, true), (MOST_TOGETHER, true), (MOST_TOGETHER + 1, false)] {
-            let message = Message::Coherence { object: 1, messages: vec![done.clone(); count] };
+            let message = Message::Coherence { object: 1, home: None, messages: vec![done.clone(); count] };
             let bytes = postcard::to_stdvec(&message).unwrap();
             assert_eq!(postcard::from_bytes::<Message>(&bytes).is_ok(), good, "{count}");
         }

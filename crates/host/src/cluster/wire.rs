@@ -67,6 +67,8 @@ pub enum Message {
     Coherence {
         /// Which object.
         object: u128,
+        /// With which process of its home the sender began: under forwarding others hear nothing of an earlier time.
+        home: Option<HostId>,
         /// What.
         #[serde(deserialize_with = "crate::shared::some_together")]
         messages: Vec<Said>,

@@ -282,6 +282,23 @@ impl Host {
         Ok(memory)
     }
 
+    /// Of one whose home this host becomes: what it was to know as another's sharer the next process finds until the home begins.
+    pub fn leave_handovers(&self, id: ObjectId, memory: &Arc<OwnedFd>) {
+        lock(&self.handovers).insert(id, memory.clone());
+    }
+
+    /// What is left of such a one.
+    pub fn left_handovers(&self, id: ObjectId) -> Option<Arc<OwnedFd>> {
+        lock(&self.handovers).get(&id).cloned()
+    }
+
+    /// It is of no use any more.
+    pub fn drop_handovers(&self, id: ObjectId) {
+        if lock(&self.handovers).remove(&id).is_some() {
+            self.unkeep(&object_key(id, "handovers"));
+        }
+    }
+
     /// The same of one that is used again.
     pub fn keep_handovers(&self, id: ObjectId, memory: &Arc<OwnedFd>) {
         self.keep(&object_key(id, "handovers"), &[], Some(memory.clone()));

@@ -2,15 +2,23 @@
 
 use super::driver::{Driver, MOST_PAGES, PAGE};
 use super::inbox::Later;
-use super::part::Said;
+use super::part::{Part, Said};
 use super::turn::{STAMP, in_a_row, stamped};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 impl Driver {
-    /// Messages came from another host, with these bytes, which are those of the first one first.
-    pub fn messages(self: &Arc<Self>, from: HostId, messages: Vec<Said>, bytes: Vec<u8>) -> Result<()> {
+    /// Messages came from another host, with these bytes, which are those of the first one first. `home`: the process of the home
+    /// with which that host had begun. Under forwarding, what another home's time left on its way between two sharers is not
+    /// heard: that home has asked for it, or what it was about is decided.
+    pub fn messages(
+        self: &Arc<Self>,
+        from: HostId,
+        home: Option<HostId>,
+        messages: Vec<Said>,
+        bytes: Vec<u8>,
+    ) -> Result<()> {
         messages.iter().try_for_each(|message| self.check(message))?;
         let lengths: Vec<usize> = messages.iter().map(|message| self.length(message)).collect();
         let all: usize = lengths.iter().sum();
@@ -27,6 +35,10 @@ impl Driver {
         let mut lengths = &lengths[..];
         // The answers to them go together, too.
         let mut state = self.state();
+        let is_forwarded = matches!(state.part, Part::Forwarding(_));
+        if is_forwarded && state.home.is_some_and(|own| home.is_some_and(|home| home != own)) {
+            return Ok(());
+        }
         while !lengths.is_empty() {
             let count = in_a_row(messages.as_slice());
             let (of_these, rest) = lengths.split_at(count);
@@ -98,7 +110,63 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::Parts;
+    use super::super::driver::Plan;
+    use super::super::part::{How, Kept};
+    use super::super::{About, Carrier, Holds, Sizes};
+    use super::*;
+    use crate::cache::kept::Lent;
+    use crate::cache::kept::tests::{Memory, cache};
+    use commonhold_coherence::{Action, Event, central};
+    use commonhold_object::{PageRange, SessionId};
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    /// Notes to whom something is said.
+    #[derive(Default)]
+    struct Ears(Mutex<Vec<HostId>>);
+
+    impl Carrier for Ears {
+        fn send(&self, to: HostId, _about: About, _messages: Vec<Said>, _pages: &mut Vec<u8>) {
+            self.0.lock().unwrap().push(to);
+        }
+        fn unlocked(&self, _object: u128, _session: SessionId, _pages: PageRange) {}
+    }
+
+    /// A sharer asks to take part: as one that has begun with this home's process, and with one before it.
+    #[test]
+    fn what_is_said_of_another_homes_time_is_not_heard() {
+        let (me, other) = (HostId(5), HostId(3));
+        let how = How::Forwarding(Kept { on_loss: central::OnLoss::Error, replicas: 0 });
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::new();
+        let cache = cache(directory.path(), &memory);
+        let plan = Plan {
+            object: 1,
+            me,
+            is_home: true,
+            pages: 16,
+            sizes: Sizes::FRAMES,
+            how,
+            hold: Duration::ZERO,
+            home_moves: false,
+            is_replicated: false,
+        };
+        let ears = Arc::new(Ears::default());
+        let holds = Holds::start().unwrap();
+        let driver = Driver::start(plan, ears.clone(), holds, &cache, Lent::default(), None);
+        driver.begin();
+        let mut asks = Vec::new();
+        how.part(other, me, false).handle(Event::Join, &mut asks);
+        for (home, answers) in [(HostId(4), 0), (me, 1)] {
+            for action in asks.clone() {
+                let Action::Send { to, message } = action else { continue };
+                assert_eq!(to, me);
+                driver.messages(other, Some(home), vec![message], Vec::new()).unwrap();
+            }
+            let heard = ears.0.lock().unwrap().iter().filter(|to| **to == other).count();
+            assert_eq!(heard, answers, "{home}");
+        }
+    }
 
     #[test]
     fn each_message_has_its_own_bytes() {

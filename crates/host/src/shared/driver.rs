@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
 use super::turn::{Came, Turn, first_stamp};
-use super::{Carrier, Holds, Role, Sizes};
+use super::{About, Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
@@ -25,7 +25,7 @@ use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -76,6 +76,8 @@ pub struct Driver {
     pub(super) storing: Mutex<VecDeque<HostId>>,
     /// This host must do nothing with the object any more.
     pub(super) fenced: AtomicBool,
+    /// With which process of the home this host speaks of the object, or spoke last: plus one; 0: with none yet.
+    speaks_with: AtomicU64,
     /// Of forwarding: this host ends, and asks for nothing any more.
     pub(super) ends: AtomicBool,
     pub(super) size: SizeKnown,
@@ -198,6 +200,7 @@ impl Driver {
             inbox: Inbox::default(),
             storing: Mutex::default(),
             fenced: AtomicBool::new(false),
+            speaks_with: AtomicU64::new(0),
             ends: AtomicBool::new(false),
             size,
             begun_at: OnceLock::new(),
@@ -373,6 +376,17 @@ impl Driver {
         self.outbox.push(to, messages, bytes);
     }
 
+    /// What is said from now on is said under that process of the home. Nothing is left that was to be said before.
+    pub(super) fn speaks_with(&self, home: HostId) {
+        self.speaks_with.store(u64::from(home.0) + 1, Ordering::SeqCst);
+    }
+
+    /// What messages are about.
+    fn about(&self) -> About {
+        let home = self.speaks_with.load(Ordering::SeqCst).checked_sub(1);
+        About { object: self.plan.object, home: home.map(|home| HostId(home as u32)) }
+    }
+
     /// The only way into the scheduler.
     pub(super) fn happened(self: &Arc<Self>, event: Event<Said>, bytes: Vec<u8>) {
         let mut state = self.state();
@@ -407,7 +421,7 @@ impl Drop for Locked<'_> {
         let driver = self.driver;
         driver
             .outbox
-            .send_all(|to, messages, bytes| driver.carrier.send(to, driver.plan.object, messages, bytes));
+            .send_all(|to, messages, bytes| driver.carrier.send(to, driver.about(), messages, bytes));
     }
 }
 

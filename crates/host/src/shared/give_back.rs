@@ -78,7 +78,7 @@ impl Driver {
             return Ok(Back::default());
         }
         let mut back = match self.cache() {
-            Some(cache) if cache.holder() == Some(loan.to) => cache.newest_of(pages)?,
+            Some(cache) if cache.holder() == Some(loan.to) => cache.newest_of(&self.owned_of(pages)?)?,
             // Nobody uses it here any more: what is kept of it may be the newest.
             None if self.handovers.is_some() && loan.to == self.plan.me => Back::default(),
             _ => return Ok(Back::default()),
@@ -89,8 +89,29 @@ impl Driver {
         Ok(back)
     }
 
+    /// Those of them whose frames are the newest versions, if they are here. Of an object whose home moves all frames were marked
+    /// when the process before this one ended, also what was there to be read alone: there it is the notes that say it.
+    fn owned_of(&self, pages: &[(u32, u64)]) -> Result<Vec<(u32, u64)>> {
+        let (Some(handovers), true) = (&self.handovers, self.plan.home_moves) else {
+            return Ok(pages.to_vec());
+        };
+        let unit = self.plan.sizes.page() as u32;
+        let mut owned = Vec::new();
+        for page in pages {
+            if handovers.left_of(page.0 / unit)?.standing.owned {
+                owned.push(*page);
+            }
+        }
+        Ok(owned)
+    }
+
     /// Of what is not owned here, what was handed over.
-    fn give_kept(&self, handovers: &Handovers, pages: &[(u32, u64)], back: &mut Back) -> Result<()> {
+    pub(super) fn give_kept(
+        &self,
+        handovers: &Handovers,
+        pages: &[(u32, u64)],
+        back: &mut Back,
+    ) -> Result<()> {
         let owned: RoaringBitmap = back.pages.iter().copied().collect();
         back.seen = handovers.begun().map(|_| Vec::new());
         let mut leaving = Vec::new();
@@ -182,7 +203,7 @@ impl Driver {
     /// At a home that begins: the process of it that lent what is lent, under forwarding.
     pub fn lent_by(&self) -> Option<HostId> {
         let saved = self.saved().filter(|_| matches!(self.plan.how, How::Forwarding(_)))?;
-        saved.holder()
+        self.state().lent.by.or_else(|| saved.holder())
     }
 
     /// Of forwarding: what is lent from now on this process lends.
@@ -214,6 +235,9 @@ impl Driver {
             let frames: Vec<u32> = frames.iter().collect();
             for (frame, number) in saved.stamps_of(&frames) {
                 on_their_way.latest.insert(frame / unit, (number, Some(*to)));
+                if lent.by.is_some() {
+                    continue; // it was lent by another host: of what processes before this one had, their notes speak
+                }
                 for former in formers {
                     on_their_way.seen.entry(*former).or_default().insert(frame / unit, number);
                 }
@@ -362,7 +386,7 @@ fn note_lost(saved: &Cache, pages: &RoaringBitmap) {
 mod tests {
     use super::super::driver::Plan;
     use super::super::part::Kept;
-    use super::super::{Carrier, Holds, Sizes};
+    use super::super::{About, Carrier, Holds, Sizes};
     use super::*;
     use crate::cache::kept::tests::{Memory, cache};
     use crate::handovers::new_memory;
@@ -375,7 +399,7 @@ mod tests {
     struct Silence;
 
     impl Carrier for Silence {
-        fn send(&self, _to: HostId, _object: u128, _messages: Vec<Said>, _pages: &mut Vec<u8>) {}
+        fn send(&self, _to: HostId, _about: About, _messages: Vec<Said>, _pages: &mut Vec<u8>) {}
         fn unlocked(&self, _object: u128, _session: SessionId, _pages: PageRange) {}
     }
 

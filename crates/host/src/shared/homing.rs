@@ -37,6 +37,7 @@ impl Driver {
         self.lends_itself();
         self.machine.on_way.has_all_come(self.plan.object); // to another home, before
         state.home = Some(self.plan.me);
+        self.speaks_with(self.plan.me);
         let _ = self.begun_at.set(Instant::now());
         state.beginnings += 1;
         self.hold_again(&mut state);
@@ -77,6 +78,7 @@ impl Driver {
         // It has asked for whatever it had not dealt with.
         self.machine.on_way.has_all_come(self.plan.object);
         state.home = Some(home);
+        self.speaks_with(home);
         state.granted_by = Some(home);
         state.beginnings += 1;
         self.begin_anew(&mut state);

@@ -78,12 +78,21 @@ pub enum Role {
     Own,
 }
 
+/// What messages are about.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The object's identity.
+    pub object: u128,
+    /// The process of its home with which the sender began.
+    pub home: Option<HostId>,
+}
+
 /// What carries messages about shared objects to other hosts. Between two hosts they arrive once and in order until one
 /// is declared lost.
 pub trait Carrier: Send + Sync {
-    /// Sends messages about the object of that identity as one, with the bytes of the pages that they carry. A host that
+    /// Sends messages about an object as one, with the bytes of the pages that they carry. A host that
     /// cannot be reached is lost sooner or later, and whoever waits for it learns it then. It may take the buffer.
-    fn send(&self, to: HostId, object: u128, messages: Vec<Said>, pages: &mut Vec<u8>);
+    fn send(&self, to: HostId, about: About, messages: Vec<Said>, pages: &mut Vec<u8>);
 
     /// What the object's scheduler wants cannot be done here: this host gives up all it has of it, and begins anew.
     fn begin_again(&self, _object: u128) {}

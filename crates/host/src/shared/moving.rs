@@ -1,8 +1,12 @@
 //! One shared object whose home moves, at whoever was not its home (`docs/LEASES.md`, "Moving the home").
 
-use super::driver::Driver;
-use super::part::{How, Part};
-use commonhold_coherence::{HostId, central};
+use super::driver::{Driver, PAGE};
+use super::give_back::Back;
+use super::part::How;
+use crate::cache::book;
+use crate::cache::kept::Lent;
+use crate::handovers::Handovers;
+use commonhold_coherence::{HostId, Span};
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
 use std::sync::atomic::Ordering;
@@ -47,7 +51,18 @@ impl Driver {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         let kept = self.cache().filter(|cache| state.home.is_none() && cache.lost_home() == Some(lost));
-        kept.map_or_else(|| Ok(Default::default()), |cache| cache.frames_from(from_page, MOST_FRAMES))
+        let Some(cache) = kept else { return Ok(Default::default()) };
+        let (mut pages, mut bytes, more) = cache.frames_from(from_page, MOST_FRAMES)?;
+        // Of a page of several frames all or none.
+        let unit = self.plan.sizes.page() as u32;
+        if let (Some(first), Some(last), true) = (pages.first(), pages.last(), more)
+            && first / unit != last / unit
+        {
+            let cut = last / unit * unit;
+            pages.retain(|page| *page < cut);
+            bytes.truncate(pages.len() * PAGE);
+        }
+        Ok((pages, bytes, more))
     }
 
     /// This host is the object's home now: another driver goes on.
@@ -68,23 +83,81 @@ impl Driver {
         self.state().lent.is_known
     }
 
+    /// At a host that becomes the home, under forwarding, if its process is another since it heard of the home that is lost: of the
+    /// frames that the process before left those stay that it owned, if the others have heard who follows it. Whether it left any.
+    pub fn keep_owned(&self, notes: &Handovers, lost: HostId, followed: &[HostId]) -> Result<bool> {
+        let Some(cache) = self.saved() else { return Ok(false) };
+        let is_of_follower = cache.holder().is_some_and(|holder| followed.contains(&holder));
+        if !is_of_follower || notes.begun().is_none_or(|(with, _)| with != lost) {
+            return Ok(false);
+        }
+        let resident = cache.resident();
+        let frames = |page: u32| self.plan.sizes.frames(Span::one(page), self.room());
+        let here =
+            |page: u32| (frames(page).first..frames(page).end()).all(|frame| resident.contains(frame as u32));
+        let mut owned = RoaringBitmap::new();
+        for left in notes.left(here)?.iter().filter(|left| left.standing.owned && !left.is_kept) {
+            book::insert(&mut owned, frames(left.standing.page));
+        }
+        cache.keep_these(&owned)?;
+        cache.home_is_lost(lost)?; // so the next process of this host finds them
+        Ok(true)
+    }
+
+    /// At a home that was another's sharer: what it, or a process that it follows, keeps of what it passed on then.
+    pub fn back_of_notes(
+        &self,
+        notes: &Handovers,
+        by: Option<HostId>,
+        followed: &[HostId],
+        pages: &[(u32, u64)],
+    ) -> Result<Back> {
+        let mut back = Back::default();
+        let is_own = |since: HostId| since == self.plan.me || followed.contains(&since);
+        if notes.begun().is_some_and(|(with, since)| Some(with) == by && is_own(since)) {
+            self.give_kept(notes, pages, &mut back)?;
+        }
+        Ok(back)
+    }
+
+    /// At the next home, which has not begun, under forwarding: what is newer than the file and was valid with nobody is as what
+    /// the home that is lost had lent. It may have been on its way between two others. Whether there is any.
+    pub fn asks_for_rest(&self, lost: HostId) -> Result<bool> {
+        let Some(saved) = self.saved() else { return Ok(false) };
+        let mut state = self.state();
+        // Noted before anything comes: what comes of it may be older than what comes next, and is not the newest for this host's
+        // next process before all were asked.
+        let rest = saved.noted_as_lent(lost)?;
+        let is_any = !rest.is_empty();
+        state.lent = Lent { to: [(lost, rest)].into(), by: Some(lost), ..Lent::default() };
+        Ok(is_any)
+    }
+
     /// At the next home, which has not begun and has all that was valid: gives how many pages are lost.
     pub fn rest_was_lost(&self) -> Result<u64> {
         let Some(cache) = self.saved() else { return Ok(0) };
-        if !matches!(self.plan.how, How::Central(_)) {
-            return Ok(0); // what was not synced is where it was written
-        }
-        let lost: RoaringBitmap = cache.had_by_nobody();
-        let serves_older =
-            matches!(self.plan.how, How::Central(options) if options.on_loss == central::OnLoss::Revert);
-        cache.lose(&lost, !serves_older)?;
         let mut state = self.state();
-        if !serves_older && matches!(state.part, Part::Central(_)) {
-            state.lent.to_nobody = lost.clone();
-        }
-        if serves_older {
+        let lost: RoaringBitmap = match self.plan.how {
+            How::Central(_) => cache.had_by_nobody(),
+            How::Forwarding(_) => {
+                state.lent.to.values().fold(RoaringBitmap::new(), |all, frames| all | frames)
+            }
+            How::Explicit => return Ok(0), // what was not synced is where it was written
+        };
+        if self.plan.how.serves_older() {
+            // Under forwarding what somebody keeps serves, of the rest what is stored.
+            match self.plan.how {
+                How::Forwarding(_) => book::runs(&lost).into_iter().for_each(|run| cache.returned(run)),
+                _ => cache.lose(&lost, false)?,
+            }
+            state.lent = Lent::default();
             self.reverted.add(lost.len());
+            return Ok(lost.len());
         }
+        cache.lose(&lost, true)?;
+        if matches!(self.plan.how, How::Central(_)) {
+            state.lent.to_nobody = lost.clone();
+        } // else it is lent still, and counts as lost when this home begins
         Ok(lost.len())
     }
 }
