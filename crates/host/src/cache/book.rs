@@ -313,6 +313,11 @@ impl Book {
         }
     }
 
+    /// At the home of an object that moves: whether a host may have a newer version of it.
+    pub fn is_lent(&self, page: u32) -> bool {
+        self.moving.as_ref().is_some_and(|moving| moving.lent.contains(page))
+    }
+
     /// Pages that the host before had lent.
     pub fn lent(&self) -> RoaringBitmap {
         self.marked(Mark::Lent)

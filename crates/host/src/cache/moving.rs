@@ -38,12 +38,18 @@ impl Cache {
     /// At the next home, before it schedules: a version of a page that is the newest. All that are given are equal.
     pub fn was_valid(&self, page: u32, bytes: &[u8]) -> Result<()> {
         let mut inner = self.lock();
-        if inner.resident.contains(page) || !inner.whole().contains(page.into()) {
+        let one = PageRange::new(page.into(), 1);
+        // What came of a page that was asked for as lent may be older.
+        let is_lent = inner.book.is_lent(page);
+        if inner.resident.contains(page) && !is_lent || !inner.whole().contains(page.into()) {
             return Ok(());
         }
         write_frames(&self.frames, page.into(), bytes).doing("saving a page")?;
-        self.count_frames(&mut inner, PageRange::new(page.into(), 1));
+        self.count_frames(&mut inner, one);
         self.record(&mut inner, &[page].into());
+        if is_lent {
+            inner.book.returned(one);
+        }
         Ok(())
     }
 

@@ -201,13 +201,21 @@ impl Cluster {
             self.serve(object)?;
             return Ok(self.driver(object).filter(|driver| driver.is_home()));
         }
+        if self.will_be_home(object)? {
+            let text = "this host is about to be the object's home: try again later";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        Ok(None)
+    }
+
+    /// Whether this host is the home of an object that has no record here: it has claimed it, and asks for what others have soon.
+    pub(super) fn will_be_home(&self, object: u128) -> Result<bool> {
+        if self.record_of(object).is_ok() {
+            return Ok(false);
+        }
         match self.registry().and_then(|registry| registry.where_is(object)) {
-            Ok(home) if home == self.me.host => Err(Error::new(
-                ErrorKind::Busy,
-                "this host is about to be the object's home: try again later",
-            )),
             Err(error) if error.kind != ErrorKind::NotFound => Err(error),
-            _ => Ok(None),
+            home => Ok(home.is_ok_and(|home| home == self.me.host)),
         }
     }
 
@@ -317,7 +325,7 @@ impl Cluster {
         pages: &[(u32, u64)],
     ) -> Result<usize> {
         let Some(notes) = self.notes_as_sharer(driver) else { return Ok(0) };
-        let back = driver.back_of_notes(&notes, by, &self.whom_this_follows(), pages)?;
+        let back = driver.back_of_notes(&notes, Loan { to: former, by }, &self.whom_this_follows(), pages)?;
         driver.given_back(former, &back)?;
         Ok(back.pages.len())
     }

@@ -454,7 +454,8 @@ impl Cluster {
                 let driver = self.driver(object).filter(|driver| driver.is_home());
                 driver.iter().for_each(|driver| driver.catch_up());
                 let begins = || driver.as_ref().is_some_and(|driver| driver.home().is_none()); // it asks for what was there
-                if self.beginnings.is_asked(object, from) || !self.has_begun() || begins() {
+                let will_begin = driver.is_none() && self.will_be_home(object)?;
+                if self.beginnings.is_asked(object, from) || !self.has_begun() || begins() || will_begin {
                     return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
                 }
                 if self.beginnings.says(object, from, number) {

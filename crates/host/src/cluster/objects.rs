@@ -2,7 +2,7 @@
 
 use super::losses::forwards;
 use super::wire::{Answer, Call, Claim, Shared};
-use super::{Cluster, PATIENCE, lock, unexpected};
+use super::{Cluster, PATIENCE, busy, lock, unexpected};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::handovers::Handovers;
@@ -247,7 +247,12 @@ impl Cluster {
             return self.leave_to_the_next(home, driver);
         }
         // None if a process before this one left what is newest here.
-        for (who, access) in self.host()?.openers(object) {
+        let openers = self.host()?.openers(object);
+        if openers.is_empty() && driver.plan().home_moves && forwards(driver) {
+            // The last process here has closed it this moment. A home that has not begun must not be found: nobody asked it.
+            return Err(busy("nobody here uses the object"));
+        }
+        for (who, access) in openers {
             let number = self.beginnings.next();
             if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
                 self.heard_size(home, object, told, true)?; // it began when it had all back

@@ -1,7 +1,7 @@
 //! One shared object whose home moves, at whoever was not its home (`docs/LEASES.md`, "Moving the home").
 
 use super::driver::{Driver, PAGE};
-use super::give_back::Back;
+use super::give_back::{Back, Loan};
 use super::part::How;
 use crate::cache::book;
 use crate::cache::kept::Lent;
@@ -104,17 +104,19 @@ impl Driver {
         Ok(true)
     }
 
-    /// At a home that was another's sharer: what it, or a process that it follows, keeps of what it passed on then.
+    /// At a home that was another's sharer: what it, or a process that it follows, keeps of what it passed on then. Notes speak for
+    /// the process that began them, and for this one: of those between nothing is taken for sure.
     pub fn back_of_notes(
         &self,
         notes: &Handovers,
-        by: Option<HostId>,
+        loan: Loan,
         followed: &[HostId],
         pages: &[(u32, u64)],
     ) -> Result<Back> {
         let mut back = Back::default();
-        let is_own = |since: HostId| since == self.plan.me || followed.contains(&since);
-        if notes.begun().is_some_and(|(with, since)| Some(with) == by && is_own(since)) {
+        let Some((with, since)) = notes.begun() else { return Ok(back) };
+        let is_own = since == self.plan.me || followed.contains(&since);
+        if is_own && Some(with) == loan.by && [since, self.plan.me].contains(&loan.to) {
             self.give_kept(notes, pages, &mut back)?;
         }
         Ok(back)
