@@ -243,6 +243,29 @@ fn a_claimant_may_die_at_any_instant() {
     }
 }
 
+/// Who closes the object while the next home waits for the file keeps what it has newest until that home has taken it.
+#[test]
+fn what_is_closed_meanwhile_is_not_lost() {
+    for options in ["strict", "forwarding"] {
+        let Some(setting) = Setting::new(3, options) else { return };
+        let Setting { hosts, workers, file, .. } = &setting;
+        workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+        workers[1].ok("fill m 0 10 2");
+        workers[2].ok("fill m 100 10 2");
+        setting.lose(0);
+        let held = lock(file);
+        let home = setting.claimant();
+        until_says(&hosts[home], "waiting until its process is gone");
+        let other = 3 - home;
+        workers[other].ok("drop m");
+        workers[other].send("close o");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        drop(held);
+        workers[other].answer().unwrap();
+        workers[home].all("check m 0 10 2\ncheck m 10 90 1\ncheck m 100 10 2\ncheck m 110 146 1");
+    }
+}
+
 /// By forwarding, hosts pass pages to each other without the home, and each keeps what it passed on: whatever is on its way when the
 /// home is lost, no addition is, also if processes die with it or while another takes its place: of sharers, and its own.
 #[test]
