@@ -26,6 +26,11 @@ impl Cluster {
         lock(&self.leaving).insert(object);
     }
 
+    /// Whether what is here of it is about to go.
+    pub(super) fn leaves(&self, object: u128) -> bool {
+        lock(&self.leaving).contains(&object)
+    }
+
     /// Nothing of it is here any more.
     pub fn has_left(&self, object: u128) {
         lock(&self.leaving).remove(&object);
@@ -124,7 +129,7 @@ impl Cluster {
     /// process of the home than that one.
     pub(super) fn is_left_off(&self, driver: &Driver, home: HostId) -> bool {
         let object = driver.plan().object;
-        let is_in_use = || driver.is_attached() && !lock(&self.leaving).contains(&object);
+        let is_in_use = || driver.is_attached() && !self.leaves(object);
         driver.goes_on() && !driver.began_with(home) && !is_in_use()
     }
 

@@ -248,8 +248,9 @@ impl Cluster {
         }
         // None if a process before this one left what is newest here.
         let openers = self.host()?.openers(object);
-        if openers.is_empty() && driver.plan().home_moves && forwards(driver) {
-            // The last process here has closed it this moment. A home that has not begun must not be found: nobody asked it.
+        let is_in_use = driver.is_attached() && !self.leaves(object);
+        if openers.is_empty() && is_in_use && driver.plan().home_moves && forwards(driver) {
+            // Its users are not back yet, or the last has closed it this moment: a home that has not begun would not be noticed.
             return Err(busy("nobody here uses the object"));
         }
         for (who, access) in openers {
