@@ -43,6 +43,15 @@ impl Setting {
         claimant(&self.hosts, &[0])
     }
 
+    /// The home is lost while something may still write to its file: which host waits to be the next, and what it waits for.
+    fn lose_home_with_its_file_held(&self) -> (usize, File) {
+        self.lose(0);
+        let held = lock(&self.file);
+        let home = self.claimant();
+        until_says(&self.hosts[home], "waiting until its process is gone");
+        (home, held)
+    }
+
     /// The machine of that host is no more, and with it its processes.
     fn lose(&self, number: usize) {
         self.hosts[number].kill_both();
@@ -153,14 +162,11 @@ fn a_home_that_was_paused_writes_nothing_any_more() {
 fn a_claimant_that_dies_is_followed_by_another() {
     for options in ["strict=revert", "forwarding=revert"] {
         let Some(setting) = Setting::new(3, options) else { return };
-        let Setting { hosts, workers, file, .. } = &setting;
+        let Setting { hosts, workers, .. } = &setting;
         workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
         workers[1].ok("fill m 0 10 2");
         workers[2].ok("fill m 100 10 3");
-        setting.lose(0);
-        let held = lock(file);
-        let first = setting.claimant();
-        until_says(&hosts[first], "waiting until its process is gone");
+        let (first, held) = setting.lose_home_with_its_file_held();
         setting.lose(first);
         let second = 3 - first;
         until_says(&hosts[second], "becomes the home of");
@@ -183,14 +189,11 @@ fn a_claimant_that_dies_is_followed_by_another() {
 fn what_was_valid_outlives_the_processes_that_had_it() {
     for options in ["strict", "forwarding"] {
         let Some(setting) = Setting::new(3, options) else { return };
-        let Setting { hosts, workers, file, .. } = &setting;
+        let Setting { hosts, workers, .. } = &setting;
         workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}\nfill m 50 10 4"));
         workers[1].all("fill m 0 10 2\ncheck m 50 10 4");
         workers[2].ok("fill m 100 10 3");
-        setting.lose(0);
-        let held = lock(file);
-        let home = setting.claimant();
-        until_says(&hosts[home], "waiting until its process is gone");
+        let (home, held) = setting.lose_home_with_its_file_held();
         wait::until("the other has heard, too", || says(&hosts[3 - home], "host0 is lost").then_some(()));
         hosts[3 - home].kill_host();
         hosts[home].kill_host();
@@ -248,14 +251,11 @@ fn a_claimant_may_die_at_any_instant() {
 fn what_is_closed_meanwhile_is_not_lost() {
     for options in ["strict", "forwarding"] {
         let Some(setting) = Setting::new(3, options) else { return };
-        let Setting { hosts, workers, file, .. } = &setting;
+        let Setting { workers, .. } = &setting;
         workers[0].all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
         workers[1].ok("fill m 0 10 2");
         workers[2].ok("fill m 100 10 2");
-        setting.lose(0);
-        let held = lock(file);
-        let home = setting.claimant();
-        until_says(&hosts[home], "waiting until its process is gone");
+        let (home, held) = setting.lose_home_with_its_file_held();
         let other = 3 - home;
         workers[other].ok("drop m");
         workers[other].send("close o");

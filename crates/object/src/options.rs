@@ -114,7 +114,7 @@ impl CreateOptions {
     }
 
     /// Makes it strict, by the scheduler that suits what else was asked for: all hosts that have it, unless one host has to
-    /// see everything, for a true instant; and where another home may follow: with fewer conditions, and what others have read.
+    /// see everything, for a true instant, or another home may follow, which by the central scheduler needs no common file.
     pub fn strict(self, on_loss: OnLoss) -> CreateOptions {
         let needs_one = self.freezable || self.home_moves;
         let coherence = if needs_one { Coherence::central(on_loss) } else { Coherence::strict(on_loss) };

@@ -31,6 +31,13 @@ pub struct Lent {
     pub by: Option<HostId>,
 }
 
+impl Lent {
+    /// Those that others may have, whoever.
+    pub fn to_anybody(&self) -> RoaringBitmap {
+        self.to.values().fold(RoaringBitmap::new(), |all, pages| all | pages)
+    }
+}
+
 impl Cache {
     /// The same where other pages than the marked ones are the newest: those are marked.
     pub fn keep_only(&self, is_newest: impl Fn(u32) -> bool) -> Result<()> {

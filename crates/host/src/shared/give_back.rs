@@ -184,9 +184,7 @@ impl Driver {
         let frames = match (&state.part, state.home) {
             (Part::Central(node), Some(_)) => self.owned_by(node, host),
             // Pages went on from whom they were lent to.
-            (Part::Forwarding(_), None) => {
-                state.lent.to.values().fold(RoaringBitmap::new(), |all, frames| all | frames)
-            }
+            (Part::Forwarding(_), None) => state.lent.to_anybody(),
             (_, None) => state.lent.to.get(&host).cloned().unwrap_or_default(),
             _ => RoaringBitmap::new(),
         };
@@ -353,8 +351,8 @@ impl Driver {
 
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
-        let Lent { to, to_nobody, .. } = std::mem::take(&mut state.lent);
-        let lost = to.into_values().fold(to_nobody, |all, pages| all | pages);
+        let lent = std::mem::take(&mut state.lent);
+        let lost = lent.to_anybody() | lent.to_nobody;
         if let Some(saved) = self.saved() {
             note_lost(&saved, &lost);
         }

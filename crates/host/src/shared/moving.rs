@@ -1,4 +1,4 @@
-//! One shared object whose home moves, at whoever was not its home (`docs/LEASES.md`, "Moving the home").
+//! One shared object whose home moves: at whoever was not its home, and is about to be (`docs/LEASES.md`, "Moving the home").
 
 use super::driver::{Driver, PAGE};
 use super::give_back::{Back, Loan};
@@ -92,7 +92,7 @@ impl Driver {
             return Ok(false);
         }
         let resident = cache.resident();
-        let frames = |page: u32| self.plan.sizes.frames(Span::one(page), self.room());
+        let frames = |page: u32| self.frames(Span::one(page));
         let here =
             |page: u32| (frames(page).first..frames(page).end()).all(|frame| resident.contains(frame as u32));
         let mut owned = RoaringBitmap::new();
@@ -141,9 +141,7 @@ impl Driver {
         let mut state = self.state();
         let lost: RoaringBitmap = match self.plan.how {
             How::Central(_) => cache.had_by_nobody(),
-            How::Forwarding(_) => {
-                state.lent.to.values().fold(RoaringBitmap::new(), |all, frames| all | frames)
-            }
+            How::Forwarding(_) => state.lent.to_anybody(),
             How::Explicit => return Ok(0), // what was not synced is where it was written
         };
         if self.plan.how.serves_older() {
