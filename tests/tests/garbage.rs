@@ -468,7 +468,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
             _ => forwarding::Message::Report {
                 pages: vec![],
                 settled_reverts: 0,
-                speaks_since: None,
+                speaks_for: vec![],
                 is_last: flag,
             },
         }),

@@ -121,7 +121,7 @@ fn who_reads_alone_has_no_part_in_what_all_users_schedule() {
         F::Hello(view.clone()),
         F::Known(view),
         F::Flush(lost),
-        F::Report { pages: vec![], settled_reverts: 0, speaks_since: None, is_last: false },
+        F::Report { pages: vec![], settled_reverts: 0, speaks_for: vec![], is_last: false },
         F::Settle { pages: vec![], is_last: true },
     ] {
         let said = Said::Forwarding(message);

@@ -30,8 +30,8 @@ impl Verdict {
 struct Circumstances<'e> {
     home: Option<HostId>,
     epoch: &'e Epoch,
-    /// Who reported, and since which process.
-    reporters: BTreeMap<HostId, Option<HostId>>,
+    /// Who reported, and for which processes before it.
+    reporters: BTreeMap<HostId, &'e [HostId]>,
     /// The most reverts that anybody has settled before.
     settled_reverts: u32,
     options: Options,
@@ -52,7 +52,7 @@ pub(super) fn decide(
     }
     let settled_reverts = reports.values().map(|report| report.settled_reverts).max().unwrap_or(0);
     let home = Some(home).filter(|home| reports.contains_key(home));
-    let reporters = reports.iter().map(|(host, report)| (*host, report.speaks_since)).collect();
+    let reporters = reports.iter().map(|(host, report)| (*host, &report.speaks_for[..])).collect();
     let circumstances = Circumstances { home, epoch, reporters, settled_reverts, options };
     pages.iter().map(|(page, standings)| (*page, circumstances.judge(*page, standings))).collect()
 }
@@ -110,9 +110,8 @@ impl Circumstances<'_> {
     /// Who knows of all that came to that host: itself, or a process that follows it and has its notes.
     fn who_answers_for(&self, host: HostId) -> Option<HostId> {
         let speaker = self.epoch.speaker_for(host)?;
-        let since = *self.reporters.get(&speaker)?;
-        let knows = speaker == host || self.epoch.followers(since?).any(|known| known == host);
-        knows.then_some(speaker)
+        let speaks_for = self.reporters.get(&speaker)?;
+        (speaker == host || speaks_for.contains(&host)).then_some(speaker)
     }
 
     /// Whether the version before serves: by the object's choice, or because somebody wants it since the page was lost.
@@ -151,8 +150,8 @@ mod tests {
 
     fn reports(of: &[(u32, Standing)]) -> BTreeMap<HostId, Report> {
         // Numbers of hosts are in no order; here those from 5 on follow 2, and have its notes, but for 9.
-        let since = |host: u32| Some(HostId(if host > 4 { 2 } else { host })).filter(|_| host != 9);
-        let report = |host| Report { speaks_since: since(host), ..Report::default() };
+        let before = |host: u32| (host > 4 && host != 9).then_some([2, 6].map(HostId)).into_iter().flatten();
+        let report = |host| Report { speaks_for: before(host).collect(), ..Report::default() };
         let of = of.iter().map(|(host, standing)| (*host, *standing));
         of.map(|(host, standing)| (HostId(host), Report { pages: vec![standing], ..report(host) })).collect()
     }
@@ -190,6 +189,10 @@ mod tests {
         // By way of two processes that follow each other.
         let twice = [(2, Some(5)), (5, Some(6))];
         assert_eq!(is_newest(of(&[home, (1, sent(4, 2)), (6, nothing)], &twice)), Some(1));
+        // Who heard late heard only that the last of three follows the first: what was sent to the one between did not come.
+        let late = [(2, Some(7)), (6, Some(7))];
+        assert_eq!(is_newest(of(&[home, (1, sent(4, 6)), (7, nothing)], &late)), Some(1));
+        assert_eq!(of(&[home, (1, sent(4, 6)), (7, seen(4))], &late), Fate::Lost(0));
         // A version before it, and one that somebody keeps for others.
         assert_eq!(of(&[home, (1, kept(4)), (5, nothing)], &followed), Fate::Lost(0));
         assert_eq!(of(&[home, (1, nothing), (3, kept(4))], &followed), Fate::Lost(0));

@@ -28,10 +28,11 @@ impl Node {
         self.pages.glances().map(standing).filter(says).collect()
     }
 
-    /// Before anything else: what the process before left behind, and since which process all of that is noted. Its driver says this only to a process of which the others
-    /// hear that it follows that one, and only to one that is not the home.
-    pub fn follow(&mut self, since: HostId, left: impl IntoIterator<Item = Standing>) {
-        self.speaks_since = since;
+    /// Before anything else: what the process before left behind, and which processes all that came to is noted there. Its
+    /// driver says this only to a process of which the others hear that it follows that one, and only to one that is not the
+    /// home.
+    pub fn follow(&mut self, speaks_for: Vec<HostId>, left: impl IntoIterator<Item = Standing>) {
+        self.speaks_for = speaks_for;
         for Standing { page, owned, number, kept, sent_to, .. } in left {
             let hint = if owned { self.me } else { self.first_hint };
             let access = Access::None;

@@ -109,9 +109,8 @@ pub enum Message {
         pages: Vec<Standing>,
         /// The reverts of the epoch that the sender settled last.
         settled_reverts: u32,
-        /// The first of the processes that it speaks for: it knows all that came to that one, and to those that followed. None: it
-        /// knows nothing of them.
-        speaks_since: Option<HostId>,
+        /// The processes before it that it speaks for: it knows all that came to them.
+        speaks_for: Vec<HostId>,
         /// No part follows.
         is_last: bool,
     },
@@ -224,7 +223,7 @@ impl Message {
                 let report = Message::Report {
                     pages: Vec::new(),
                     settled_reverts: 0,
-                    speaks_since: None,
+                    speaks_for: Vec::new(),
                     is_last: true,
                 };
                 vec![Message::Flush(epoch.clone()), report]

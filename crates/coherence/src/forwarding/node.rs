@@ -72,8 +72,8 @@ pub struct Node {
     /// Messages of this epoch from hosts that have settled it before this one.
     pub(super) inbox: VecDeque<(HostId, Message)>,
     pub(super) round: Round,
-    /// The first of the processes that this one speaks for.
-    pub(super) speaks_since: HostId,
+    /// The processes before this one that it speaks for.
+    pub(super) speaks_for: Vec<HostId>,
     /// Reverts of the epoch that was settled last.
     pub(super) settled_reverts: u32,
     /// No process here uses the object.
@@ -104,7 +104,7 @@ impl Node {
             pending: BTreeMap::new(),
             inbox: VecDeque::new(),
             round: Round::default(),
-            speaks_since: me,
+            speaks_for: Vec::new(),
             settled_reverts: 0,
             has_left: false,
             locked: BTreeSet::new(),
@@ -282,8 +282,8 @@ impl Node {
     /// A message of this host's epoch.
     fn said_now(&mut self, from: HostId, message: Message, actions: &mut Actions) {
         match message {
-            Message::Report { pages, settled_reverts, speaks_since, is_last } => {
-                let report = Report { pages, settled_reverts, speaks_since, is_complete: is_last };
+            Message::Report { pages, settled_reverts, speaks_for, is_last } => {
+                let report = Report { pages, settled_reverts, speaks_for, is_complete: is_last };
                 self.reported(from, report, actions);
             }
             Message::Settle { pages, is_last } => self.settle_part(from, pages, is_last, actions),
@@ -366,7 +366,8 @@ impl Scheduler for Node {
 
     fn next_process(&self, me: HostId) -> Option<Node> {
         let mut next = Node::new(me, self.home, self.options);
-        next.follow(self.speaks_since, self.leaves_behind());
+        let all = self.speaks_for.iter().copied().chain([self.me]).collect();
+        next.follow(all, self.leaves_behind());
         (self.me != self.home).then_some(next)
     }
 

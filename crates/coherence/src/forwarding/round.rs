@@ -18,7 +18,7 @@ pub(super) struct Report {
     pub pages: Vec<Standing>,
     pub settled_reverts: u32,
     /// See [`Message::Report`].
-    pub speaks_since: Option<HostId>,
+    pub speaks_for: Vec<HostId>,
     pub is_complete: bool,
 }
 
@@ -70,23 +70,26 @@ impl Node {
             is_home || s.owned || s.has_copy || s.kept.is_some() || s.lost.is_some() || s.number != 0
         };
         let pages: Vec<Standing> = all.filter(has).collect();
-        let (settled_reverts, speaks_since) = (self.settled_reverts, Some(self.speaks_since));
+        let (settled_reverts, speaks_for) = (self.settled_reverts, self.speaks_for.clone());
         let Some(to) = self.view.leader() else { return };
         if to == self.me {
-            let report = Report { pages, settled_reverts, speaks_since, is_complete: true };
+            let report = Report { pages, settled_reverts, speaks_for, is_complete: true };
             self.round.reports.insert(to, report);
             return;
         }
         let mut parts: Vec<Vec<Standing>> = pages.chunks(PART).map(<[Standing]>::to_vec).collect();
         let last = parts.pop().unwrap_or_default();
-        let message = |pages, is_last| Message::Report { pages, settled_reverts, speaks_since, is_last };
+        let message = |pages, is_last| {
+            let speaks_for = speaks_for.clone();
+            Message::Report { pages, settled_reverts, speaks_for, is_last }
+        };
         let messages = parts.into_iter().map(|part| message(part, false)).chain([message(last, true)]);
         actions.extend(messages.map(|message| Action::Send { to, message }));
     }
 
     /// A part of a report came to the leader.
     pub(super) fn reported(&mut self, from: HostId, part: Report, actions: &mut Actions) {
-        let Report { pages, settled_reverts, speaks_since, is_complete: is_last } = part;
+        let Report { pages, settled_reverts, speaks_for, is_complete: is_last } = part;
         if self.phase != Phase::Frozen {
             // A newcomer, which the round was settled without: it has nothing.
             if is_last {
@@ -103,7 +106,7 @@ impl Node {
             return;
         }
         report.pages.extend(pages);
-        (report.settled_reverts, report.speaks_since) = (settled_reverts, speaks_since);
+        (report.settled_reverts, report.speaks_for) = (settled_reverts, speaks_for);
         report.is_complete = is_last;
         self.go_on(actions);
     }

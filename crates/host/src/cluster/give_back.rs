@@ -301,10 +301,13 @@ impl Cluster {
         self.check_may_change(host)?;
         let call = Call::GiveBack { object, former, lent_by, pages: asked };
         let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
-        let Answer::GivenBack { pages: given, untouched, kept, seen } = answer else {
+        let Answer::GivenBack { pages: given, untouched, kept, mut seen } = answer else {
             return Err(unexpected());
         };
-        let of_kept = kept.iter().map(|(page, ..)| page).chain(seen.iter().flatten().map(|(page, _)| page));
+        // Nobody speaks for others' processes.
+        seen.iter_mut().for_each(|seen| seen.by.retain(|process| self.who_has_left(*process) == Some(host)));
+        let of_seen = seen.iter().flat_map(|seen| &seen.numbers).map(|(page, _)| page);
+        let of_kept = kept.iter().map(|(page, ..)| page).chain(of_seen);
         if given.iter().chain(&untouched).chain(of_kept).any(|page| !pages.contains(page)) {
             return Err(Error::new(
                 ErrorKind::Protocol,

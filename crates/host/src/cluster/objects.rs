@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// How long whoever touches a page waits for a home that is away, before it gets SIGBUS.
 const HOME_AWAY: Duration = Duration::from_secs(30);
+/// Between two looks for a home: at first, and when it is away for long.
+const LOOKS: Duration = Duration::from_millis(100);
+const LOOKS_SELDOM: Duration = Duration::from_secs(1);
 /// How long a sync waits for pages that other hosts have.
 const PAGES_BACK: Duration = Duration::from_secs(60);
 /// How long writers of all hosts are held for a true instant, before it is given up.
@@ -228,7 +231,7 @@ impl Cluster {
                 }
                 drop(alone);
                 drop((this, driver));
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(if begun.elapsed() > HOME_AWAY { LOOKS_SELDOM } else { LOOKS });
             }
         };
         let _ = std::thread::Builder::new().name("finding a home".into()).spawn(search);

@@ -1,7 +1,7 @@
 //! What hosts say to each other, beside the greeting of their connection.
 
 use super::registry::{Before, Joined, News};
-use crate::shared::{Said, Told};
+use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::{Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result};
 use serde::{Deserialize, Serialize};
@@ -370,6 +370,6 @@ pub enum Answer {
         /// if it may not have come.
         kept: Vec<(u32, u64, Option<HostId>)>,
         /// By which hand-over any was here, or left, last. None: that is not known here.
-        seen: Option<Vec<(u32, u64)>>,
+        seen: Option<Seen>,
     },
 }

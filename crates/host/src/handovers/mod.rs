@@ -3,8 +3,8 @@
 //! the object's frames. (`docs/LEASES.md`, "Giving back"; what is made of it says `coherence/forwarding/following`.)
 //!
 //! ```text
-//! 0      the home with whose process all this was begun, and the process of this host that began it, each plus one: with
-//!        another home all begins anew; and in which layout
+//! 0      the home with whose process all this was begun, plus one: with another home all begins anew; in which layout; how
+//!        many processes of this host have kept notes here, and the numbers of the last 17
 //! 4096   a slot of 32 bytes for each page of the scheduler, sparse: state, to whom, number, the last number that was here
 //! then   the versions that are kept, each in its page's place, sparse
 //! ```
@@ -35,7 +35,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const SLOTS_AT: u64 = PAGE_SIZE_BYTES;
 const VERSIONS_AT: u64 = SLOTS_AT + OBJECT_PAGES * SLOT_BYTES as u64;
 /// Which layout this is: of notes in another nothing is known.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
+/// This one, and as many before it as the registry knows.
+const PROCESSES: usize = 17;
 const END: u64 = VERSIONS_AT + OBJECT_PAGES * PAGE_SIZE_BYTES;
 
 /// The memory.
@@ -44,6 +46,15 @@ pub struct Handovers {
     slots: Mutex<Slots>,
     /// Bytes of a page of the scheduler.
     page_bytes: u64,
+}
+
+/// Whose notes these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The process of the home with which they were begun.
+    pub home: HostId,
+    /// The processes of this host that noted what came to them, the latest last.
+    pub by: Vec<HostId>,
 }
 
 /// A page of which the process before this one had something.
@@ -102,24 +113,38 @@ impl Handovers {
         &self.memory
     }
 
-    /// The process of the home with which it was begun, and that of this host which did.
-    pub fn begun(&self) -> Option<(HostId, HostId)> {
-        let mut bytes = [0; 24];
+    /// Whose notes these are, if anything is noted.
+    pub fn begun(&self) -> Option<Begun> {
+        let mut bytes = [0; 8 * (3 + PROCESSES)];
         read_at(&self.memory, &mut bytes, 0).ok()?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
-        let host = |at: usize| word(at).checked_sub(1).map(|host| HostId(host as u32));
-        host(0).zip(host(8)).filter(|_| word(16) == LAYOUT)
+        let words: Vec<u64> = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
+        let (&[home, layout, count], processes) = words.split_first_chunk()?;
+        let home = HostId(home.checked_sub(1).filter(|_| layout == LAYOUT)? as u32);
+        let known = count.saturating_sub(PROCESSES as u64)..count;
+        Some(Begun { home, by: known.map(|n| HostId(processes[n as usize % PROCESSES] as u32)).collect() })
     }
 
     /// All begins anew, with that process of the home, and this one.
     pub fn begin(&self, home: HostId, me: HostId) -> Result<()> {
-        let [home, me] = [home, me].map(|host| u64::from(host.0) + 1);
-        let words = [home, me, LAYOUT].map(u64::to_le_bytes);
+        let words = [u64::from(home.0) + 1, LAYOUT, 1, u64::from(me.0)].map(u64::to_le_bytes);
         let mut slots = self.slots();
         slots.forget();
         frames::punch(&*self.memory, 0, END)
             .and_then(|()| write_at(&self.memory, words.as_flattened(), 0))
             .doing("beginning anew with what is handed over")
+    }
+
+    /// Another process of this host goes on with them. Said before anything can come to it.
+    pub fn go_on(&self, me: HostId) -> Result<()> {
+        let mut count = [0; 8];
+        let noted = read_at(&self.memory, &mut count, 16).and_then(|()| {
+            let count = u64::from_le_bytes(count);
+            // In this order: only then it counts.
+            let at = 8 * (3 + count % PROCESSES as u64);
+            write_at(&self.memory, &u64::from(me.0).to_le_bytes(), at)?;
+            write_at(&self.memory, &(count + 1).to_le_bytes(), 16)
+        });
+        noted.doing("going on with what is handed over")
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -293,9 +318,18 @@ mod tests {
             assert_eq!(now(true), Some((Standing { number: 7, ..nothing }, false)));
             assert!(!handovers.sent(page, 8, HostId(1)).unwrap(), "nothing is kept of it");
         }
-        assert_eq!(handovers.begun(), Some((HostId(3), HostId(1))));
+        let begun = |home, by: &[u32]| {
+            Some(Begun { home: HostId(home), by: by.iter().copied().map(HostId).collect() })
+        };
+        assert_eq!(handovers.begun(), begun(3, &[1]));
         handovers.begin(HostId(4), HostId(2)).unwrap();
-        let begun = Some((HostId(4), HostId(2)));
-        assert_eq!((handovers.begun(), handovers.left(|_| true).unwrap()), (begun, vec![]));
+        assert_eq!((handovers.begun(), handovers.left(|_| true).unwrap()), (begun(4, &[2]), vec![]));
+        // Process follows process: the last are known, in their order.
+        let all: Vec<u32> = (2..40).collect();
+        for last in 1..all.len() {
+            handovers.go_on(HostId(all[last])).unwrap();
+            let known = &all[(last + 1).saturating_sub(PROCESSES)..=last];
+            assert_eq!(handovers.begun(), begun(4, known));
+        }
     }
 }

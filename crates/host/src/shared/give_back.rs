@@ -11,6 +11,7 @@ use crate::handovers::{Handovers, Left};
 use commonhold_coherence::{Access, Event, HostId, Span, central};
 use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -25,8 +26,17 @@ pub struct Back {
     pub untouched: Vec<u32>,
     /// Of forwarding, those that it handed over and keeps, with their bytes behind the others': by which hand-over, and to whom.
     pub kept: Vec<(u32, u64, Option<HostId>)>,
-    /// By which hand-over it had any last, if it has notes of that.
-    pub seen: Option<Vec<(u32, u64)>>,
+    /// What it has notes of, of forwarding.
+    pub seen: Option<Seen>,
+}
+
+/// What came to processes of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// To which.
+    pub by: Vec<HostId>,
+    /// By which hand-over a page was there last, or left. Of others none came.
+    pub numbers: Vec<(u32, u64)>,
 }
 
 /// Between which processes pages were lent.
@@ -44,7 +54,7 @@ pub struct Loan {
 pub(super) struct OnTheirWay {
     /// Of pages, the latest hand-over of which anybody keeps the bytes, and to whom it went, if it may not have come.
     latest: HashMap<u32, (u64, Option<HostId>)>,
-    /// Who answered, and by which hand-over he had a page last.
+    /// Processes that are spoken for, and by which hand-over each had a page last.
     seen: HashMap<HostId, HashMap<u32, u64>>,
 }
 
@@ -71,8 +81,8 @@ impl Driver {
         if self.plan.is_home || state.home.is_some() {
             return Ok(Back::default());
         }
-        if let Some((with, _)) = self.handovers.as_ref().and_then(Handovers::begun)
-            && loan.by.is_some_and(|by| by != with)
+        if let Some(begun) = self.handovers.as_ref().and_then(Handovers::begun)
+            && loan.by.is_some_and(|by| by != begun.home)
         {
             // It was given back to the home between the two, which has lent it to others since.
             return Ok(Back::default());
@@ -113,7 +123,7 @@ impl Driver {
         back: &mut Back,
     ) -> Result<()> {
         let owned: RoaringBitmap = back.pages.iter().copied().collect();
-        back.seen = handovers.begun().map(|_| Vec::new());
+        back.seen = handovers.begun().map(|begun| Seen { by: begun.by, numbers: Vec::new() });
         let mut leaving = Vec::new();
         let mut bytes = Vec::new();
         for (frame, _) in pages.iter().filter(|(frame, _)| !owned.contains(*frame)) {
@@ -131,8 +141,8 @@ impl Driver {
                 part(&mut bytes)?;
                 back.kept.push((*frame, number, standing.sent_to));
             }
-            if !standing.owned && standing.number != 0 {
-                back.seen.get_or_insert_default().push((*frame, standing.number));
+            if let (false, 1.., Some(seen)) = (standing.owned, standing.number, &mut back.seen) {
+                seen.numbers.push((*frame, standing.number));
             }
         }
         back.pages.extend(leaving);
@@ -267,24 +277,25 @@ impl Driver {
             let bytes = numbers().filter(|_| came).filter_map(|frame| given.get(&frame)).copied().flatten();
             self.take_back(&mut state, former, page, bytes.copied().collect())?;
         }
-        self.take_kept(&mut state, former, seen.as_deref(), kept.iter().zip(of_kept.chunks(PAGE)))
+        self.take_kept(&mut state, seen.as_ref(), kept.iter().zip(of_kept.chunks(PAGE)))
     }
 
     /// Of forwarding: what a host keeps of pages that it handed over is newer than the saved copies, or has been.
     fn take_kept<'b>(
         &self,
         state: &mut State,
-        former: HostId,
-        seen: Option<&[(u32, u64)]>,
+        seen: Option<&Seen>,
         kept: impl Iterator<Item = (&'b (u32, u64, Option<HostId>), &'b [u8])>,
     ) -> Result<()> {
         if state.home.is_some() || !matches!(state.part, Part::Forwarding(_)) {
             return Ok(());
         }
         let unit = self.plan.sizes.page() as u32;
-        if let Some(seen) = seen {
-            let known = state.on_their_way.seen.entry(former).or_default();
-            known.extend(seen.iter().map(|(frame, number)| (frame / unit, *number)));
+        if let Some(Seen { by, numbers }) = seen {
+            for process in by {
+                let known = state.on_their_way.seen.entry(*process).or_default();
+                known.extend(numbers.iter().map(|(frame, number)| (frame / unit, *number)));
+            }
         }
         // Of what an owner gave back, nothing else is of use.
         let is_lent = |lent: &Lent, frame| lent.to.values().any(|lent| lent.contains(frame));
@@ -418,6 +429,42 @@ mod tests {
         assert_eq!(pages, [1, 4]);
     }
 
+    fn plan(is_home: bool) -> Plan {
+        Plan {
+            object: 1,
+            me: ME,
+            is_home,
+            pages: 16,
+            sizes: Sizes::FRAMES,
+            how: How::Forwarding(Kept { on_loss: central::OnLoss::Error, replicas: 0 }),
+            hold: Duration::ZERO,
+            home_moves: false,
+            is_replicated: false,
+        }
+    }
+
+    /// One host sent a page to another, whose process died; the next has begun with the home, and then the home's process dies. Who
+    /// gave the page keeps it, and who is asked in the dead one's place speaks for it, or not.
+    #[test]
+    fn what_was_sent_to_a_process_before_is_not_lost_with_the_home() {
+        let (keeper, dead, next) = (HostId(6), HostId(7), HostId(8));
+        for (by, is_lost) in [(vec![dead, next], false), (vec![next], true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let memory = Memory::new();
+            let cache = cache(directory.path(), &memory);
+            let lent = Lent { to: [(keeper, [3].into())].into(), ..Lent::default() };
+            let holds = Holds::start().unwrap();
+            let driver = Driver::start(plan(true), Arc::new(Silence), holds, &cache, lent, None);
+            driver.begins_to_ask(&[]);
+            let kept = Back { bytes: vec![7; PAGE], kept: vec![(3, 9, Some(dead))], ..Back::default() };
+            driver.given_back(keeper, &kept).unwrap();
+            let seen = Seen { by, numbers: vec![(3, 4)] };
+            driver.given_back(next, &Back { seen: Some(seen), ..Back::default() }).unwrap();
+            driver.all_were_asked();
+            assert_eq!(!driver.lent_to(keeper).is_empty(), is_lost);
+        }
+    }
+
     /// Two processes of a home die before this host has found the first of the next: that one was given all it had lent, and may
     /// have lent it to others.
     #[test]
@@ -432,23 +479,14 @@ mod tests {
         handovers.own(3, 1).unwrap();
         cache.granted(page, 0).unwrap();
         cache.install(page, Access::Write, Some(&[7; PAGE])).unwrap();
-        let plan = Plan {
-            object: 1,
-            me: ME,
-            is_home: false,
-            pages: 16,
-            sizes: Sizes::FRAMES,
-            how: How::Forwarding(Kept { on_loss: central::OnLoss::Error, replicas: 0 }),
-            hold: Duration::ZERO,
-            home_moves: false,
-            is_replicated: false,
-        };
         let holds = Holds::start().unwrap();
-        let driver = Driver::start(plan, Arc::new(Silence), holds, &cache, Lent::default(), Some(handovers));
+        let driver =
+            Driver::start(plan(false), Arc::new(Silence), holds, &cache, Lent::default(), Some(handovers));
         let given = |by| driver.give_back(Loan { to: ME, by }, &[(3, 0)]).unwrap();
         for by in [Some(first_home), None] {
             let back = given(by);
             assert_eq!((back.pages, back.bytes), (vec![3], vec![7; PAGE]), "{by:?}");
+            assert_eq!(back.seen.map(|seen| seen.by), Some(vec![ME]));
         }
         let back = given(Some(HostId(2)));
         assert!(back.pages.is_empty() && back.untouched.is_empty() && back.seen.is_none(), "{back:?}");

@@ -59,8 +59,7 @@ impl Driver {
         follows: bool,
     ) -> Result<()> {
         let Part::Forwarding(node) = &mut state.part else { return Ok(()) };
-        let since = handovers.begun().filter(|(with, _)| follows && *with == home).map(|(_, since)| since);
-        let Some(since) = since else {
+        let Some(begun) = handovers.begun().filter(|begun| follows && begun.home == home) else {
             handovers.begin(home, self.plan.me)?;
             return cache.held_by(self.plan.me);
         };
@@ -79,6 +78,7 @@ impl Driver {
             }
             book::insert(&mut owned, frames(page));
         }
+        handovers.go_on(self.plan.me)?;
         cache.held_still(&owned, self.plan.me)?;
         for left in left.iter().filter(|left| left.standing.kept.is_some()) {
             let page = left.standing.page;
@@ -92,7 +92,7 @@ impl Driver {
                 "object {object:032x}: {owned} pages of the process before are newest here, and {kept} are kept"
             ));
         }
-        node.follow(since, left.into_iter().map(|left| left.standing));
+        node.follow(begun.by, left.into_iter().map(|left| left.standing));
         Ok(())
     }
 

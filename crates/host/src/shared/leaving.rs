@@ -176,7 +176,7 @@ impl Driver {
     /// Of forwarding: whether what is noted here was begun with that process of the home.
     pub fn began_with(&self, home: HostId) -> bool {
         let begun = self.handovers.as_ref().and_then(|handovers| handovers.begun());
-        begun.is_some_and(|(with, _)| with == home)
+        begun.is_some_and(|begun| begun.home == home)
     }
 
     /// Whether processes of this host map it, or it has not gone home yet.

@@ -53,7 +53,7 @@ mod syncs;
 mod turn;
 
 pub use driver::{Driver, Plan};
-pub use give_back::{Back, Loan};
+pub use give_back::{Back, Loan, Seen};
 pub use holds::Holds;
 #[cfg(test)]
 pub(crate) use part::MOST_TOGETHER;

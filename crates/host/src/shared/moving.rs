@@ -88,7 +88,7 @@ impl Driver {
     pub fn keep_owned(&self, notes: &Handovers, lost: HostId, followed: &[HostId]) -> Result<bool> {
         let Some(cache) = self.saved() else { return Ok(false) };
         let is_of_follower = cache.holder().is_some_and(|holder| followed.contains(&holder));
-        if !is_of_follower || notes.begun().is_none_or(|(with, _)| with != lost) {
+        if !is_of_follower || notes.begun().is_none_or(|begun| begun.home != lost) {
             return Ok(false);
         }
         let resident = cache.resident();
@@ -104,8 +104,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// At a home that was another's sharer: what it, or a process that it follows, keeps of what it passed on then. Notes speak for
-    /// the process that began them, and for this one: of those between nothing is taken for sure.
+    /// At a home that was another's sharer: what it, or a process that it follows, keeps of what it passed on then.
     pub fn back_of_notes(
         &self,
         notes: &Handovers,
@@ -114,9 +113,9 @@ impl Driver {
         pages: &[(u32, u64)],
     ) -> Result<Back> {
         let mut back = Back::default();
-        let Some((with, since)) = notes.begun() else { return Ok(back) };
-        let is_own = since == self.plan.me || followed.contains(&since);
-        if is_own && Some(with) == loan.by && [since, self.plan.me].contains(&loan.to) {
+        let Some(begun) = notes.begun() else { return Ok(back) };
+        let is_own = begun.by.iter().any(|process| *process == self.plan.me || followed.contains(process));
+        if is_own && Some(begun.home) == loan.by && loan.to == self.plan.me {
             self.give_kept(notes, pages, &mut back)?;
         }
         Ok(back)
