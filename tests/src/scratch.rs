@@ -4,6 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Room for what is kept in memory instead of on the disk.
+const IN_MEMORY_BYTES: u64 = 2 << 30;
+
 /// A directory that everybody may enter, removed at the end.
 pub struct Scratch {
     directory: tempfile::TempDir,
@@ -13,6 +16,19 @@ impl Scratch {
     /// Makes one, in `COMMONHOLD_TESTS_DIR` or the directory for temporary files.
     pub fn new() -> Scratch {
         let base = std::env::var_os("COMMONHOLD_TESTS_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        Scratch::within(&base)
+    }
+
+    /// Makes one in memory, where there is room for it: for what waits for the disk at each step, and is not what is tested.
+    pub fn in_memory() -> Scratch {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() && free_bytes(memory) >= IN_MEMORY_BYTES {
+            return Scratch::within(memory);
+        }
+        Scratch::new()
+    }
+
+    fn within(base: &Path) -> Scratch {
         let directory =
             tempfile::Builder::new().prefix("commonhold-tests-").tempdir_in(base).expect("scratch");
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("scratch");
