@@ -175,6 +175,11 @@ impl Cluster {
     }
 
     fn has_joined(self: &Arc<Self>, news: News, begin_at: u64) {
+        if news.lost.iter().any(|(_, host)| *host == self.me.host) {
+            // It had joined before, and its lease was over before it heard of that.
+            self.fence("the others were told that it is lost");
+            return;
+        }
         // Nothing follows from news before `joined` is set: who belongs is not overtaken by a later list.
         self.now_follow(&news.members);
         self.now_members(news.members.clone());

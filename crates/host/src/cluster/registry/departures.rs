@@ -28,6 +28,11 @@ impl Departures {
         }
     }
 
+    /// Whether that host is one of them.
+    pub fn contains(&self, host: HostId) -> bool {
+        self.0.iter().any(|(_, lost)| *lost == host)
+    }
+
     /// All that are told.
     pub fn told(&self) -> Vec<(u64, HostId)> {
         self.0.iter().copied().collect()

@@ -94,6 +94,8 @@ impl List {
         match before {
             Some(Before { epoch, .. }) if epoch != self.epoch => return Err(unknown(&member.name)),
             Some(Before { seen, .. }) => self.renew(host, seen, now).map_err(|_| unknown(&member.name))?,
+            // It joined, did not hear it in time, and was lost: the others never hear that number again.
+            None if self.lost.contains(host) => return Err(unknown(&member.name)),
             None => {
                 member.former = self.make_room(&member, now)?;
                 let until = now + self.lease_ns;
@@ -308,6 +310,8 @@ mod tests {
         list.expire(110);
         assert_eq!(lost(&list), [2]);
         assert_eq!(list.renew(HostId(2), 2, 111).unwrap_err().kind, ErrorKind::NotFound);
+        let again = list.join(joining(2, "b", 2, Vec::new()), 111);
+        assert_eq!(again.unwrap_err().kind, ErrorKind::NotFound, "it had not heard that it had joined");
         list.expire(150);
         assert_eq!(lost(&list), [2, 1]);
         let numbers: Vec<u64> = list.news().lost.iter().map(|(number, _)| *number).collect();
@@ -328,9 +332,9 @@ mod tests {
         list.join(joining(4, "a", 1, vec![claim("/x", 10)]), 6).unwrap();
         assert_eq!(list.news().members[0].former, [HostId(1), HostId(2)], "whom it follows, both times");
         list.lose(HostId(4));
-        list.join(joining(2, "a", 1, vec![claim("/x", 10)]), 7).unwrap();
+        list.join(joining(5, "a", 1, vec![claim("/x", 10)]), 7).unwrap();
         assert!(list.news().members[0].former.is_empty(), "the others went on without the one before");
-        assert_eq!(list.home_of(10), Some(HostId(2)));
+        assert_eq!(list.home_of(10), Some(HostId(5)));
     }
 
     #[test]
