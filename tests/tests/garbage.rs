@@ -459,7 +459,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
             2 => forwarding::Message::Insist { page },
             3 => forwarding::Message::Copy { page },
             4 => hand_over(page, number, flag.then_some(who)),
-            5 => forwarding::Message::Invalidate { page, owner: who },
+            5 => forwarding::Message::Invalidate { page, owner: who, number },
             6 => forwarding::Message::Invalidated { page },
             7 => forwarding::Message::Forget { page, number },
             8 => forwarding::Message::Take { page },

@@ -163,6 +163,13 @@ pub enum Action<M> {
         /// The version.
         number: u64,
     },
+    /// At the home: this page was here to be read, and is kept as it is, in the place of what was kept of it before.
+    KeepRead {
+        /// The page.
+        page: u32,
+        /// By which hand-over its owner had it.
+        number: u64,
+    },
     /// What is kept of this page is older than what others have: it arrived where it was sent.
     KeepOld {
         /// The page.
@@ -227,6 +234,7 @@ impl<M> Action<M> {
             Action::Own { page, number } => Action::Own { page, number },
             Action::KeepSent { page, number, to } => Action::KeepSent { page, number, to },
             Action::KeepCame { page, number } => Action::KeepCame { page, number },
+            Action::KeepRead { page, number } => Action::KeepRead { page, number },
             Action::KeepOld { page } => Action::KeepOld { page },
             Action::DropKept { page } => Action::DropKept { page },
             Action::Restore { page } => Action::Restore { page },

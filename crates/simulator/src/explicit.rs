@@ -161,6 +161,7 @@ impl World {
                 | Action::KeepSent { .. }
                 | Action::KeepOld { .. }
                 | Action::KeepCame { .. }
+                | Action::KeepRead { .. }
                 | Action::DropKept { .. }
                 | Action::Restore { .. }
                 | Action::Reverted { .. } => {

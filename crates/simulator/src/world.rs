@@ -428,7 +428,7 @@ where
                     }
                 }
                 Action::Save { page } => self.frames[host][page as usize] = data[0],
-                Action::KeepSent { page, .. } => {
+                Action::KeepSent { page, .. } | Action::KeepRead { page, .. } => {
                     self.kept[host][page as usize] = self.frames[host][page as usize];
                 }
                 Action::Own { .. } | Action::KeepOld { .. } => {}

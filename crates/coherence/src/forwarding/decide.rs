@@ -63,7 +63,8 @@ impl Circumstances<'_> {
             standings.iter().filter(|(_, s)| s.has_copy).map(|(host, _)| *host).collect();
         let mut keepers: Vec<(u64, HostId)> =
             standings.iter().filter_map(|(host, s)| Some((s.kept?, *host))).collect();
-        keepers.sort_unstable();
+        // What the home keeps of a hand-over it has sent, or read since.
+        keepers.sort_unstable_by_key(|(number, host)| (*number, Some(*host) == self.home, *host));
         // The next hand-over has a greater number than any that somebody may speak of.
         let seen = standings.iter().map(|(_, s)| s.number).max().unwrap_or(0);
         let owned = standings.iter().find(|(_, s)| s.owned).map(|(host, s)| (*host, s.number));

@@ -52,6 +52,8 @@ pub enum Message {
         page: u32,
         /// Who will own the page.
         owner: HostId,
+        /// By which hand-over its owner had it: copies are of that version, or a later one.
+        number: u64,
     },
     /// Done, here and below.
     Invalidated {

@@ -216,7 +216,7 @@ impl Node {
         if page.owned && page.purpose.is_none() && page.access == Access::None {
             self.fill(number, actions);
         } else if page.owned && page.purpose.is_none() {
-            self.invalidate(number, Purpose::Write, me, actions);
+            self.invalidate_owned(number, Purpose::Write, me, actions);
         } else if page.purpose == Some(Purpose::Publish(None)) {
             // When others keep what is here now.
         } else if page.wants == Access::Write {

@@ -45,7 +45,7 @@ pub(super) struct Page {
     /// Minimum holds that are not over.
     pub holds: u8,
     /// Invalidations that wait for the hold to end: from whom, and for whom.
-    pub deferred: VecDeque<(HostId, HostId)>,
+    pub deferred: VecDeque<(HostId, HostId, u64)>,
     /// The home was told that this host would rather not own it.
     pub is_offered: bool,
     /// The version that others keep, if this host owns the page; it may have written since. Else of the last hand-over to

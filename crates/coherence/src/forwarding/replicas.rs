@@ -112,7 +112,7 @@ impl Node {
         let page = self.page(number);
         if let Some(Purpose::Publish(Some(next))) = page.purpose {
             // Those who keep the version before are needed until the successor has this one.
-            return self.invalidate(number, Purpose::HandOver(next), next, actions);
+            return self.invalidate_owned(number, Purpose::HandOver(next), next, actions);
         }
         page.purpose = None;
         let was_hidden = page.access == Access::None;
@@ -137,7 +137,7 @@ impl Node {
         self.tell_to_forget(number, version - 1, not_any_more, actions);
         self.supply_waiting(number, actions);
         if wants_to_write {
-            self.invalidate(number, Purpose::Write, me, actions);
+            self.invalidate_owned(number, Purpose::Write, me, actions);
         } else {
             self.pass_on(number, actions);
         }

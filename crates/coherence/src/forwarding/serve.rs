@@ -27,7 +27,9 @@ impl Node {
                     self.handed_over(page, number, keepers, before, actions);
                 }
             }
-            Message::Invalidate { page, owner } => self.invalidated(page, from, owner, actions),
+            Message::Invalidate { page, owner, number } => {
+                self.invalidated(page, from, (owner, number), actions)
+            }
             Message::Invalidated { page } => {
                 let known = self.page(page);
                 if known.expected.remove(&from) && known.expected.is_empty() {
@@ -194,7 +196,7 @@ impl Node {
             && page.purpose.is_none()
         {
             page.next = None;
-            self.invalidate(number, Purpose::HandOver(next), next, actions);
+            self.invalidate_owned(number, Purpose::HandOver(next), next, actions);
         }
     }
 
@@ -208,12 +210,30 @@ impl Node {
         }
     }
 
-    /// Has all copies dropped that this host supplied (line 7 of Figure 7).
-    pub(super) fn invalidate(&mut self, number: u32, purpose: Purpose, owner: HostId, actions: &mut Actions) {
+    /// The same of a page that this host owns.
+    pub(super) fn invalidate_owned(
+        &mut self,
+        number: u32,
+        purpose: Purpose,
+        next: HostId,
+        actions: &mut Actions,
+    ) {
+        let version = self.page(number).number;
+        self.invalidate(number, purpose, (next, version), actions);
+    }
+
+    /// Has all copies dropped that this host supplied (line 7 of Figure 7): of that version, for that owner.
+    fn invalidate(
+        &mut self,
+        number: u32,
+        purpose: Purpose,
+        (owner, version): (HostId, u64),
+        actions: &mut Actions,
+    ) {
         let page = self.page(number);
         page.purpose = Some(purpose);
         page.expected = std::mem::take(&mut page.supplied);
-        let message = Message::Invalidate { page: number, owner };
+        let message = Message::Invalidate { page: number, owner, number: version };
         actions.extend(page.expected.iter().map(|to| Action::Send { to: *to, message: message.clone() }));
         if page.expected.is_empty() {
             self.all_gone(number, actions);
@@ -279,15 +299,27 @@ impl Node {
     }
 
     /// `invalidate_page()` of Figure 7.
-    fn invalidated(&mut self, number: u32, from: HostId, owner: HostId, actions: &mut Actions) {
-        let locked = self.locked.contains(&number);
+    fn invalidated(
+        &mut self,
+        number: u32,
+        from: HostId,
+        (owner, version): (HostId, u64),
+        actions: &mut Actions,
+    ) {
+        let (is_home, locked) = (self.me == self.home, self.locked.contains(&number));
         let page = self.page(number);
         let kept = page.holds > 0 || locked && page.asked == Access::None;
         if kept && page.access != Access::None {
-            page.deferred.push_back((from, owner));
+            page.deferred.push_back((from, owner, version));
             return;
         }
         if page.access != Access::None {
+            if is_home && !page.owned {
+                // Nobody wrote since it came: it is what is kept here, and newer than what others keep of that hand-over.
+                (page.kept, page.sent_to) = (Some(version), None);
+                page.number = page.number.max(version);
+                actions.push(Action::KeepRead { page: number, number: version });
+            }
             page.access = Access::None;
             actions.push(Action::Restrict { page: number, access: Access::None });
         }
@@ -299,7 +331,7 @@ impl Node {
             // Two suppliers, one of them below the other: what is below us is being seen to already.
             actions.push(Action::Send { to: from, message: Message::Invalidated { page: number } });
         } else {
-            self.invalidate(number, Purpose::Supplier(from), owner, actions);
+            self.invalidate(number, Purpose::Supplier(from), (owner, version), actions);
         }
     }
 
@@ -316,8 +348,8 @@ impl Node {
         if page.holds > 0 || !is_running {
             return;
         }
-        for (from, owner) in std::mem::take(&mut page.deferred) {
-            self.invalidated(number, from, owner, actions);
+        for (from, owner, version) in std::mem::take(&mut page.deferred) {
+            self.invalidated(number, from, (owner, version), actions);
         }
         self.pass_on(number, actions);
         if self.has_left {

@@ -72,7 +72,9 @@ impl Hosts {
                     }
                 }
                 Action::Install { with_data: true, .. } => self.frames[host] = came,
-                Action::KeepSent { .. } => self.kept[host] = Some(self.frames[host]),
+                Action::KeepSent { .. } | Action::KeepRead { .. } => {
+                    self.kept[host] = Some(self.frames[host])
+                }
                 Action::KeepCame { .. } => self.kept[host] = Some(came),
                 Action::DropKept { .. } => self.kept[host] = None,
                 Action::Restore { .. } => self.frames[host] = self.kept[host].take().expect("it is kept"),
@@ -176,6 +178,22 @@ fn with_revert_the_version_that_was_handed_to_the_dead_host_serves() {
     hosts.lose(HOME);
     hosts.reads(2, 2);
     assert!(hosts.failed.is_empty());
+}
+
+/// A sync makes the home read what others wrote: no loss takes that back, though a host keeps what it sent before.
+#[test]
+fn what_the_home_read_is_newer_than_what_was_handed_over_before() {
+    let mut hosts = Hosts::new(4, OnLoss::Revert);
+    hosts.write(2, 5);
+    hosts.write(1, 6);
+    assert_eq!(hosts.kept[2], Some(5));
+    hosts.reads(HOME, 6);
+    hosts.reads(3, 6);
+    hosts.write(1, 7);
+    hosts.lose(1);
+    hosts.reads(3, 6);
+    hosts.reads(2, 6);
+    assert_eq!(hosts.reverted, [(HOME, PAGE)]);
 }
 
 #[test]

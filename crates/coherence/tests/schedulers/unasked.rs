@@ -65,7 +65,7 @@ fn who_takes_no_part_is_not_heard_and_has_nothing_sent() {
     for message in [
         Message::Read { page: PAGE, who: HostId(2), hops: 0 },
         Message::Write { page: PAGE, who: HostId(9) },
-        Message::Invalidate { page: PAGE, owner: HostId(9) },
+        Message::Invalidate { page: PAGE, owner: HostId(9), number: 0 },
         Message::Take { page: PAGE },
     ] {
         assert_eq!(said(&mut home, 9, message), []);

@@ -31,6 +31,18 @@ pub struct Lent {
     pub by: Option<HostId>,
 }
 
+/// A hand-over of a page that is lent, as its home notes it in the place of a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Hand-overs of a page are numbered.
+    pub number: u64,
+    /// Whether the home read it since: so it came where it was sent.
+    pub is_read: bool,
+}
+
+/// In a stamp: see [`Handover::is_read`].
+const READ: u64 = 1 << 63;
+
 impl Lent {
     /// Those that others may have, whoever.
     pub fn to_anybody(&self) -> RoaringBitmap {
@@ -213,6 +225,22 @@ impl Cache {
             };
         }
         found
+    }
+
+    /// At the home, of forwarding: what is here of these pages was read when their owner had them by that hand-over. Whom they were
+    /// lent to is as before.
+    pub fn was_read(&self, pages: PageRange, number: u64) -> Result<()> {
+        let mut inner = self.lock();
+        (pages.first..pages.end()).try_for_each(|page| {
+            let grant = inner.book.live().grant(page);
+            inner.book.granted(PageRange::new(page, 1), Grant { stamp: number | READ, ..grant })
+        })
+    }
+
+    /// At the home, of forwarding: by which hand-overs these pages went, or what is here of them was read since.
+    pub fn handovers_of(&self, pages: &[u32]) -> Vec<(u32, Handover)> {
+        let of = |stamp: u64| Handover { number: stamp & !READ, is_read: stamp & READ != 0 };
+        self.stamps_of(pages).into_iter().map(|(page, stamp)| (page, of(stamp))).collect()
     }
 
     /// At the home: the newest versions of these pages are lost, whoever comes with them later.

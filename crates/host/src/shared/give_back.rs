@@ -5,7 +5,7 @@ use super::driver::{Driver, PAGE, State};
 use super::insist::insist;
 use super::part::{How, Part, Said};
 use super::turn::Turn;
-use crate::cache::kept::Lent;
+use crate::cache::kept::{Handover, Lent};
 use crate::cache::{Cache, book};
 use crate::handovers::{Handovers, Left};
 use commonhold_coherence::{Access, Event, HostId, Span, central};
@@ -54,6 +54,8 @@ pub struct Loan {
 pub(super) struct OnTheirWay {
     /// Of pages, the latest hand-over of which anybody keeps the bytes, and to whom it went, if it may not have come.
     latest: HashMap<u32, (u64, Option<HostId>)>,
+    /// Of pages that the home's process had read since a hand-over, which: what it saved is newer than what others keep of it.
+    read: HashMap<u32, u64>,
     /// Processes that are spoken for, and by which hand-over each had a page last.
     seen: HashMap<HostId, HashMap<u32, u64>>,
 }
@@ -241,8 +243,9 @@ impl Driver {
         let unit = self.plan.sizes.page() as u32;
         for (to, frames) in &lent.to {
             let frames: Vec<u32> = frames.iter().collect();
-            for (frame, number) in saved.stamps_of(&frames) {
-                on_their_way.latest.insert(frame / unit, (number, Some(*to)));
+            for (frame, Handover { number, is_read }) in saved.handovers_of(&frames) {
+                on_their_way.latest.insert(frame / unit, (number, Some(*to).filter(|_| !is_read)));
+                on_their_way.read.extend(is_read.then_some((frame / unit, number)));
                 if lent.by.is_some() {
                     continue; // it was lent by another host: of what processes before this one had, their notes speak
                 }
@@ -302,7 +305,9 @@ impl Driver {
         for ((frame, number, to), bytes) in kept.filter(|((frame, ..), _)| is_lent(&state.lent, *frame)) {
             let latest = state.on_their_way.latest.get(&(frame / unit)).copied();
             let (before, was_sent_to) = latest.unwrap_or_default();
+            let was_read = state.on_their_way.read.get(&(frame / unit)).is_some_and(|read| read >= number);
             if *number >= before
+                && !was_read
                 && let Some(saved) = self.saved()
             {
                 saved.save_copy(PageRange::new((*frame).into(), 1), bytes)?;
@@ -424,7 +429,8 @@ mod tests {
             (6, (9, Some(gone))),  // who has no notes
         ];
         let seen = [(here, HashMap::from([(1, 21), (2, 5), (3, 9)]))];
-        let mut pages = OnTheirWay { latest: latest.into(), seen: seen.into() }.never_came();
+        let mut pages =
+            OnTheirWay { latest: latest.into(), seen: seen.into(), ..OnTheirWay::default() }.never_came();
         pages.sort();
         assert_eq!(pages, [1, 4]);
     }
@@ -462,6 +468,33 @@ mod tests {
             driver.given_back(next, &Back { seen: Some(seen), ..Back::default() }).unwrap();
             driver.all_were_asked();
             assert_eq!(!driver.lent_to(keeper).is_empty(), is_lost);
+        }
+    }
+
+    /// A home's process had read a page that it had lent: what it saved then is not replaced by what others keep of before. What was
+    /// handed over later is newer.
+    #[test]
+    fn what_the_home_had_read_is_newer_than_what_was_handed_over_before() {
+        for (number, kept) in [(9, 5), (10, 6)] {
+            let directory = tempfile::tempdir().unwrap();
+            let memory = Memory::new();
+            let cache = cache(directory.path(), &memory);
+            let page = PageRange::new(3, 1);
+            cache.save_copy(page, &[5; PAGE]).unwrap();
+            cache.was_read(page, 9).unwrap();
+            let (keeper, owner) = (HostId(6), HostId(7));
+            let lent = Lent { to: [(owner, [3].into())].into(), ..Lent::default() };
+            let holds = Holds::start().unwrap();
+            let driver = Driver::start(plan(true), Arc::new(Silence), holds, &cache, lent, None);
+            driver.begins_to_ask(&[]);
+            let kept_there = vec![(3, number, Some(owner))];
+            let back = Back { bytes: vec![6; PAGE], kept: kept_there, ..Back::default() };
+            driver.given_back(keeper, &back).unwrap();
+            let seen = Seen { by: vec![owner], numbers: vec![(3, number)] };
+            driver.given_back(owner, &Back { seen: Some(seen), ..Back::default() }).unwrap();
+            driver.all_were_asked();
+            assert!(!driver.lent_to(owner).is_empty(), "it came, and is lost with its owner");
+            assert_eq!(cache.content([3]).unwrap(), vec![kept; PAGE]);
         }
     }
 

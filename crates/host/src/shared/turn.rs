@@ -207,6 +207,7 @@ impl<'d> Turn<'d> {
                 self.goes_on_if(noted)?;
             }
             Action::KeepCame { page, number } => self.keep_came(page, number)?,
+            Action::KeepRead { page, number } => self.keep_read(page, number)?,
             Action::KeepOld { page } => self.keep_old(page)?,
             Action::DropKept { page } => self.drop_kept(page)?,
             Action::Restore { page } => self.restore(page)?,

@@ -87,6 +87,14 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// At the home: what was here to be read is the saved copy.
+    pub(super) fn keep_read(&mut self, page: u32, number: u64) -> Result<()> {
+        if let Some(saved) = &self.saved {
+            insist(saved, || saved.was_read(self.frames_of(Span::one(page)), number));
+        }
+        Ok(())
+    }
+
     /// What is kept here arrived where it was sent.
     pub(super) fn keep_old(&mut self, page: u32) -> Result<()> {
         self.driver.handovers.as_ref().map_or(Ok(()), |handovers| handovers.is_old(page))
