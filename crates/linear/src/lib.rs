@@ -18,7 +18,7 @@
 //!   takes back as above.
 //!
 //! Under forwarding hosts hand pages over without the home ([`History::keeper`]): of one host that is lost the same may go
-//! back, also what others read, if somebody wanted to write meanwhile: copies are dropped before a page is handed over. When
+//! back, also what others read, if it wrote again itself, or if somebody wanted to: copies are dropped before. When
 //! several are, or a revert is asked for, everything since the home itself wrote; and when the home is lost the
 //! others drop what they have, so that what comes back is what the home had, whoever read newer versions.
 //!

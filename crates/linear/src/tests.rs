@@ -141,6 +141,12 @@ fn what_comes_back_under_forwarding_may_be_older() {
     let wanted = [read[0], read[1], (0, Write(9), 90, 160)];
     assert!(revert(&[wanted[0], wanted[1], wanted[2], (2, Read(7), 150, 151)], one));
     assert!(!revert(&[wanted[0], wanted[1], wanted[2], (2, Read(4), 150, 151)], one));
+    // Or for the one that is lost, which wrote again.
+    let again = [read[0], read[1], (1, Write(9), 40, 41)];
+    assert!(revert(&[again[0], again[1], again[2], (2, Read(7), 150, 151)], one));
+    assert!(revert(&[again[0], again[1], again[2], (2, Read(8), 150, 151)], one));
+    assert!(!revert(&[again[0], again[1], again[2], (2, Read(4), 150, 151)], one));
+    assert!(!revert(&[again[0], again[1], (2, Sync, 35, 36), again[2], (2, Read(7), 150, 151)], one));
     // What others have too is lost with the home alone.
     assert!(!revert(&[(2, Read(5), 150, 151)], two) && revert(&[(2, Read(5), 150, 151)], home));
     assert!(!revert(&[(2, Read(5), 50, 51)], home));
