@@ -14,9 +14,11 @@ use std::fmt::Write;
 /// Operations that may be under way at once, those without an end included.
 const MOST_AT_ONCE: usize = 64;
 
-/// Ways that are looked at for one register, some minutes' worth. Where hosts were lost again and again while nobody got on, the
-/// losses that may have come first are too many.
+/// Ways that are looked at for one register beyond what a long history has by itself, some minutes' worth. Where hosts were lost
+/// again and again while nobody got on, the losses that may have come first are too many.
 const MOST_WAYS: u64 = if cfg!(test) { 100_000 } else { 10_000_000 };
+/// Ways of each operation that are none too many.
+const WAYS_OF_EACH: u64 = 100;
 
 /// Lines of the history that are shown with a violation.
 const SHOWN: usize = 24;
@@ -151,18 +153,19 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
         matters: &matters,
         last_read: &values.last_read,
     };
-    let mut search = Search::new(rules);
+    let mut search = Search::new(rules, used.len() as u64);
     for event in &events {
         let (step, _, end) = steps[event.what];
         if !event.ends {
             search.begins(event.what, step, end.is_some())?;
         } else if matches!(step, Step::Loss { .. }) {
             search.is_over(event.what);
-        } else if !search.has_happened(event.what) && search.ways < MOST_WAYS {
+        } else if !search.has_happened(event.what) && !search.gives_up() {
             return Err(explained(used[event.what], &used));
         }
-        if search.ways >= MOST_WAYS {
-            return Err(format!("undecided: more than {MOST_WAYS} ways are open, so much was lost at once"));
+        if search.gives_up() {
+            let most = search.most_ways;
+            return Err(format!("undecided: more than {most} ways are open, so much was lost at once"));
         }
     }
     Ok(())
@@ -208,10 +211,12 @@ struct Search<'a> {
     configurations: HashSet<Configuration>,
     /// That were looked at.
     ways: u64,
+    /// When that is too many.
+    most_ways: u64,
 }
 
 impl<'a> Search<'a> {
-    fn new(rules: Rules<'a>) -> Search<'a> {
+    fn new(rules: Rules<'a>, operations: u64) -> Search<'a> {
         let mut arena = Arena::default();
         let first = Configuration { happened: 0, version: arena.certain(0), lost: false };
         Search {
@@ -220,7 +225,12 @@ impl<'a> Search<'a> {
             under_way: [None; MOST_AT_ONCE],
             configurations: HashSet::from([first]),
             ways: 0,
+            most_ways: MOST_WAYS + WAYS_OF_EACH * operations,
         }
+    }
+
+    fn gives_up(&self) -> bool {
+        self.ways >= self.most_ways
     }
 
     fn begins(&mut self, what: usize, step: Step, ends: bool) -> Result<(), String> {
@@ -263,7 +273,7 @@ impl<'a> Search<'a> {
         let mut found = HashSet::new();
         let mut seen = HashSet::from([from]);
         let mut left = vec![from];
-        while let Some(at) = left.pop().filter(|_| self.ways < MOST_WAYS) {
+        while let Some(at) = left.pop().filter(|_| !self.gives_up()) {
             self.ways += 1;
             if at.happened & (1 << bit) != 0 {
                 found.insert(at);
