@@ -1,4 +1,4 @@
-//! Directories on a real disk, and small file systems that fill up.
+//! Directories on a real disk or in memory, and small file systems that fill up.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -85,14 +85,14 @@ impl Rules<'_> {
                 // The keeper itself is lost: all others drop what they have.
                 let of_all = self.keeper.is_some_and(|keeper| hosts == !(1 << keeper))
                     && !arena.before(version, true).is_empty();
-                // One alone: what it wrote since it had the page, also what others had read before it wrote again.
-                let is_run = self.keeper.is_some() && hosts.count_ones() == 1 && (of_them || dropped);
+                // Of one alone, with a keeper: what it wrote since it had the page, also what others had read before it wrote again.
+                let is_more_than_a_run = self.keeper.is_none() || hosts.count_ones() > 1;
                 match self.on_loss {
-                    OnLoss::Revert if is_run && !lost => self.run_taken_back(arena, from, start, hosts),
-                    OnLoss::Revert if (of_them || of_all) && !lost => {
+                    OnLoss::Revert if lost => Vec::new(),
+                    OnLoss::Revert if of_all || of_them && is_more_than_a_run => {
                         self.taken_back(arena, from, start, self.keeper.is_some())
                     }
-                    OnLoss::Revert if dropped && !lost => self.run_taken_back(arena, from, start, hosts),
+                    OnLoss::Revert if of_them || dropped => self.run_taken_back(arena, from, start, hosts),
                     OnLoss::Error if of_them || of_all || about_to_write || dropped => {
                         vec![Configuration { lost: true, ..from }]
                     }

@@ -210,7 +210,7 @@ impl Node {
         }
     }
 
-    /// The same of a page that this host owns.
+    /// Has all copies dropped of a page that this host owns, before `next` writes.
     pub(super) fn invalidate_owned(
         &mut self,
         number: u32,
