@@ -249,17 +249,15 @@ impl<'a> Search<'a> {
     fn is_over(&mut self, what: usize) {
         let Some(bit) = self.bit_of(what) else { return };
         // Without it, or with it at some instant until now.
-        let all: Vec<Configuration> = self.configurations.iter().copied().collect();
-        let with: Vec<HashSet<Configuration>> = all.into_iter().map(|from| self.reached(from, bit)).collect();
-        self.configurations.extend(with.into_iter().flatten());
+        let with = self.reached(bit);
+        self.configurations.extend(with);
         self.release(bit);
     }
 
     /// An operation ends: only those ways stay in which it has happened. False if none does.
     fn has_happened(&mut self, what: usize) -> bool {
         let Some(bit) = self.bit_of(what) else { return false };
-        let all: Vec<Configuration> = self.configurations.iter().copied().collect();
-        self.configurations = all.into_iter().flat_map(|from| self.reached(from, bit)).collect();
+        self.configurations = self.reached(bit);
         self.release(bit);
         // Of what has no end, what has happened for certain needs its bit no longer.
         let certain = self.configurations.iter().fold(u64::MAX, |bits, one| bits & one.happened);
@@ -267,12 +265,12 @@ impl<'a> Search<'a> {
         !self.configurations.is_empty()
     }
 
-    /// Every way from there to where the operation of that bit has happened last, or has happened already: as long as there are
-    /// not too many.
-    fn reached(&mut self, from: Configuration, bit: usize) -> HashSet<Configuration> {
+    /// Where every way may go on to so that the operation of that bit has happened last, or has happened already: as long as
+    /// there are not too many.
+    fn reached(&mut self, bit: usize) -> HashSet<Configuration> {
         let mut found = HashSet::new();
-        let mut seen = HashSet::from([from]);
-        let mut left = vec![from];
+        let mut seen = self.configurations.clone();
+        let mut left: Vec<Configuration> = seen.iter().copied().collect();
         while let Some(at) = left.pop().filter(|_| !self.gives_up()) {
             self.ways += 1;
             if at.happened & (1 << bit) != 0 {
