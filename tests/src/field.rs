@@ -10,7 +10,7 @@ use crate::host::{kill_together, signal};
 use crate::network::Network;
 use crate::{PAGE, Scratch, TestHost, Worker, wait};
 use commonhold_linear::trouble::{self, Window};
-use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check, now, record};
+use commonhold_linear::{Act, History, Kept, Loss, OnLoss, Operation, check, now, record};
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -357,9 +357,9 @@ impl Field {
             }
             operations.extend(noted);
         }
-        let keeper = self.is_forwarded().then_some(HOME as u8);
+        let kept = if self.is_forwarded() { Kept::WhatHomeHad(HOME as u8) } else { Kept::AtHome };
         trouble::judged(&mut operations, &self.windows);
-        History { operations, losses: self.losses.clone(), on_loss: self.on_loss, keeper }
+        History { operations, losses: self.losses.clone(), on_loss: self.on_loss, kept }
     }
 
     /// Ends the clients, and checks what they noted.

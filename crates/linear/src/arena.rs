@@ -35,14 +35,23 @@ impl Arena {
         self.nodes[version.0 as usize]
     }
 
-    /// The same value, which another host has now too. Of those before it, only the ones that matter and the first are
-    /// kept: else each order of writes that nobody saw would be a chain of its own.
-    pub fn elsewhere(&mut self, version: Version, matters: impl Fn(Write) -> bool) -> Version {
+    /// The same value, which another host has now too. Of those before it, looked at from the newest on, stay those that
+    /// are `kept`, and the first, and of each what stands for it: else each order of writes that nobody saw would be a chain
+    /// of its own.
+    pub fn elsewhere(
+        &mut self,
+        version: Version,
+        mut kept: impl FnMut(Write) -> bool,
+        stands_for: impl Fn(Write) -> Write,
+    ) -> Version {
         let mut all = self.before(version, true);
-        let Some(first) = all.pop() else { return self.certain(self.write(version)) };
-        let mut before = self.certain(self.write(first));
-        let older: Vec<Write> = all.into_iter().rev().map(|older| self.write(older)).collect();
-        for older in older.into_iter().filter(|write| matters(*write)) {
+        let Some(first) = all.pop().map(|first| self.write(first)) else {
+            return self.certain(self.write(version));
+        };
+        let older = all.into_iter().map(|older| self.write(older)).filter(|write| kept(*write));
+        let older: Vec<Write> = older.map(&stands_for).collect();
+        let mut before = self.certain(stands_for(first));
+        for older in older.into_iter().rev() {
             before = self.node(Node { write: older, before: Some(before), is_elsewhere: true });
         }
         self.node(Node { write: self.write(version), before: Some(before), is_elsewhere: true })

@@ -102,6 +102,17 @@ impl Values {
         (0..self.last_read.len()).map(matters).collect()
     }
 
+    /// A write of each host that nobody reads, if it has one.
+    fn unread(&self) -> [Option<u32>; 64] {
+        let mut found = [None; 64];
+        for (number, host) in self.writers.iter().enumerate().rev() {
+            if let Some(host) = host.filter(|_| self.last_read[number] == 0) {
+                found[usize::from(host)] = Some(number as u32);
+            }
+        }
+        found
+    }
+
     fn step(&self, operation: &Operation) -> Step {
         let number = |value| self.numbers[&value];
         match operation.act {
@@ -148,13 +159,16 @@ fn check_register(operations: &[Operation], history: &History) -> Result<(), Str
     let matters = values.that_matter(&history.losses, history.on_loss);
     let rules = Rules {
         on_loss: history.on_loss,
-        keeper: history.keeper,
+        kept: history.kept,
         writers: &values.writers,
         matters: &matters,
         last_read: &values.last_read,
+        unread: values.unread(),
+        now: 0,
     };
     let mut search = Search::new(rules, used.len() as u64);
     for event in &events {
+        search.rules.now = event.at;
         let (step, _, end) = steps[event.what];
         if !event.ends {
             search.begins(event.what, step, end.is_some())?;

@@ -1,7 +1,7 @@
 //! One way in which a register may have come to where it is, and what the next operation does to it.
 
 use crate::arena::{Arena, Version};
-use crate::history::OnLoss;
+use crate::history::{EVERYBODY, Kept, OnLoss};
 
 /// What of an operation matters to a register. Values are numbers of writes.
 #[derive(Clone, Copy, Debug)]
@@ -40,14 +40,17 @@ pub(crate) struct Configuration {
 /// What steps look up.
 pub(crate) struct Rules<'a> {
     pub on_loss: OnLoss,
-    /// See [`History::keeper`](crate::History::keeper).
-    pub keeper: Option<u8>,
+    pub kept: Kept,
     /// Host of each write; of the first value, none.
     pub writers: &'a [Option<u8>],
     /// Whether somebody reads it after a loss that may bring it back.
     pub matters: &'a [bool],
     /// When the last read of each write's value ended.
     pub last_read: &'a [u64],
+    /// Of each host a write that nobody ever reads, which stands for all others: nobody can tell them apart.
+    pub unread: [Option<u32>; 64],
+    /// The instant that was come to: nobody reads any more what was read last before that.
+    pub now: u64,
 }
 
 impl Rules<'_> {
@@ -71,26 +74,25 @@ impl Rules<'_> {
             Step::Failed => Vec::new(),
             Step::Revert if lost => {
                 let from = Configuration { lost: false, ..from };
-                let mut all = self.taken_back(arena, from, 0, self.keeper.is_some());
+                let mut all = self.taken_back(arena, from, 0, self.kept != Kept::AtHome);
                 all.push(Configuration { version: self.known_elsewhere(arena, version), ..from });
                 all
             }
             Step::Revert => same(version),
             Step::Loss { hosts, start, about_to_write, wanted } => {
                 let writer = self.writers[arena.write(version) as usize];
+                let forwarded = matches!(self.kept, Kept::WhatHomeHad(_));
                 let by_them = writer.is_some_and(|host| hosts & (1 << host) != 0);
                 let of_them = arena.is_alone(version) && by_them;
                 // Who had read it may have dropped the copy, for whom it was about to be handed over to.
-                let dropped = wanted && by_them && self.keeper.is_some();
-                // The keeper itself is lost: all others drop what they have.
-                let of_all = self.keeper.is_some_and(|keeper| hosts == !(1 << keeper))
-                    && !arena.before(version, true).is_empty();
-                // Of one alone, with a keeper: what it wrote since it had the page, also what others had read before it wrote again.
-                let is_more_than_a_run = self.keeper.is_none() || hosts.count_ones() > 1;
+                let dropped = wanted && by_them && forwarded;
+                let of_all = self.concerns_all(hosts) && !arena.before(version, true).is_empty();
+                // Of one alone, by forwarding: what it wrote since it had the page, also what others had read before it wrote again.
+                let is_more_than_a_run = !forwarded || hosts.count_ones() > 1;
                 match self.on_loss {
                     OnLoss::Revert if lost => Vec::new(),
                     OnLoss::Revert if of_all || of_them && is_more_than_a_run => {
-                        self.taken_back(arena, from, start, self.keeper.is_some())
+                        self.taken_back(arena, from, start, of_all || forwarded)
                     }
                     OnLoss::Revert if of_them || dropped => self.run_taken_back(arena, from, start, hosts),
                     OnLoss::Error if of_them || of_all || about_to_write || dropped => {
@@ -102,20 +104,50 @@ impl Rules<'_> {
         }
     }
 
+    /// Whether the home is lost, so that the others drop what they have, or the next home has to ask for it.
+    fn concerns_all(&self, hosts: u64) -> bool {
+        match self.kept {
+            Kept::AtHome => false,
+            Kept::WhatHomeHad(home) => hosts == !(1 << home),
+            Kept::Synced => hosts == EVERYBODY,
+        }
+    }
+
     fn written(&self, arena: &mut Arena, version: Version, value: u32, host: u8) -> Version {
-        if self.keeper == Some(host) {
+        if self.kept == Kept::WhatHomeHad(host) {
             return arena.certain(value); // it keeps that when it hands the page over
         }
         let follows = arena.is_alone(version) && self.writers[arena.write(version) as usize] == Some(host);
         let before = if follows { version } else { self.known_elsewhere(arena, version) };
-        arena.newer(before, value, |write| self.matters[write as usize])
+        let is_read = self.last_read[value as usize] >= self.now;
+        let value = if is_read { value } else { self.unread(value) };
+        arena.newer(before, value, |write| self.is_to_come(write))
+    }
+
+    /// What stands for a write that nobody reads any more.
+    fn unread(&self, write: u32) -> u32 {
+        let host = self.writers[write as usize];
+        host.and_then(|host| self.unread[usize::from(host)]).unwrap_or(write)
+    }
+
+    /// Whether somebody may read it yet after a loss that brings it back.
+    fn is_to_come(&self, write: u32) -> bool {
+        self.matters[write as usize] && self.last_read[write as usize] >= self.now
     }
 
     /// Another host has the version: where hand-overs go by way of the home nothing before it comes back any more.
     fn known_elsewhere(&self, arena: &mut Arena, version: Version) -> Version {
-        match self.keeper {
-            Some(_) => arena.elsewhere(version, |write| self.matters[write as usize]),
-            None => {
+        match self.kept {
+            Kept::WhatHomeHad(_) | Kept::Synced => {
+                let mut run = Some(self.writers[arena.write(version) as usize]);
+                // What another host wrote before the last run ends it, also where nobody reads that.
+                let mut ends_it =
+                    |write: u32| run.take_if(|host| *host != self.writers[write as usize]).is_some();
+                let kept = |write| ends_it(write) || self.is_to_come(write);
+                let stands_for = |write| if self.is_to_come(write) { write } else { self.unread(write) };
+                arena.elsewhere(version, kept, stands_for)
+            }
+            Kept::AtHome => {
                 let write = arena.write(version);
                 arena.certain(write)
             }

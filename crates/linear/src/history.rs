@@ -51,6 +51,9 @@ pub struct Loss {
     pub end: Option<u64>,
 }
 
+/// The hosts of a loss that concerns what any of them had.
+pub const EVERYBODY: u64 = u64::MAX;
+
 /// What an object was told to do about losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
@@ -69,7 +72,19 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// What the object does about that.
     pub on_loss: OnLoss,
-    /// Where hosts hand pages over without the home's help (forwarding): the home. It keeps what it had last itself, and
-    /// that is what comes back if no newer version is left anywhere.
-    pub keeper: Option<u8>,
+    /// Who keeps versions.
+    pub kept: Kept,
+}
+
+/// Which versions are somewhere else than with the host that wrote them, and what a loss can take therefore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Hosts hand pages over by way of the home, which stays: it has whatever another host has read.
+    AtHome,
+    /// Hosts hand pages over without its help (forwarding). That host, the home, keeps what it had last itself, and that is
+    /// what comes back if no newer version is left anywhere.
+    WhatHomeHad(u8),
+    /// The role of the home moves: what was synced is stored, and with a home that is lost ([`EVERYBODY`](crate::EVERYBODY))
+    /// all else may be, whoever has read it.
+    Synced,
 }

@@ -17,10 +17,13 @@
 //!   host was about to write: touching it is SIGBUS ([`Act::Failed`]), it has no value, until a revert ([`Act::Revert`])
 //!   takes back as above.
 //!
-//! Under forwarding hosts hand pages over without the home ([`History::keeper`]): of one host that is lost the same may go
+//! Under forwarding hosts hand pages over without the home ([`Kept::WhatHomeHad`]): of one host that is lost the same may go
 //! back, also what others read, if it wrote again itself, or if somebody wanted to: copies are dropped before. When
 //! several are, or a revert is asked for, everything since the home itself wrote; and when the home is lost the
 //! others drop what they have, so that what comes back is what the home had, whoever read newer versions.
+//!
+//! Where the home's role moves ([`Kept::Synced`]) a loss with which the home goes may take everything since the last sync that
+//! returned; any other loss the last run, as above.
 //!
 //! Times are of CLOCK_MONOTONIC of the one machine that all processes of a history run on.
 
@@ -35,7 +38,7 @@ mod tests;
 pub mod trouble;
 
 pub use check::{Violation, check, check_all};
-pub use history::{Act, History, Loss, OnLoss, Operation};
+pub use history::{Act, EVERYBODY, History, Kept, Loss, OnLoss, Operation};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub fn now() -> u64 {

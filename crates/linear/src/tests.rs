@@ -1,6 +1,6 @@
 //! Histories that one memory could have given, and histories that none could.
 
-use crate::{Act, History, Loss, OnLoss, Operation, check};
+use crate::{Act, EVERYBODY, History, Kept, Loss, OnLoss, Operation, check};
 
 const NEVER: u64 = u64::MAX;
 
@@ -10,7 +10,7 @@ fn operation((host, act, start, end): (u8, Act, u64, u64)) -> Operation {
 
 fn history(operations: &[(u8, Act, u64, u64)], losses: &[Loss], on_loss: OnLoss) -> History {
     let operations = operations.iter().copied().map(operation).collect();
-    History { operations, losses: losses.to_vec(), on_loss, keeper: None }
+    History { operations, losses: losses.to_vec(), on_loss, kept: Kept::AtHome }
 }
 
 #[track_caller]
@@ -125,8 +125,11 @@ fn what_comes_back_under_forwarding_may_be_older() {
             (2, Write(7), 6, 7),
             (1, Read(7), 8, 9),
         ];
-        check(&History { keeper: Some(0), ..history(&[&before[..], more].concat(), &[loss], on_loss) })
-            .is_ok()
+        check(&History {
+            kept: Kept::WhatHomeHad(0),
+            ..history(&[&before[..], more].concat(), &[loss], on_loss)
+        })
+        .is_ok()
     };
     let revert = |more: &[_], loss| judge(more, loss, OnLoss::Revert);
     let (one, two, home) = (LOSS, Loss { hosts: 0b110, ..LOSS }, Loss { hosts: !1, ..LOSS });
@@ -155,6 +158,30 @@ fn what_comes_back_under_forwarding_may_be_older() {
     let error = [write, (2, Failed, 150, 151), (0, Revert, 300, 301), (2, Read(5), 302, 303)];
     assert!(judge(&error, one, Error));
     assert!(!judge(&[write, (2, Read(5), 150, 151)], home, Error), "never an old value unasked");
+}
+
+/// Where the home's role moves, what was synced is certain, and what others have read only while no home is lost.
+#[test]
+fn with_a_home_that_moves_goes_what_was_not_synced() {
+    let judge = |more: &[(u8, Act, u64, u64)], loss: Loss| {
+        let before = [(0, Write(4), 0, 1), (0, Sync, 2, 3), (1, Write(5), 4, 5), (2, Write(6), 6, 7)];
+        let history = history(&[&before[..], more].concat(), &[loss], OnLoss::Revert);
+        check(&History { kept: Kept::Synced, ..history }).is_ok()
+    };
+    let (sharer, home) = (Loss { hosts: 0b100, ..LOSS }, Loss { hosts: EVERYBODY, ..LOSS });
+    let read = (0, Read(6), 8, 9);
+    for value in [6, 5] {
+        assert!(judge(&[(1, Read(value), 150, 151)], sharer), "the last run may be gone");
+    }
+    assert!(!judge(&[(1, Read(4), 150, 151)], sharer) && !judge(&[read, (1, Read(5), 150, 151)], sharer));
+    for value in [6, 5, 4] {
+        assert!(judge(&[read, (1, Read(value), 150, 151)], home), "whoever had read it");
+    }
+    assert!(!judge(&[read, (1, Read(0), 150, 151)], home), "that was before the sync");
+    assert!(!judge(&[read, (2, Sync, 10, 11), (1, Read(5), 150, 151)], home));
+    assert!(!judge(&[read, (1, Read(4), 150, 151), (1, Read(6), 160, 161)], home), "it does not come again");
+    assert!(!judge(&[read, (1, Read(4), 90, 95)], home), "too early");
+    assert!(!judge(&[read, (1, Read(6), 210, 211), (1, Read(4), 300, 301)], home), "too late");
 }
 
 /// Numbers that look like nothing else.
@@ -209,7 +236,7 @@ fn the_verdict_is_that_of_trying_every_order() {
     for _ in 0..20_000 {
         let operations = any(&mut state);
         let wanted = some_order(&operations, 0);
-        let history = History { operations, losses: Vec::new(), on_loss: Error, keeper: None };
+        let history = History { operations, losses: Vec::new(), on_loss: Error, kept: Kept::AtHome };
         assert_eq!(check(&history).is_ok(), wanted, "{:#?}", history.operations);
         if wanted { yes += 1 } else { no += 1 }
     }
@@ -263,7 +290,12 @@ fn threads_of_one_process_and_one_wrong_read_among_many() {
         (1..=6).flat_map(|process| crate::record::read(&path(process)).unwrap()).collect();
     std::fs::remove_dir_all(&directory).unwrap();
     let whole = |operations: &[Operation]| {
-        check(&History { operations: operations.to_vec(), losses: Vec::new(), on_loss: Error, keeper: None })
+        check(&History {
+            operations: operations.to_vec(),
+            losses: Vec::new(),
+            on_loss: Error,
+            kept: Kept::AtHome,
+        })
     };
     whole(&operations).unwrap_or_else(|violation| panic!("{}", violation.text));
     operations.sort_by_key(|one| one.start);
@@ -272,6 +304,73 @@ fn threads_of_one_process_and_one_wrong_read_among_many() {
     let Some(Write(value)) = old.map(|one| one.act) else { panic!("nobody wrote") };
     operations[last].act = Read(value);
     assert_eq!(whole(&operations).unwrap_err().register, 0);
+}
+
+/// What hosts did to a register that takes back what is lost: an operation each, at random instants, and which losses.
+fn lossy(state: &mut u64, kept: Kept) -> History {
+    let hosts = [0b001, 0b100, 0b101];
+    let loss = |state: &mut u64| {
+        let (hosts, start) = (hosts[random(state) as usize % 3], random(state) % 400);
+        Loss { hosts, start, end: Some(start + 20 + random(state) % 100) }
+    };
+    let mut losses: Vec<Loss> = (0..3).map(|_| loss(state)).collect();
+    losses.sort_by_key(|loss| loss.start);
+    let (mut lost, mut free_at) = (losses.iter().peekable(), [0; 5]);
+    // Each version with its writer, and whether another host has it.
+    let (mut versions, mut operations) = (vec![(0, None, true)], Vec::new());
+    let mut instants: Vec<u64> = (0..60).map(|_| random(state) % 500).collect();
+    instants.sort_unstable();
+    for at in instants {
+        while let Some(loss) = lost.next_if(|loss| loss.start <= at) {
+            let is_lost = |version: &mut (u64, Option<u8>, bool)| {
+                !version.2 && version.1.is_some_and(|host| loss.hosts & (1 << host) != 0)
+            };
+            while random(state) % 4 > 0 && versions.pop_if(|last| is_lost(last)).is_some() {}
+            versions.last_mut().expect("the first stays").2 = true;
+        }
+        let Some(client) = free_at.iter().position(|free| *free <= at) else { continue };
+        let (host, last) = (client as u8 % 3, *versions.last().expect("the first stays"));
+        if last.1 != Some(host) {
+            versions.last_mut().expect("it was there").2 = true;
+        }
+        let act = match random(state) % 10 {
+            0 => Sync,
+            1..=4 => Write(1000 + operations.len() as u64),
+            _ => Read(last.0),
+        };
+        match act {
+            Sync => versions = vec![(last.0, last.1, true)],
+            Write(value) => versions.push((value, Some(host), kept == Kept::WhatHomeHad(host))),
+            _ => {}
+        }
+        let (start, end) =
+            (at.saturating_sub(random(state) % 8).max(free_at[client]), at + 1 + random(state) % 30);
+        free_at[client] = end + 1;
+        operations.push(operation((host, act, start, end)));
+    }
+    History { operations, losses, on_loss: OnLoss::Revert, kept }
+}
+
+/// Such histories are good; with one read of another value most are not.
+#[test]
+fn what_a_register_does_that_loses_is_accepted() {
+    let mut state = 7;
+    let mut found = 0;
+    for round in 0..600 {
+        let kept = [Kept::AtHome, Kept::WhatHomeHad(1), Kept::Synced][round % 3];
+        let mut history = lossy(&mut state, kept);
+        check(&history).unwrap_or_else(|violation| panic!("{kept:?}: {}", violation.text));
+        let all = history.operations.clone();
+        let reads: Vec<&mut Operation> =
+            history.operations.iter_mut().filter(|one| matches!(one.act, Read(_))).collect();
+        let writes: Vec<&Operation> = all.iter().filter(|one| matches!(one.act, Write(_))).collect();
+        let write = writes[random(&mut state) as usize % writes.len()];
+        let Write(value) = write.act else { unreachable!("a write") };
+        let which = random(&mut state) as usize % reads.len();
+        reads.into_iter().nth(which).expect("one of them").act = Read(value);
+        found += u32::from(check(&history).is_err());
+    }
+    assert!(found > 300, "{found} of 600 wrong reads found");
 }
 
 #[test]
