@@ -2,6 +2,7 @@
 //! network that the row made. All of it goes when this is dropped; what a row that dies leaves is killed by who
 //! started the row.
 
+pub mod etcd;
 pub mod floor;
 pub mod hotspot;
 mod namespaces;
@@ -12,9 +13,10 @@ pub use network::Network;
 pub use sharer::Sharer;
 
 use crate::context::Context;
-use crate::failure::{Doing, Result, failed};
+use crate::failure::{Doing, Failure, Result, failed};
 use crate::host::{self, BenchHost};
 use commonhold_peers::Identity;
+use etcd::Etcd;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,10 +26,11 @@ use std::time::{Duration, Instant};
 /// How long hosts may take to know each other.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Hosts that know each other; the first keeps the list.
+/// Hosts that know each other; the first keeps the list, if it is not in etcd.
 #[derive(Debug)]
 pub struct Cluster {
     hosts: Vec<BenchHost>,
+    etcd: Option<Etcd>,
     network: Network,
     directory: PathBuf,
 }
@@ -80,6 +83,18 @@ impl Cluster {
         Cluster::start_on(directory, Network::create(count), Settings { lease, ..Settings::of(count) })
     }
 
+    /// The same with the registry in etcd, at a place of its own, and without TLS; skipped where etcd, or a program that was
+    /// built for it, is not there.
+    pub fn start_with_etcd(directory: PathBuf, count: usize, lease: u64) -> Result<Cluster> {
+        std::fs::create_dir_all(&directory)?;
+        let network = Network::create(count + 1);
+        let etcd = Etcd::start(&network, count, &directory)?;
+        let (list, lease) = (List::InEtcd(etcd.url()), Some(lease));
+        let mut cluster = Cluster { hosts: Vec::new(), etcd: Some(etcd), network, directory };
+        cluster.start_hosts(&list, &Settings { lease, ..Settings::of(count) })?;
+        Ok(cluster)
+    }
+
     /// Starts one, with TLS, of hosts with pages of these sizes, in bytes.
     pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
         let settings =
@@ -92,29 +107,42 @@ impl Cluster {
         let count = settings.page_sizes.len();
         std::fs::create_dir_all(&directory)?;
         certificates(&directory, count)?;
-        let mut cluster = Cluster { hosts: Vec::new(), network, directory };
-        let list = cluster.network.host_address(0)?;
-        for number in 0..count {
-            cluster.start_host(number, list, &settings)?;
-        }
-        cluster.wait_until_complete()?;
+        let list = List::OfFirst(network.host_address(0)?);
+        let mut cluster = Cluster { hosts: Vec::new(), etcd: None, network, directory };
+        cluster.start_hosts(&list, &settings)?;
         Ok(cluster)
     }
 
-    fn start_host(&mut self, number: usize, list: SocketAddr, settings: &Settings) -> Result<()> {
-        let own = if number == 0 { list } else { self.network.host_address(number)? };
+    fn start_hosts(&mut self, list: &List, settings: &Settings) -> Result<()> {
+        for number in 0..settings.page_sizes.len() {
+            self.start_host(number, list, settings).map_err(unless_it_cannot)?;
+        }
+        self.wait_until_complete()
+    }
+
+    fn start_host(&mut self, number: usize, list: &List, settings: &Settings) -> Result<()> {
+        let own = match list {
+            List::OfFirst(list) if number == 0 => *list,
+            _ => self.network.host_address(number)?,
+        };
         let name = host_name(number);
         let mut words: Vec<OsString> = ["--listen", &own.to_string(), "--name", &name].map(Into::into).into();
-        words.extend(["--identity".into(), self.directory.join(&name).into()]);
+        match list {
+            List::InEtcd(url) => {
+                words.extend(["--registry", url, "--plain", "--even-beyond-loopback"].map(Into::into));
+            }
+            List::OfFirst(list) => {
+                words.extend(["--identity".into(), self.directory.join(&name).into()]);
+                words.extend((number > 0).then(|| format!("--join={list}").into()));
+            }
+        }
+        let keeps_list = number == 0 || self.etcd.is_some();
+        words
+            .extend(settings.lease.filter(|_| keeps_list).map(|seconds| format!("--lease={seconds}").into()));
         if settings.awaiting == Awaiting::Asleep {
             words.extend(["--idle-poll", "0"].map(Into::into));
         }
         words.extend(settings.page_sizes[number].map(|bytes| format!("--page-size={bytes}").into()));
-        match settings.lease {
-            _ if number > 0 => words.extend(["--join".into(), list.to_string().into()]),
-            Some(seconds) => words.extend(["--lease".into(), seconds.to_string().into()]),
-            None => {}
-        }
         let state = self.directory.join(format!("state-{number}"));
         self.hosts.push(self.network.at(number, || BenchHost::start_with(&state, words))?);
         Ok(())
@@ -149,6 +177,11 @@ impl Cluster {
         &self.hosts
     }
 
+    /// Where the list is, if no host keeps it.
+    pub fn etcd(&self) -> Option<&Etcd> {
+        self.etcd.as_ref()
+    }
+
     /// What they reach each other by.
     pub fn network(&self) -> &Network {
         &self.network
@@ -167,6 +200,22 @@ impl Cluster {
     /// A process that uses the memory of one host.
     pub fn sharer(&self, number: usize) -> Result<Sharer> {
         self.network.at(number, || Sharer::start(self.hosts[number].state()))
+    }
+}
+
+/// Who keeps the list of members.
+enum List {
+    /// The first host, at that address.
+    OfFirst(SocketAddr),
+    /// etcd.
+    InEtcd(String),
+}
+
+/// A program that cannot do what a row needs is no failure of it.
+fn unless_it_cannot(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(why) if why.contains("built without etcd") => Failure::Skipped(why),
+        other => other,
     }
 }
 

@@ -1,12 +1,13 @@
 //! `crash.cluster_failures`: hosts under load are killed, stopped and cut off, and nobody reads what is old, nothing synced
 //! is lost, and nobody waits for ever.
 
+use crate::cluster::Cluster;
 use crate::context::Context;
-use crate::failure::{Result, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::measure::{median, most, percentile};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::storm::life::{BOUND, Life};
-use crate::storm::plan::{HOSTS, LEASE, Plan, Scene};
+use crate::storm::plan::{HOSTS, Plan, Scene};
 use crate::storm::tally::Tally;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,7 +50,9 @@ impl Row for CrashClusterFailures {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let wanted = context.trials.unwrap_or(context.pick(500, 25));
-        let score = Mutex::new(Score::default());
+        let without_etcd = etcd_is_there(context)?.err();
+        let storm = Storm { context, wanted, with_etcd: without_etcd.is_none() };
+        let score = Mutex::new(Score { no_homes_move_because: without_etcd, ..Score::default() });
         let (next, life) = (AtomicU64::new(0), AtomicU64::new(0));
         // Each trial mostly waits: for leases, for the keeper, for whoever was struck.
         std::thread::scope(|scope| {
@@ -57,7 +60,7 @@ impl Row for CrashClusterFailures {
                 .map(|_| {
                     scope.spawn(|| {
                         while next.load(Ordering::SeqCst) < wanted && lock(&score).tally.total() < ENOUGH {
-                            run_life(context, life.fetch_add(1, Ordering::SeqCst), &next, wanted, &score)?;
+                            storm.run_life(life.fetch_add(1, Ordering::SeqCst), &next, &score)?;
                         }
                         Ok(())
                     })
@@ -80,6 +83,7 @@ struct Score {
     operations: u64,
     network: String,
     failures: Vec<String>,
+    no_homes_move_because: Option<String>,
 }
 
 impl Score {
@@ -91,7 +95,9 @@ impl Score {
             "strikes": self.strikes,
             "hosts": HOSTS,
             "clusters_at_once": AT_ONCE,
-            "lease_s": LEASE,
+            "lease_s": Scene::Central.lease(),
+            "lease_s_with_etcd": Scene::CentralMoving.lease(),
+            "no_homes_move_because": self.no_homes_move_because,
             "bound_s": BOUND.as_secs(),
             "network": self.network,
             "operations_checked": self.operations,
@@ -114,49 +120,66 @@ fn lock(score: &Mutex<Score>) -> MutexGuard<'_, Score> {
     score.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cluster, from its start until its trials are done or one of them fails. It takes the next trials that nobody has
-/// taken: what each does follows from the seed and its number.
-fn run_life(
-    context: &Context,
-    number: u64,
-    next: &AtomicU64,
+/// What all lives have in common.
+struct Storm<'a> {
+    context: &'a Context,
     wanted: u64,
-    score: &Mutex<Score>,
-) -> Result<()> {
-    let directory = context.directory.join(format!("life-{number}"));
-    std::fs::create_dir(&directory)?;
-    let scene = Scene::of_life(number);
-    let mut life = Life::begin(&directory, scene)?;
-    let (wires, network) = life.network();
-    lock(score).network = network;
-    for _ in 0..TRIALS_IN_A_LIFE {
-        let trial = next.fetch_add(1, Ordering::SeqCst);
-        if trial >= wanted {
-            break;
+    with_etcd: bool,
+}
+
+impl Storm<'_> {
+    /// A cluster, from its start until its trials are done or one of them fails. It takes the next trials that nobody has
+    /// taken: what each does follows from the seed and its number.
+    fn run_life(&self, number: u64, next: &AtomicU64, score: &Mutex<Score>) -> Result<()> {
+        let Storm { context, wanted, with_etcd } = *self;
+        let directory = context.directory.join(format!("life-{number}"));
+        std::fs::create_dir(&directory)?;
+        let scene = Scene::of_life(number, with_etcd);
+        let mut life = Life::begin(&directory, scene)?;
+        let (wires, network) = life.network();
+        lock(score).network = network;
+        for _ in 0..TRIALS_IN_A_LIFE {
+            let trial = next.fetch_add(1, Ordering::SeqCst);
+            if trial >= wanted {
+                break;
+            }
+            let plan = Plan::new(context.seed, trial, wires, scene);
+            let outcome = life.trial(plan)?;
+            let mut score = lock(score);
+            *score.strikes.entry(format!("{scene:?}: {:?}", plan.strike)).or_default() += 1;
+            score.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
+            score.tally += outcome.tally;
+            score.trials += 1;
+            if outcome.tally.total() > 0 {
+                let failure = format!(
+                    "seed {}, trial {trial} ({scene:?}, {plan:?}): {}",
+                    context.seed,
+                    outcome.tally.to_json()
+                );
+                eprintln!("commonhold-bench: {failure}");
+                score.failures.push(failure);
+                keep(context, &directory, number)?;
+                break; // the rest is begun anew
+            }
         }
-        let plan = Plan::new(context.seed, trial, wires);
-        let outcome = life.trial(plan)?;
-        let mut score = lock(score);
-        *score.strikes.entry(format!("{scene:?}: {:?}", plan.strike)).or_default() += 1;
-        score.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
-        score.tally += outcome.tally;
-        score.trials += 1;
-        if outcome.tally.total() > 0 {
-            let failure = format!(
-                "seed {}, trial {trial} ({scene:?}, {plan:?}): {}",
-                context.seed,
-                outcome.tally.to_json()
-            );
-            eprintln!("commonhold-bench: {failure}");
-            score.failures.push(failure);
-            keep(context, &directory, number)?;
-            break; // the rest is begun anew
-        }
+        lock(score).operations += life.operations();
+        drop(life);
+        let _ = std::fs::remove_dir_all(&directory);
+        Ok(())
     }
-    lock(score).operations += life.operations();
-    drop(life);
-    let _ = std::fs::remove_dir_all(&directory);
-    Ok(())
+}
+
+/// Whether there can be clusters with their registry in etcd, or why not.
+fn etcd_is_there(context: &Context) -> Result<std::result::Result<(), String>> {
+    let directory = context.new_directory("etcd")?;
+    match Cluster::start_with_etcd(directory, 1, Scene::CentralMoving.lease()) {
+        Ok(_) => Ok(Ok(())),
+        Err(Failure::Skipped(why)) => {
+            eprintln!("commonhold-bench: no homes move here: {why}");
+            Ok(Err(why))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Copies the notes and the logs of a failed life to where they outlive this run. (A host's own files are large and sparse.)

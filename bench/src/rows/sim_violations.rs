@@ -5,6 +5,7 @@ use crate::failure::{Doing, Result};
 use crate::row::{Bar, Measured, Row};
 use commonhold_simulator::schedule::{KINDS, NOT_SIMULATED, Schedule, run_many};
 use serde_json::json;
+use std::time::Duration;
 
 /// The row.
 pub struct SimViolations;
@@ -20,6 +21,10 @@ impl Row for SimViolations {
 
     fn bar(&self) -> Option<Bar> {
         Some(Bar::Exactly(0.0))
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(3 * 3600)
     }
 
     fn about(&self) -> &'static str {

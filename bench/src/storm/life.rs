@@ -1,6 +1,6 @@
 //! A cluster, its clients, and what they noted: strikes come from outside, one trial after the other.
 
-use super::plan::{HOME, HOSTS, LEASE, Plan, Scene, Strike};
+use super::plan::{HOME, HOSTS, Plan, Scene, Strike};
 use super::tally::Tally;
 use crate::cluster::Cluster;
 use crate::failure::{Result, failed};
@@ -8,7 +8,7 @@ use crate::processes;
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
 use commonhold_linear::trouble::{self, Window};
-use commonhold_linear::{Act, History, Loss, OnLoss, Operation, check_all, now, record};
+use commonhold_linear::{Act, EVERYBODY, History, Kept, Loss, OnLoss, Operation, check_all, now, record};
 use commonhold_sys::process::{self, Identity};
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;
@@ -39,6 +39,8 @@ pub struct Life {
     windows: Vec<Window>,
     /// How much of each log was looked at.
     read: Vec<usize>,
+    /// Hosts that became the home when it was looked at last.
+    claimed: Vec<bool>,
     quiet_since: u64,
     /// Words that were found wrong before: each is counted once.
     wrong: Vec<u32>,
@@ -60,7 +62,12 @@ pub struct Outcome {
 impl Life {
     /// Starts hosts and clients.
     pub fn begin(directory: &Path, scene: Scene) -> Result<Life> {
-        let cluster = Cluster::start_in(directory.join("cluster"), HOSTS, Some(LEASE))?;
+        let place = directory.join("cluster");
+        let cluster = if scene.moves() {
+            Cluster::start_with_etcd(place, HOSTS, scene.lease())?
+        } else {
+            Cluster::start_in(place, HOSTS, Some(scene.lease()))?
+        };
         let file = directory.join("stored");
         std::fs::File::create_new(&file)?.set_len(u64::from(REGISTERS) * PAGE as u64)?;
         let mut this = Life {
@@ -70,6 +77,7 @@ impl Life {
             losses: Vec::new(),
             windows: Vec::new(),
             read: vec![0; HOSTS],
+            claimed: vec![false; HOSTS],
             quiet_since: now(),
             wrong: Vec::new(),
             late: 0,
@@ -125,20 +133,21 @@ impl Life {
         std::thread::sleep(plan.delay);
         let (start, begun) = (now(), Instant::now());
         // Between strikes leases may end too.
-        let before = self.named_in_logs();
-        self.losses.extend(trouble::loss(before, HOME, self.quiet_since, start));
+        let before = self.lost_by_logs();
+        self.note_losses(before, self.quiet_since, start);
         self.strike(plan)?;
         let mut tally = Tally::default();
         let stuck = self.wait_for_progress(&mut tally)?;
         tally.late += stuck;
         let recovery = (stuck == 0).then(|| begun.elapsed());
         let end = now();
-        let mut hosts = self.named_in_logs();
-        if self.scene == Scene::Forwarding && !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper)
-        {
-            hosts |= 1 << plan.host;
+        let mut lost = self.lost_by_logs();
+        let strikes_process =
+            !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper | Strike::KillMember);
+        if self.scene.is_forwarded() && strikes_process {
+            lost[0] |= 1 << plan.host;
         }
-        self.losses.extend(trouble::loss(hosts, HOME, start, end));
+        self.note_losses(lost, start, end);
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
         tally += self.judge(end)?;
@@ -150,6 +159,11 @@ impl Life {
         if plan.strike == Strike::KillClient {
             self.kill_clients(host, 1);
             return Ok(());
+        }
+        if let (Strike::KillMember, Some(etcd)) = (plan.strike, self.cluster.etcd()) {
+            etcd.kill(host);
+            std::thread::sleep(plan.lasting);
+            return etcd.run(self.cluster.network(), host);
         }
         if matches!(plan.strike, Strike::Flicker | Strike::Cut) {
             self.cluster.network().wire(host, false)?;
@@ -181,8 +195,8 @@ impl Life {
                     self.kill_clients(host, EACH);
                 }
                 std::thread::sleep(plan.lasting);
-                // Where the home schedules, nobody gets a page while it is away.
-                if host != HOME || self.scene == Scene::Forwarding {
+                // Where a home that stays schedules, nobody gets a page while it is away.
+                if host != HOME || self.scene != Scene::Central {
                     let host = host as u8;
                     self.windows.push(Window { host, start, killed, starts: now(), end: 0 });
                 }
@@ -231,22 +245,39 @@ impl Life {
         }
     }
 
-    /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone. Where the home
-    /// schedules, it says what is lost, and nothing else may be.
-    fn named_in_logs(&mut self) -> u64 {
-        let mut all = 0;
+    /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone, and each loss that
+    /// came beside these. Where the home schedules, it says what is lost, and nothing else may be.
+    fn lost_by_logs(&mut self) -> Vec<u64> {
+        let mut all = vec![0];
         for (number, read) in self.read.iter_mut().enumerate() {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let new = log.get(*read..).unwrap_or_default();
-            all |= match (self.scene, number) {
-                (Scene::Forwarding, _) => trouble::named_in(new, number, HOSTS, HOME),
-                (Scene::Central, HOME) => trouble::lost_in(new, HOSTS, HOME),
-                (Scene::Central, _) => 0,
-            };
+            match (self.scene, number) {
+                (Scene::Forwarding | Scene::ForwardingMoving, _) => {
+                    all[0] |= trouble::named_in(new, number, HOSTS, HOME);
+                }
+                (Scene::Central, HOME) => all[0] |= trouble::lost_in(new, HOSTS, HOME),
+                (Scene::Central, _) => {}
+                (Scene::CentralMoving, _) => {
+                    all.extend(trouble::losses_in(new, HOSTS, &mut self.claimed[number]));
+                }
+            }
             *read = log.len();
         }
         all
+    }
+
+    fn note_losses(&mut self, all: Vec<u64>, start: u64, end: u64) {
+        for hosts in all {
+            let of = |hosts| Loss { hosts, start, end: Some(end) };
+            self.losses.extend(match self.scene {
+                Scene::Central | Scene::Forwarding => trouble::loss(hosts, HOME, start, end),
+                Scene::CentralMoving => (hosts != 0).then(|| of(hosts)),
+                // Who was the home then, and what it had, nobody says.
+                Scene::ForwardingMoving => (hosts != 0).then(|| of(EVERYBODY)),
+            });
+        }
     }
 
     fn history(&self, instant: u64) -> Result<History> {
@@ -256,8 +287,12 @@ impl Life {
         }
         trouble::until(&mut operations, instant);
         trouble::judged(&mut operations, &self.windows);
-        let keeper = (self.scene == Scene::Forwarding).then_some(HOME as u8);
-        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, keeper })
+        let kept = match self.scene {
+            Scene::Central => Kept::AtHome,
+            Scene::Forwarding => Kept::WhatHomeHad(HOME as u8),
+            Scene::CentralMoving | Scene::ForwardingMoving => Kept::Synced,
+        };
+        Ok(History { operations, losses: self.losses.clone(), on_loss: OnLoss::Revert, kept })
     }
 
     /// Checks all that was noted until that instant; what was found wrong before is not counted again.

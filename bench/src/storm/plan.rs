@@ -8,22 +8,40 @@ use std::time::Duration;
 pub const HOSTS: usize = 3;
 /// The host of them that is the object's home.
 pub const HOME: usize = 1;
-/// Seconds of a lease.
-pub const LEASE: u64 = 1;
 
-/// How the object of a cluster is shared. Both lie on a file, and what is lost serves again as it was before.
+/// How the object of a cluster is shared. It lies on a file, and what is lost serves again as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scene {
     /// Its home schedules it.
     Central,
     /// All hosts that have it do.
     Forwarding,
+    /// Its home schedules it; who is the home moves, and the registry is in etcd.
+    CentralMoving,
+    /// All hosts that have it do, likewise.
+    ForwardingMoving,
 }
 
 impl Scene {
-    /// They take turns.
-    pub fn of_life(number: u64) -> Scene {
-        if number.is_multiple_of(2) { Scene::Central } else { Scene::Forwarding }
+    /// They take turns; those with homes that move where there is etcd.
+    pub fn of_life(number: u64, with_etcd: bool) -> Scene {
+        let all = [Scene::Central, Scene::Forwarding, Scene::CentralMoving, Scene::ForwardingMoving];
+        all[(number % if with_etcd { 4 } else { 2 }) as usize]
+    }
+
+    /// Whether another host becomes the home.
+    pub fn moves(self) -> bool {
+        matches!(self, Scene::CentralMoving | Scene::ForwardingMoving)
+    }
+
+    /// Whether all hosts that have the object schedule it.
+    pub fn is_forwarded(self) -> bool {
+        matches!(self, Scene::Forwarding | Scene::ForwardingMoving)
+    }
+
+    /// How long a lease is, in seconds: of etcd two are the least.
+    pub fn lease(self) -> u64 {
+        if self.moves() { 2 } else { 1 }
     }
 
     /// As the client that makes the object is told.
@@ -31,6 +49,8 @@ impl Scene {
         match self {
             Scene::Central => "central",
             Scene::Forwarding => "forwarding",
+            Scene::CentralMoving => "central-moving",
+            Scene::ForwardingMoving => "forwarding-moving",
         }
     }
 }
@@ -56,6 +76,8 @@ pub enum Strike {
     Flicker,
     /// Its wire is down for longer than the lease.
     Cut,
+    /// A member of etcd is killed, and started again.
+    KillMember,
 }
 
 /// What one trial does.
@@ -73,8 +95,9 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of that trial. Without wires nobody is cut off.
-    pub fn new(seed: u64, trial: u64, wires: bool) -> Plan {
-        use Strike::{Cut, Flicker, KillBoth, KillClient, KillHost, KillKeeper, KillMachine, Pause, Stop};
+    pub fn new(seed: u64, trial: u64, wires: bool, scene: Scene) -> Plan {
+        use Strike::{Cut, Flicker, KillBoth, KillClient, KillHost, KillKeeper, KillMachine, KillMember};
+        use Strike::{Pause, Stop};
         let mut random = Random::seed_from_u64(seed ^ (trial + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let delay = Duration::from_millis(random.random_range(0..60));
         let all = [
@@ -94,18 +117,21 @@ impl Plan {
             Flicker,
             Cut,
             Cut,
+            KillMember,
         ];
-        let mut strike = all[random.random_range(0..all.len())];
+        let kinds = all.len() - usize::from(!scene.moves());
+        let mut strike = all[random.random_range(0..kinds)];
         if !wires && matches!(strike, Flicker | Cut) {
             strike = Stop;
         }
         let mut host = random.random_range(0..HOSTS);
-        if strike == KillMachine && host == HOME {
+        if strike == KillMachine && host == HOME && !scene.moves() {
             // All that was not synced dies with it, whoever has read it: nothing is left to judge.
             host = 2;
         }
-        let short = Duration::from_millis(random.random_range(0..LEASE * 400));
-        let longer = Duration::from_secs(LEASE) + Duration::from_millis(random.random_range(100..500));
+        let short = Duration::from_millis(random.random_range(0..scene.lease() * 400));
+        let longer =
+            Duration::from_secs(scene.lease()) + Duration::from_millis(random.random_range(100..500));
         let soon = random.random_bool(0.6);
         let lasting = match strike {
             Cut => longer,
@@ -123,13 +149,24 @@ mod tests {
 
     #[test]
     fn plans_repeat_and_cover_all_strikes() {
-        let plans: Vec<Plan> = (0..300).map(|trial| Plan::new(11, trial, true)).collect();
-        assert_eq!(plans, (0..300).map(|trial| Plan::new(11, trial, true)).collect::<Vec<_>>());
-        assert_ne!(plans[0], Plan::new(12, 0, true));
-        let strikes = |plans: &[Plan]| plans.iter().map(|plan| plan.strike).collect::<BTreeSet<_>>();
-        assert_eq!(strikes(&plans).len(), 9);
-        assert_eq!(plans.iter().map(|plan| plan.host).collect::<BTreeSet<_>>().len(), HOSTS);
-        let without: Vec<Plan> = (0..300).map(|trial| Plan::new(11, trial, false)).collect();
-        assert_eq!(strikes(&without).len(), 7);
+        let plans = |seed, wires, scene| -> Vec<Plan> {
+            (0..300).map(|trial| Plan::new(seed, trial, wires, scene)).collect()
+        };
+        let strikes = |plans: &[Plan]| plans.iter().map(|plan| plan.strike).collect::<BTreeSet<_>>().len();
+        let all = plans(11, true, Scene::Central);
+        assert_eq!(all, plans(11, true, Scene::Central));
+        assert_ne!(all[0], plans(12, true, Scene::Central)[0]);
+        assert_eq!(strikes(&all), 9);
+        assert_eq!(all.iter().map(|plan| plan.host).collect::<BTreeSet<_>>().len(), HOSTS);
+        assert_eq!(strikes(&plans(11, false, Scene::Central)), 7);
+        let moving = plans(11, true, Scene::CentralMoving);
+        assert_eq!(strikes(&moving), 10);
+        assert!(moving.iter().any(|plan| plan.strike == Strike::KillMachine && plan.host == HOME));
+    }
+
+    #[test]
+    fn homes_move_where_there_is_etcd() {
+        let moving = |with_etcd| (0..8).filter(|life| Scene::of_life(*life, with_etcd).moves()).count();
+        assert_eq!((moving(true), moving(false)), (4, 0));
     }
 }

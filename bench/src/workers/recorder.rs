@@ -59,14 +59,17 @@ fn object(state: &Path, name: &str, file: &str, scheduled: &str) -> Result<Objec
     if file != "-" {
         let file = File::options().read(true).write(true).open(file)?;
         let coherence = match scheduled {
-            "central" => Coherence::central(OnLoss::Revert),
-            "forwarding" => Coherence::strict(OnLoss::Revert),
-            other => return failed(format!("an object is scheduled central or forwarding, not {other}")),
+            "central" | "central-moving" => Coherence::central(OnLoss::Revert),
+            "forwarding" | "forwarding-moving" => Coherence::strict(OnLoss::Revert),
+            other => {
+                return failed(format!("an object is central or forwarding, and moving or not: not {other}"));
+            }
         };
         let options = CreateOptions {
             pager: PagerKind::File,
             sync: SyncMode::Ordered,
             coherence,
+            home_moves: scheduled.ends_with("-moving"),
             reserve: Some(false),
             ..CreateOptions::default()
         };

@@ -325,7 +325,7 @@ fn lossy(state: &mut u64, kept: Kept) -> History {
             let is_lost = |version: &mut (u64, Option<u8>, bool)| {
                 !version.2 && version.1.is_some_and(|host| loss.hosts & (1 << host) != 0)
             };
-            while random(state) % 4 > 0 && versions.pop_if(|last| is_lost(last)).is_some() {}
+            while !random(state).is_multiple_of(4) && versions.pop_if(|last| is_lost(last)).is_some() {}
             versions.last_mut().expect("the first stays").2 = true;
         }
         let Some(client) = free_at.iter().position(|free| *free <= at) else { continue };

@@ -1,6 +1,6 @@
 //! What the trouble that hosts were in means for a history: who may have lost what, and what cannot be judged.
 
-use crate::history::{Act, Loss, Operation};
+use crate::history::{Act, EVERYBODY, Loss, Operation};
 use std::collections::HashSet;
 
 /// Hosts of which these lines of the log of host number `of` say that what they alone had may be gone, a bit each. Hosts
@@ -34,16 +34,25 @@ pub fn leases_that_ended(log: &str) -> usize {
 /// Hosts with which the newest versions of pages were lost, a bit each, as the home of a centrally scheduled object says in
 /// these lines of its log. Nothing else may be: what processes had newest is given back (`docs/LEASES.md`).
 pub fn lost_in(log: &str, hosts: usize, home: usize) -> u64 {
-    let mut all = 0;
-    for line in
-        log.lines().filter(|line| line.contains("newest versions of") && line.contains("are lost with"))
-    {
-        let named = (0..hosts).filter(|other| line.ends_with(&format!("host{other}")));
-        let named = named.fold(0, |all, other| all | 1 << other);
-        // A process of which the home's next one does not know whose it was.
-        all |= if named == 0 { ((1 << hosts) - 1) & !(1 << home) } else { named };
-    }
-    all
+    // A process of which the home's next one does not know whose it was: anybody's.
+    let anybody = ((1 << hosts) - 1) & !(1 << home);
+    log.lines().filter_map(|line| lost_with(line, hosts)).fold(0, |all, who| all | who.unwrap_or(anybody))
+}
+
+/// The same of any host's log, where the home's role moves: each loss by itself. What is lost when a home begins is of the home
+/// before, and may be all that was not synced; `claimed` says whether this host became the home a look at its log before.
+pub fn losses_in(log: &str, hosts: usize, claimed: &mut bool) -> Vec<u64> {
+    let claims = log.lines().any(|line| line.contains("becomes the home of"));
+    let begins = std::mem::replace(claimed, claims) || claims;
+    let lost = log.lines().filter_map(|line| lost_with(line, hosts));
+    lost.map(|who| who.filter(|_| !begins).unwrap_or(EVERYBODY)).collect()
+}
+
+/// With whom newest versions were lost, if a line says that some were; none: it gives no host's name.
+fn lost_with(line: &str, hosts: usize) -> Option<Option<u64>> {
+    let says = line.contains("newest versions of") && line.contains("are lost with");
+    let who = || (0..hosts).find(|other| line.ends_with(&format!("host{other}")));
+    says.then(|| who().map(|host| 1 << host))
 }
 
 /// The loss of these hosts between two instants, of an object with that home: if the home is among them the others drop
@@ -136,6 +145,12 @@ mod tests {
         assert_eq!(lost_in(&line("host2"), 4, 1), 0b100);
         assert_eq!(lost_in(&line("host 77123"), 4, 1), 0b1101);
         assert_eq!(lost_in("t host[1]: host2 is lost\nt host[1]: fenced: why", 4, 1), 0);
+        let mut claimed = false;
+        let all = line("host2") + &line("other hosts");
+        assert_eq!(losses_in(&all, 4, &mut claimed), [0b100, EVERYBODY]);
+        assert_eq!(losses_in("t host[1]: becomes the home of /x, which was host2", 4, &mut claimed), []);
+        assert_eq!(losses_in(&line("host2"), 4, &mut claimed), [EVERYBODY]);
+        assert_eq!(losses_in(&line("host2"), 4, &mut claimed), [0b100]);
     }
 
     #[test]
