@@ -81,6 +81,7 @@ struct Score {
     strikes: BTreeMap<String, u64>,
     recoveries: Vec<f64>,
     operations: u64,
+    moves: u64,
     network: String,
     failures: Vec<String>,
     no_homes_move_because: Option<String>,
@@ -101,6 +102,7 @@ impl Score {
             "bound_s": BOUND.as_secs(),
             "network": self.network,
             "operations_checked": self.operations,
+            "homes_that_moved": self.moves,
             "recovery_ms": {
                 "p50": rounded(median(&self.recoveries)),
                 "p99": rounded(percentile(&self.recoveries, 0.99)),
@@ -158,11 +160,12 @@ impl Storm<'_> {
                 );
                 eprintln!("commonhold-bench: {failure}");
                 score.failures.push(failure);
-                keep(context, &directory, number)?;
+                keep(context, &directory, number, &life)?;
                 break; // the rest is begun anew
             }
         }
         lock(score).operations += life.operations();
+        lock(score).moves += life.moves();
         drop(life);
         let _ = std::fs::remove_dir_all(&directory);
         Ok(())
@@ -183,8 +186,8 @@ fn etcd_is_there(context: &Context) -> Result<std::result::Result<(), String>> {
 }
 
 /// Copies the notes and the logs of a failed life to where they outlive this run. (A host's own files are large and sparse.)
-fn keep(context: &Context, directory: &Path, life: u64) -> Result<()> {
-    let place = context.directory.with_file_name(format!("storm-{}-life-{life}", context.seed));
+fn keep(context: &Context, directory: &Path, number: u64, life: &Life) -> Result<()> {
+    let place = context.directory.with_file_name(format!("storm-{}-life-{number}", context.seed));
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir_all(&place)?;
     for host in 0..HOSTS {
@@ -197,6 +200,7 @@ fn keep(context: &Context, directory: &Path, life: u64) -> Result<()> {
             std::fs::copy(entry.path(), place.join(name))?;
         }
     }
-    eprintln!("commonhold-bench: what life {life} left is in {}", place.display());
+    std::fs::write(place.join("losses"), life.troubles())?;
+    eprintln!("commonhold-bench: what life {number} left is in {}", place.display());
     Ok(())
 }

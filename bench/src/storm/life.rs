@@ -41,6 +41,8 @@ pub struct Life {
     read: Vec<usize>,
     /// Hosts that became the home when it was looked at last.
     claimed: Vec<bool>,
+    /// How often one did.
+    moves: u64,
     quiet_since: u64,
     /// Words that were found wrong before: each is counted once.
     wrong: Vec<u32>,
@@ -78,6 +80,7 @@ impl Life {
             windows: Vec::new(),
             read: vec![0; HOSTS],
             claimed: vec![false; HOSTS],
+            moves: 0,
             quiet_since: now(),
             wrong: Vec::new(),
             late: 0,
@@ -98,6 +101,16 @@ impl Life {
     /// Operations that were noted.
     pub fn operations(&self) -> u64 {
         self.notes.iter().map(|path| record::begun(path).unwrap_or(0)).sum()
+    }
+
+    /// How often a host became the home of the object in another's place.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// What the operations are judged by, in words.
+    pub fn troubles(&self) -> String {
+        format!("{:#?}\n{:#?}\n", self.losses, self.windows)
     }
 
     fn start_client(&mut self, host: usize, file: &str) -> Result<()> {
@@ -253,6 +266,7 @@ impl Life {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let new = log.get(*read..).unwrap_or_default();
+            self.moves += trouble::claims(new) as u64;
             match (self.scene, number) {
                 (Scene::Forwarding | Scene::ForwardingMoving, _) => {
                     all[0] |= trouble::named_in(new, number, HOSTS, HOME);

@@ -42,10 +42,15 @@ pub fn lost_in(log: &str, hosts: usize, home: usize) -> u64 {
 /// The same of any host's log, where the home's role moves: each loss by itself. What is lost when a home begins is of the home
 /// before, and may be all that was not synced; `claimed` says whether this host became the home a look at its log before.
 pub fn losses_in(log: &str, hosts: usize, claimed: &mut bool) -> Vec<u64> {
-    let claims = log.lines().any(|line| line.contains("becomes the home of"));
+    let claims = claims(log) > 0;
     let begins = std::mem::replace(claimed, claims) || claims;
     let lost = log.lines().filter_map(|line| lost_with(line, hosts));
     lost.map(|who| who.filter(|_| !begins).unwrap_or(EVERYBODY)).collect()
+}
+
+/// How often a host became the home in another's place, by these lines of its log.
+pub fn claims(log: &str) -> usize {
+    log.lines().filter(|line| line.contains("becomes the home of")).count()
 }
 
 /// With whom newest versions were lost, if a line says that some were; none: it gives no host's name.
