@@ -4,6 +4,7 @@ use super::plan::{HOME, HOSTS, Plan, Scene, Strike};
 use super::tally::Tally;
 use crate::cluster::Cluster;
 use crate::failure::{Result, failed};
+use crate::host::BenchHost;
 use crate::processes;
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
@@ -183,8 +184,7 @@ impl Life {
             std::thread::sleep(plan.lasting);
             return self.cluster.network().wire(host, true);
         }
-        let [process, keeper] = self.cluster.host(host).processes()?;
-        let [process, keeper] = [process::identity(process)?, process::identity(keeper)?];
+        let [process, keeper] = processes_of(self.cluster.host(host))?;
         match plan.strike {
             Strike::KillHost => end_all(&[process]),
             Strike::KillKeeper => end_all(&[keeper]),
@@ -343,6 +343,19 @@ impl Drop for Life {
     fn drop(&mut self) {
         // They never end by themselves.
         self.clients.iter_mut().for_each(|client| client.worker.kill());
+    }
+}
+
+/// Host and keeper, which may just be others: on a machine that is slow enough a lease ends by itself.
+fn processes_of(host: &BenchHost) -> Result<[Identity; 2]> {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        let [process, keeper] = host.processes()?;
+        match (process::identity(process), process::identity(keeper)) {
+            (Ok(process), Ok(keeper)) => return Ok([process, keeper]),
+            (Err(error), _) | (_, Err(error)) if Instant::now() > deadline => return Err(error.into()),
+            _ => std::thread::sleep(Duration::from_millis(2)),
+        }
     }
 }
 
