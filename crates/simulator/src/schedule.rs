@@ -7,6 +7,7 @@ use crate::world::{HOME, Joined, Limits, Op, Shape, World};
 use commonhold_coherence::central::{self, OnLoss, Options};
 use commonhold_coherence::{Access, HostId, Scheduler, Span, forwarding};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which scheduler a run is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +74,8 @@ pub struct Outcome {
 /// Steps after which a run is thought never to end; of a crowd, for each of its hosts.
 const STEPS: u64 = 300_000;
 const CROWD_STEPS: u64 = 20_000;
-/// Every so many seeds a run is of a crowd.
-const CROWD_EVERY: u64 = 1000;
+/// Every so many seeds a run is of a crowd, which takes as long as some ten thousand others.
+const CROWD_EVERY: u64 = 25_000;
 
 impl Schedule {
     /// Runs it. What is wrong begins with the line that runs it again.
@@ -353,9 +354,14 @@ fn run_explicit(dice: &mut Dice, size: &Size) -> Result<Outcome, String> {
 
 /// Runs `count` schedules of each kind from `seed`, on `threads` threads. Gives what came of all, and what was wrong.
 pub fn run_many(seed: u64, count: u64, threads: u64) -> (Outcome, Vec<String>) {
-    let part = |thread: u64| {
+    let (next, end) = (AtomicU64::new(seed), seed + count);
+    let part = || {
         let (mut sum, mut wrong) = (Outcome::default(), Vec::new());
-        for seed in (seed..seed + count).skip(thread as usize).step_by(threads as usize) {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return (sum, wrong);
+            }
             for kind in KINDS {
                 match (Schedule { kind, seed }).run() {
                     Ok(outcome) => sum.add(outcome),
@@ -363,10 +369,9 @@ pub fn run_many(seed: u64, count: u64, threads: u64) -> (Outcome, Vec<String>) {
                 }
             }
         }
-        (sum, wrong)
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(part)).collect();
         let mut all = (Outcome::default(), Vec::new());
         for thread in threads {
             let (sum, wrong) = thread.join().expect("a schedule panicked");
@@ -427,6 +432,16 @@ mod tests {
         assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
         assert!(sum.injected > count && sum.accesses > count && sum.failed > 0, "{sum:?}");
         println!("{sum:?}");
+    }
+
+    /// Of some hundred hosts each: the row of the benchmark has more of them.
+    #[test]
+    fn crowds_are_right() {
+        for kind in KINDS {
+            let schedule = Schedule { kind, seed: CROWD_EVERY };
+            assert!(schedule.is_crowd());
+            schedule.run().unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
     }
 
     #[test]
