@@ -44,6 +44,8 @@ pub struct Life {
     claimed: Vec<bool>,
     /// How often one did.
     moves: u64,
+    /// The last that did.
+    home: usize,
     quiet_since: u64,
     /// Words that were found wrong before: each is counted once.
     wrong: Vec<u32>,
@@ -82,6 +84,7 @@ impl Life {
             read: vec![0; HOSTS],
             claimed: vec![false; HOSTS],
             moves: 0,
+            home: HOME,
             quiet_since: now(),
             wrong: Vec::new(),
             late: 0,
@@ -149,6 +152,7 @@ impl Life {
         // Between strikes leases may end too.
         let before = self.lost_by_logs();
         self.note_losses(before, self.quiet_since, start);
+        let plan = Plan { host: if plan.at_home { self.home } else { plan.host }, ..plan };
         self.strike(plan)?;
         let mut tally = Tally::default();
         let stuck = self.wait_for_progress(&mut tally)?;
@@ -266,7 +270,9 @@ impl Life {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let new = log.get(*read..).unwrap_or_default();
-            self.moves += trouble::claims(new) as u64;
+            let claims = trouble::claims(new);
+            self.moves += claims as u64;
+            self.home = if claims > 0 { number } else { self.home };
             match (self.scene, number) {
                 (Scene::Forwarding | Scene::ForwardingMoving, _) => {
                     all[0] |= trouble::named_in(new, number, HOSTS, HOME);

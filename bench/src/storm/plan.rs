@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Hosts of a cluster. Host 0 keeps the list.
 pub const HOSTS: usize = 3;
-/// The host of them that is the object's home.
+/// The host of them that is the object's home, at first.
 pub const HOME: usize = 1;
 
 /// How the object of a cluster is shared. It lies on a file, and what is lost serves again as it was before.
@@ -89,6 +89,8 @@ pub struct Plan {
     pub strike: Strike,
     /// To whom.
     pub host: usize,
+    /// Not to that host, but to whoever is the home.
+    pub at_home: bool,
     /// How long a pause or a flicker takes, or until what was killed is started again.
     pub lasting: Duration,
 }
@@ -132,13 +134,15 @@ impl Plan {
         let short = Duration::from_millis(random.random_range(0..scene.lease() * 400));
         let longer =
             Duration::from_secs(scene.lease()) + Duration::from_millis(random.random_range(100..500));
-        let soon = random.random_bool(0.6);
+        // A home that is there again before its lease ends does not move.
+        let soon = random.random_bool(if scene.moves() { 0.2 } else { 0.6 });
+        let at_home = scene.moves() && random.random_bool(0.5);
         let lasting = match strike {
             Cut => longer,
             KillBoth | KillMachine if !soon => longer,
             _ => short,
         };
-        Plan { delay, strike, host, lasting }
+        Plan { delay, strike, host, at_home, lasting }
     }
 }
 
@@ -161,7 +165,8 @@ mod tests {
         assert_eq!(strikes(&plans(11, false, Scene::Central)), 7);
         let moving = plans(11, true, Scene::CentralMoving);
         assert_eq!(strikes(&moving), 10);
-        assert!(moving.iter().any(|plan| plan.strike == Strike::KillMachine && plan.host == HOME));
+        assert!(moving.iter().any(|plan| plan.strike == Strike::KillMachine && plan.at_home));
+        assert!(!all.iter().any(|plan| plan.at_home));
     }
 
     #[test]
