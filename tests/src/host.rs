@@ -216,6 +216,19 @@ pub fn signal(pid: u32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// Stops processes, and waits until every thread of them stands: until then one may answer yet.
+pub fn stop(pids: &[u32]) {
+    let stands = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    for pid in pids {
+        signal(*pid, libc::SIGSTOP);
+        let all = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands);
+        wait::until("it is stopped", || all().then_some(()));
+    }
+}
+
 /// Stops all, then kills all: none can notice the death of another. Waits until they are gone.
 pub fn kill_together(pids: &[u32]) {
     // Readable when the last thread is gone, and with it every descriptor and lock.

@@ -6,7 +6,7 @@ use commonhold_sys::file_lock::try_lock;
 use commonhold_tests::cluster::{says, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
-use commonhold_tests::host::signal;
+use commonhold_tests::host::{signal, stop};
 use commonhold_tests::moving::{claimant, five_are_lost_until_revert, is_version};
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
 use std::fs::File;
@@ -56,19 +56,6 @@ impl Setting {
     fn lose(&self, number: usize) {
         self.hosts[number].kill_both();
         self.workers[number].kill();
-    }
-}
-
-/// Stops processes, and waits until every thread of them stands.
-fn stop(pids: &[u32]) {
-    let stands = |thread: std::fs::DirEntry| {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("State:\tT"))
-    };
-    for pid in pids {
-        signal(*pid, libc::SIGSTOP);
-        let all = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands);
-        wait::until("it is stopped", || all().then_some(()));
     }
 }
 

@@ -4,7 +4,7 @@
 
 use commonhold_tests::cluster::{another, ca, free_address, until_says};
 use commonhold_tests::etcd::Etcd;
-use commonhold_tests::host::signal;
+use commonhold_tests::host::{signal, stop};
 use commonhold_tests::moving::{lose, nothing_is_kept};
 use commonhold_tests::scratch::RamDisk;
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
@@ -68,7 +68,7 @@ fn who_writes_first_waits_for_a_replica_and_nobody_else_does() {
         })
         .collect();
     let replica = hosts[1].status().host_pid;
-    signal(replica, libc::SIGSTOP);
+    stop(&[replica]);
     // The same page by two processes, and another.
     let writers = [(&first, "put m 0 7"), (&second, "put m 1 8"), (&third, "put m 8192 9")];
     writers.iter().for_each(|(worker, line)| worker.send(line));
@@ -99,7 +99,7 @@ fn a_replica_that_stands_still_is_survived() {
     until_enough(&home);
     home.all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
     let before = hosts[1].status().host_pid;
-    signal(before, libc::SIGSTOP);
+    stop(&[before]);
     home.all(&format!("fill m 0 50 2\nsync o 0 {MIB}\nfill m 50 50 3"));
     let other = another(&hosts[2], NAME);
     other.all("check m 50 50 3\nfill m 100 10 4");
@@ -180,7 +180,7 @@ fn what_is_kept_of_an_object_that_was_removed_meanwhile_goes() {
     home.all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
     let still = hosts[1].status();
     let still = [still.keeper_pid, still.host_pid];
-    still.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
+    stop(&still);
     hosts[2].kill_both();
     home.all(&format!("remove {NAME}\ndrop m\nclose o"));
     wait::until("its home has nothing of it", || nothing_is_kept(&hosts[0]).then_some(()));
