@@ -19,7 +19,8 @@ impl Scratch {
         Scratch::within(&base)
     }
 
-    /// Makes one in memory, where there is room for it and no other place is asked for: for what waits for the disk at each step, and is not what is tested.
+    /// Makes one in memory, where there is room for it and no other place is asked for: for what waits for the disk at each
+    /// step, and is not what is tested.
     pub fn in_memory() -> Scratch {
         let memory = Path::new("/dev/shm");
         let is_asked_for = std::env::var_os("COMMONHOLD_TESTS_DIR").is_some();

@@ -437,8 +437,8 @@ mod tests {
     /// Of some hundred hosts each: the row of the benchmark has more of them.
     #[test]
     fn crowds_are_right() {
-        for kind in KINDS {
-            let schedule = Schedule { kind, seed: CROWD_EVERY };
+        for (kind, number) in KINDS.into_iter().flat_map(|kind| [(kind, 1), (kind, 2)]) {
+            let schedule = Schedule { kind, seed: number * CROWD_EVERY };
             assert!(schedule.is_crowd());
             schedule.run().unwrap_or_else(|wrong| panic!("{wrong}"));
         }
