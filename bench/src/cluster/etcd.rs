@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How many there are: one may be away.
-pub const MEMBERS: usize = 3;
-/// How long they may take to find each other.
+const MEMBERS: usize = 3;
+/// How long they may take until they listen.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Three members, which end with this.

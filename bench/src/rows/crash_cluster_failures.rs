@@ -50,9 +50,9 @@ impl Row for CrashClusterFailures {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let wanted = context.trials.unwrap_or(context.pick(500, 25));
-        let without_etcd = etcd_is_there(context)?.err();
-        let storm = Storm { context, wanted, with_etcd: without_etcd.is_none() };
-        let score = Mutex::new(Score { no_homes_move_because: without_etcd, ..Score::default() });
+        let no_homes_move_because = why_not_with_etcd(context)?;
+        let storm = Storm { context, wanted, with_etcd: no_homes_move_because.is_none() };
+        let score = Mutex::new(Score { no_homes_move_because, ..Score::default() });
         let (next, life) = (AtomicU64::new(0), AtomicU64::new(0));
         // Each trial mostly waits: for leases, for the keeper, for whoever was struck.
         std::thread::scope(|scope| {
@@ -172,14 +172,14 @@ impl Storm<'_> {
     }
 }
 
-/// Whether there can be clusters with their registry in etcd, or why not.
-fn etcd_is_there(context: &Context) -> Result<std::result::Result<(), String>> {
+/// Why there can be no clusters with their registry in etcd, if so.
+fn why_not_with_etcd(context: &Context) -> Result<Option<String>> {
     let directory = context.new_directory("etcd")?;
     match Cluster::start_with_etcd(directory, 1, Scene::CentralMoving.lease()) {
-        Ok(_) => Ok(Ok(())),
+        Ok(_) => Ok(None),
         Err(Failure::Skipped(why)) => {
             eprintln!("commonhold-bench: no homes move here: {why}");
-            Ok(Err(why))
+            Ok(Some(why))
         }
         Err(other) => Err(other),
     }

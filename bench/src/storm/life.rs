@@ -150,7 +150,7 @@ impl Life {
         std::thread::sleep(plan.delay);
         let (start, begun) = (now(), Instant::now());
         // Between strikes leases may end too.
-        let before = self.lost_by_logs();
+        let before = self.lost_by_logs(0);
         self.note_losses(before, self.quiet_since, start);
         let plan = Plan { host: if plan.at_home { self.home } else { plan.host }, ..plan };
         self.strike(plan)?;
@@ -159,12 +159,10 @@ impl Life {
         tally.late += stuck;
         let recovery = (stuck == 0).then(|| begun.elapsed());
         let end = now();
-        let mut lost = self.lost_by_logs();
         let strikes_process =
             !matches!(plan.strike, Strike::KillClient | Strike::KillKeeper | Strike::KillMember);
-        if self.scene.is_forwarded() && strikes_process {
-            lost[0] |= 1 << plan.host;
-        }
+        let struck = u64::from(self.scene.is_forwarded() && strikes_process) << plan.host;
+        let lost = self.lost_by_logs(struck);
         self.note_losses(lost, start, end);
         self.windows.iter_mut().filter(|window| window.end == 0).for_each(|window| window.end = end);
         self.quiet_since = end;
@@ -178,7 +176,8 @@ impl Life {
             self.kill_clients(host, 1);
             return Ok(());
         }
-        if let (Strike::KillMember, Some(etcd)) = (plan.strike, self.cluster.etcd()) {
+        if plan.strike == Strike::KillMember {
+            let Some(etcd) = self.cluster.etcd() else { return failed("this cluster has no etcd") };
             etcd.kill(host);
             std::thread::sleep(plan.lasting);
             return etcd.run(self.cluster.network(), host);
@@ -262,10 +261,11 @@ impl Life {
         }
     }
 
-    /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone, and each loss that
-    /// came beside these. Where the home schedules, it says what is lost, and nothing else may be.
-    fn lost_by_logs(&mut self) -> Vec<u64> {
-        let mut all = vec![0];
+    /// Hosts of which the logs, since they were last looked at, say that what they alone had may be gone, with those that are
+    /// `struck`; and, where the home moves, each loss by itself. Where the home schedules, it says what is lost, and nothing
+    /// else may be.
+    fn lost_by_logs(&mut self, struck: u64) -> Vec<u64> {
+        let mut all = vec![struck];
         for (number, read) in self.read.iter_mut().enumerate() {
             let path = self.cluster.host(number).state().join("log");
             let log = std::fs::read_to_string(path).unwrap_or_default();
@@ -280,7 +280,8 @@ impl Life {
                 (Scene::Central, HOME) => all[0] |= trouble::lost_in(new, HOSTS, HOME),
                 (Scene::Central, _) => {}
                 (Scene::CentralMoving, _) => {
-                    all.extend(trouble::losses_in(new, HOSTS, &mut self.claimed[number]));
+                    let claimed_before = std::mem::replace(&mut self.claimed[number], claims > 0);
+                    all.extend(trouble::losses_in(new, HOSTS, claims > 0 || claimed_before));
                 }
             }
             *read = log.len();

@@ -40,10 +40,8 @@ pub fn lost_in(log: &str, hosts: usize, home: usize) -> u64 {
 }
 
 /// The same of any host's log, where the home's role moves: each loss by itself. What is lost when a home begins is of the home
-/// before, and may be all that was not synced; `claimed` says whether this host became the home a look at its log before.
-pub fn losses_in(log: &str, hosts: usize, claimed: &mut bool) -> Vec<u64> {
-    let claims = claims(log) > 0;
-    let begins = std::mem::replace(claimed, claims) || claims;
+/// before, and may be all that was not synced; `begins` says whether that may be said here.
+pub fn losses_in(log: &str, hosts: usize, begins: bool) -> Vec<u64> {
     let lost = log.lines().filter_map(|line| lost_with(line, hosts));
     lost.map(|who| who.filter(|_| !begins).unwrap_or(EVERYBODY)).collect()
 }
@@ -150,12 +148,11 @@ mod tests {
         assert_eq!(lost_in(&line("host2"), 4, 1), 0b100);
         assert_eq!(lost_in(&line("host 77123"), 4, 1), 0b1101);
         assert_eq!(lost_in("t host[1]: host2 is lost\nt host[1]: fenced: why", 4, 1), 0);
-        let mut claimed = false;
         let all = line("host2") + &line("other hosts");
-        assert_eq!(losses_in(&all, 4, &mut claimed), [0b100, EVERYBODY]);
-        assert_eq!(losses_in("t host[1]: becomes the home of /x, which was host2", 4, &mut claimed), []);
-        assert_eq!(losses_in(&line("host2"), 4, &mut claimed), [EVERYBODY]);
-        assert_eq!(losses_in(&line("host2"), 4, &mut claimed), [0b100]);
+        assert_eq!(losses_in(&all, 4, false), [0b100, EVERYBODY]);
+        assert_eq!(losses_in(&all, 4, true), [EVERYBODY, EVERYBODY]);
+        assert_eq!(losses_in("t host[1]: host2 is lost", 4, true), []);
+        assert_eq!(claims("t host[1]: becomes the home of /x, which was host2\nt host[1]: joined"), 1);
     }
 
     #[test]
