@@ -16,6 +16,7 @@
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
+//! | `user` | is another user for a moment |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
 //!
@@ -36,6 +37,7 @@ pub mod page;
 pub mod raw;
 pub mod scratch;
 pub mod stranger;
+pub mod user;
 pub mod wait;
 pub mod worker;
 

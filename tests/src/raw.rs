@@ -50,6 +50,19 @@ impl Raw {
         self.answer_to(number)
     }
 
+    /// Asks for descriptors, which come with the answer.
+    pub fn ask_for(&mut self, request: &Request) -> (Reply, Vec<OwnedFd>) {
+        self.next += 1;
+        let number = self.next;
+        assert!(self.throw(&bytes_of(number, request), &[]), "the host takes a message");
+        crate::wait::until("the host answers", || match self.hear_all()? {
+            Some((header, FromHost::Reply(reply), fds)) if header.number == number => {
+                Some((reply.expect("what must work"), fds))
+            }
+            _ => None,
+        })
+    }
+
     /// The answer to the request of that number; `None`: the connection ended, or nothing came in time.
     pub fn answer_to(&self, number: u64) -> Option<Result<Reply, Error>> {
         let deadline = Instant::now() + LONG;
@@ -65,11 +78,20 @@ impl Raw {
     /// The next message. `None`: the connection ended; `Some(None)`: nothing yet.
     #[allow(clippy::option_option)] // the two say different things, and both are asked for
     pub fn hear(&self) -> Option<Option<(Header, FromHost)>> {
+        self.hear_all().map(|heard| heard.map(|(header, message, _)| (header, message)))
+    }
+
+    /// The same, with the descriptors that came.
+    #[allow(clippy::option_option, clippy::type_complexity)] // as above
+    fn hear_all(&self) -> Option<Option<(Header, FromHost, Vec<OwnedFd>)>> {
         let mut buffer = vec![0; limits::MESSAGE_BYTES];
         let mut fds = Vec::new();
         match socket::receive(&self.socket, &mut buffer, &mut fds, Wait::Yes) {
             Ok(0) => None,
-            Ok(length) => Some(Some(decode(&buffer[..length]).expect("the host speaks well"))),
+            Ok(length) => {
+                let (header, message) = decode(&buffer[..length]).expect("the host speaks well");
+                Some(Some((header, message, fds)))
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Some(None),
             Err(_) => None,
         }

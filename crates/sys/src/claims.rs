@@ -20,8 +20,8 @@
 //! write anything here: it then loses pages it wrote, or keeps pages in memory that its own budget pays for; the
 //! host takes unknown values for CLAIMED and never waits for one.
 
-use crate::memory;
-use rustix::fs::{MemfdFlags, SealFlags};
+use crate::{memory, plain};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +38,11 @@ pub const CLAIMED: u8 = 2;
 pub const INSTALLED: u8 = 3;
 /// The host is at work on it.
 pub const BUSY: u8 = 4;
+
+/// What the memory is called.
+const NAME: &str = "commonhold-claims";
+/// With these it keeps its size, and nobody may forbid writing to it.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The claim words of one mapping.
 #[derive(Debug)]
@@ -56,18 +61,24 @@ impl Claims {
     /// Words for `pages` pages, all ASK.
     pub fn create(pages: usize) -> io::Result<Claims> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("commonhold-claims", flags)?;
+        let fd = rustix::fs::memfd_create(NAME, flags)?;
+        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
         rustix::fs::ftruncate(&fd, pages.next_multiple_of(4096) as u64)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         Self::open(fd, pages)
     }
 
-    /// The words that another process made. Refused when they could vanish under the reader.
+    /// The words that another process made. Refused when a touch of them could fail: only memory in small pages, whose
+    /// size is sealed, always has a page for one.
     pub fn open(fd: OwnedFd, pages: usize) -> io::Result<Claims> {
-        let long_enough = rustix::fs::fstat(&fd)?.st_size as u64 >= pages as u64;
-        let sealed = rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK);
-        if !long_enough || !sealed || pages == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the claim words of such a mapping"));
+        let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not the claim words of such a mapping");
+        let seals = plain::seals(&fd)?;
+        if pages == 0 || pages > isize::MAX as usize - 4096 || seals.bits() & SEALS.bits() != SEALS.bits() {
+            return Err(refused());
+        }
+        let bytes = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+        if bytes < pages.next_multiple_of(4096) as u64 {
+            return Err(refused());
         }
         // SAFETY: a fresh mapping at an address the kernel chooses, of a file that cannot shrink.
         let address = unsafe {
@@ -82,6 +93,14 @@ impl Claims {
         }?;
         let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         Ok(Claims { fd, words, pages })
+    }
+
+    /// The words that a host of that user made: what a client brings to the next host.
+    pub fn of_a_host(fd: OwnedFd, pages: usize, host_uid: u32) -> io::Result<Claims> {
+        if !plain::is_made_by(&fd, host_uid, NAME)? {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no host of this user made them"));
+        }
+        Self::open(fd, pages)
     }
 
     /// The descriptor, for the other side.
@@ -195,5 +214,19 @@ mod tests {
         let host = Claims::create(100).unwrap();
         assert!(Claims::open(host.fd().try_clone().unwrap(), 5000).is_err());
         assert!(rustix::fs::ftruncate(host.fd(), 0).is_err());
+        // Sealed as words are, and made by somebody else.
+        let me = rustix::process::geteuid().as_raw();
+        Claims::of_a_host(host.fd().try_clone().unwrap(), 100, me).unwrap();
+        assert!(Claims::of_a_host(host.fd().try_clone().unwrap(), 100, me + 1).is_err());
+    }
+
+    #[test]
+    fn memory_that_may_have_no_page_for_a_touch_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A kernel without huge pages makes none.
+        let Ok(huge) = rustix::fs::memfd_create(NAME, flags) else { return };
+        rustix::fs::ftruncate(&huge, 2 << 20).unwrap();
+        rustix::fs::fcntl_add_seals(&huge, SEALS).unwrap();
+        assert!(Claims::open(huge, 100).is_err());
     }
 }

@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod maps;
 pub mod memory;
 pub mod pagemap;
+pub mod plain;
 pub mod process;
 pub mod shared;
 pub mod slice;

@@ -72,7 +72,7 @@ impl Host {
         if map.with_descriptors {
             self.take_descriptors(session, kind, fds.next(), fds.next())?;
         }
-        let claims = take_claims(kind, &map, pages, fds.next())?;
+        let claims = take_claims(session, kind, &map, pages, fds.next())?;
         self.take_out(session, map.address, map.length)?;
         self.check_room(session, claims.is_some())?;
         let mapping = self.new_mapping(session, &map, kind, claims)?;
@@ -380,8 +380,10 @@ fn no_descriptors() -> Error {
     )
 }
 
-/// The claim words of a mapping with in-thread service: the client's own when it repeats the mapping, else new ones.
+/// The claim words of a mapping with in-thread service: new ones, or those that a host made for a client which comes back
+/// with them. A client makes none.
 fn take_claims(
+    session: &Session,
     kind: Kind,
     map: &MapRequest,
     pages: PageRange,
@@ -396,11 +398,23 @@ fn take_claims(
         ));
     }
     let pages = usize::try_from(pages.count).map_err(|_| Error::invalid("the mapping is too large"))?;
-    let claims = match fd.filter(|_| map.with_claims) {
-        Some(fd) => Claims::open(fd, pages).and_then(|claims| claims.take_over().map(|()| claims)),
-        None => Claims::create(pages),
-    };
-    claims.map(Some).doing("making claim words")
+    if !map.with_claims {
+        return Claims::create(pages).map(Some).doing("making claim words");
+    }
+    if session.returned_by.load(Ordering::Acquire) == 0 {
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            "claim words are made by the host: only a client that comes back after its death brings those it has",
+        ));
+    }
+    let no_words = || Error::new(ErrorKind::Protocol, "the claim words of the mapping did not come with it");
+    let host = rustix::process::geteuid().as_raw();
+    let claims = Claims::of_a_host(fd.ok_or_else(no_words)?, pages, host);
+    let claims = claims.and_then(|claims| claims.take_over().map(|()| claims));
+    claims.map(Some).map_err(|error| {
+        let why = format!("the claim words are refused ({error}): map without any, and the host makes them");
+        Error::new(ErrorKind::Permission, why)
+    })
 }
 
 /// The requests made of this descriptor would mean other things to another kind of file.

@@ -11,6 +11,7 @@ use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
+use commonhold_sys::plain;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -270,14 +271,12 @@ impl Host {
 fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsRawFd;
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let link = std::fs::read_link(&path).doing("looking at frames")?;
-    let stat = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at frames")?;
-    let ours = link.to_string_lossy().starts_with("/memfd:commonhold-")
-        && stat.st_uid == rustix::process::geteuid().as_raw();
-    if !ours {
+    let me = rustix::process::geteuid().as_raw();
+    // An error: it is not even memory.
+    if !plain::is_made_by(&fd, me, "commonhold-").unwrap_or(false) {
         return Err(Error::new(ErrorKind::Permission, "these are not frames that this host made"));
     }
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(std::io::Error::from)
         .doing("opening frames for writing")

@@ -1,0 +1,57 @@
+//! Whether a descriptor that came from outside is plain memory, and whose. Each question answers at once: a file that
+//! waits for its owner (FUSE) is told from memory before anything is asked of it.
+
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The file system of memory in small pages. Memory in huge pages (hugetlbfs) has another: it may have no page for a
+/// touch, which is then SIGBUS.
+const TMPFS: u64 = 0x0102_1994;
+
+/// The seals of plain memory. An error for any other file, and for memory in huge pages.
+pub fn seals(fd: impl AsFd) -> io::Result<SealFlags> {
+    let fd = fd.as_fd();
+    // Only memory has seals. The kernel answers by itself, whatever the file is.
+    let seals = fcntl_get_seals(fd).map_err(|_| refused("this is not memory (memfd)"))?;
+    if fstatfs(fd)?.f_type as u64 != TMPFS {
+        return Err(refused("this is memory in huge pages: only memory in small pages can be used"));
+    }
+    Ok(seals)
+}
+
+/// Whether a process of that user made the memory by `memfd_create` under a name that begins so.
+pub fn is_made_by(fd: impl AsFd, uid: u32, name: &str) -> io::Result<bool> {
+    let fd = fd.as_fd();
+    seals(fd)?;
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+    let is_named = link.to_string_lossy().strip_prefix("/memfd:").is_some_and(|rest| rest.starts_with(name));
+    Ok(is_named && fstat(fd)?.st_uid == uid)
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    #[test]
+    fn only_memory_in_small_pages_is_plain() {
+        let memory = crate::frames::create("commonhold-1", 4096).unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        assert!(seals(&memory).unwrap().contains(SealFlags::SEAL));
+        assert!(is_made_by(&memory, me, "commonhold-").unwrap());
+        assert!(!is_made_by(&memory, me + 1, "commonhold-").unwrap());
+        assert!(!is_made_by(&memory, me, "commonhold-2").unwrap());
+        for other in ["/dev/zero", "/proc/self/mem", "/sys", "/"] {
+            seals(std::fs::File::open(other).unwrap()).unwrap_err();
+        }
+        // A kernel without huge pages makes none.
+        if let Ok(huge) = memfd_create("commonhold-1", MemfdFlags::HUGETLB | MemfdFlags::CLOEXEC) {
+            seals(huge).unwrap_err();
+        }
+    }
+}
