@@ -19,7 +19,11 @@ pub struct Raw {
 impl Raw {
     /// Connects, and says nothing.
     pub fn connect(host: &TestHost) -> Raw {
-        let socket = socket::connect(host.state(), "host.sock").expect("connect");
+        Raw::over(socket::connect(host.state(), "host.sock").expect("connect"))
+    }
+
+    /// Speaks over a connection that is there.
+    pub fn over(socket: OwnedFd) -> Raw {
         for direction in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&socket, direction, Some(Duration::from_millis(50))).expect("timeout");
         }

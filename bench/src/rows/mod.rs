@@ -39,6 +39,7 @@ mod remote_seq_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
 mod scale_roles;
+mod security;
 mod sim_violations;
 mod sprite_remote;
 mod sprite_table4;
@@ -62,6 +63,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_sparse_kib::SparseKib,
         &local_python_attach_ratio::PythonAttachRatio,
         &crash_local_failures::CrashLocalFailures,
+        &security::Breaches,
+        &security::Collateral,
         &sprite_table4::SpriteTable4,
         &sprite_table6::SpriteTable6,
         &govindan_table1::GovindanTable1,

@@ -1,0 +1,109 @@
+//! `security.breaches` and `security.collateral_ms`: the suite of attacks, and what others notice of it.
+
+use crate::context::Context;
+use crate::failure::{Doing, Failure, Result, failed};
+use crate::measure::{least, most};
+use crate::row::{Bar, Measured, Row, rounded};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The program of the suite, which is built beside this one.
+const PROGRAM: &str = "commonhold-attacks";
+
+/// Attacks that got through.
+pub struct Breaches;
+
+impl Row for Breaches {
+    fn id(&self) -> &'static str {
+        "security.breaches"
+    }
+
+    fn unit(&self) -> &'static str {
+        "attacks"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::Exactly(0.0))
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    fn about(&self) -> &'static str {
+        "attacks of the suite, by users, by members of a cluster and by damaged files, that got through"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let all = attack(context)?;
+        let breaches = all.iter().filter(|line| !line["breach"].is_null()).count();
+        Ok(Measured::single(breaches as f64, all.len(), detail(&all)))
+    }
+}
+
+/// How long others wait while attacks run.
+pub struct Collateral;
+
+impl Row for Collateral {
+    fn id(&self) -> &'static str {
+        "security.collateral_ms"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ms"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(1000.0))
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    fn about(&self) -> &'static str {
+        "longest time that another user's open, map, touch or sync took while each attack ran, over all attacks"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let all = attack(context)?;
+        let times: Vec<f64> = all.iter().filter_map(|line| line["collateral_ms"].as_f64()).collect();
+        let (min, max) = (least(&times), most(&times));
+        Ok(Measured { value: max, runs: times.len(), min, max, detail: detail(&all) })
+    }
+}
+
+/// Runs the suite, a few attacks of it where that is enough; a line of each.
+fn attack(context: &Context) -> Result<Vec<Value>> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::Skipped("the attacks need root, who runs the host, and two other users".into()));
+    }
+    let program = std::env::current_exe()?.with_file_name(PROGRAM);
+    if !program.is_file() {
+        return Err(Failure::Skipped(format!("{} was not built: `./run build` does", program.display())));
+    }
+    let words = context.pick::<&[&str]>(&[], &["names."]);
+    let mut command = Command::new(&program);
+    let output = command.arg("run").args(words).stdin(Stdio::null()).output();
+    let output = output.doing(format!("running {}", program.display()))?;
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let all: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if all.is_empty() {
+        return failed(format!("no attack was run: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(all)
+}
+
+/// What each attack tried and what came of it.
+fn detail(all: &[Value]) -> Value {
+    let line = |line: &Value| {
+        let told = json!({
+            "tries": line["tries"],
+            "breach": line["breach"],
+            "collateral_ms": rounded(line["collateral_ms"].as_f64().unwrap_or(f64::NAN)),
+        });
+        (line["id"].as_str().unwrap_or_default().to_owned(), told)
+    };
+    json!({ "attacks": all.iter().map(line).collect::<serde_json::Map<_, _>>() })
+}

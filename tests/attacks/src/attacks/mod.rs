@@ -1,0 +1,23 @@
+//! The attacks, by what they reach for.
+
+use crate::{Attack, How};
+
+mod floods;
+mod guesses;
+mod members;
+mod messages;
+mod names;
+
+/// All of them.
+pub(crate) const TOPICS: &[&[Attack]] =
+    &[floods::ATTACKS, guesses::ATTACKS, members::ATTACKS, messages::ATTACKS, names::ATTACKS];
+
+/// An attack by a user.
+const fn user(id: &'static str, tries: &'static str, attack: fn(&crate::scene::Local)) -> Attack {
+    Attack { id, tries, how: How::User(attack) }
+}
+
+/// An attack by a member of a cluster.
+const fn member(id: &'static str, tries: &'static str, attack: fn(&crate::scene::Members)) -> Attack {
+    Attack { id, tries, how: How::Member(attack) }
+}

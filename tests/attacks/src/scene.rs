@@ -1,0 +1,165 @@
+//! Where attacks take place: a host as the shipped unit starts it, or a cluster of three.
+
+use commonhold_object::wire::Request;
+use commonhold_object::{CreateOptions, Name};
+use commonhold_sys::socket;
+use commonhold_tests::cluster::{address_of, ca, secure_cluster};
+use commonhold_tests::raw::Raw;
+use commonhold_tests::stranger::Stranger;
+use commonhold_tests::{Scratch, TestHost, Worker};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::os::fd::OwnedFd;
+
+/// Who attacks.
+pub const ATTACKER: (u32, u32) = (64_001, 64_001);
+/// Who must not notice.
+pub const BYSTANDER: (u32, u32) = (64_002, 64_002);
+
+/// The shipped unit, whose capabilities the hosts of the suite have.
+const UNIT: &str = include_str!("../../../packaging/commonhold.service");
+
+/// A host of root, with the unit's capabilities and no new privileges, and who uses it.
+pub struct Local {
+    /// The host.
+    pub host: TestHost,
+}
+
+impl Local {
+    /// Starts one.
+    pub fn new() -> Local {
+        let capabilities = unit_capabilities();
+        let words = ["setpriv", "--no-new-privs", "--inh-caps=-all", &capabilities];
+        Local { host: TestHost::by(&words, &[]) }
+    }
+
+    /// A process of the attacker.
+    pub fn attacker(&self) -> Worker {
+        self.host.worker_of(ATTACKER.0, ATTACKER.1)
+    }
+
+    /// A connection of the attacker that says whatever an attack wants said.
+    pub fn raw(&self) -> Raw {
+        Raw::over(self.socket())
+    }
+
+    /// The same, after it has said hello.
+    pub fn greeted(&self) -> Raw {
+        let mut raw = self.raw();
+        raw.ask(&Request::Hello { program: "attacker".into() }, &[]).expect("an answer").expect("hello");
+        raw
+    }
+
+    /// A connected socket of the attacker.
+    pub fn socket(&self) -> OwnedFd {
+        self.try_socket().expect("the host lets everybody connect")
+    }
+
+    /// The same, if the host lets them.
+    pub fn try_socket(&self) -> std::io::Result<OwnedFd> {
+        as_user(ATTACKER, || socket::connect(self.host.state(), "host.sock"))
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Runs something on a thread of that user, whose credentials a connection made there has.
+pub fn as_user<T: Send>((uid, gid): (u32, u32), work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
+            // These change the calling thread alone, which ends with its work.
+            set_thread_groups(&[]).expect("no further groups");
+            set_thread_res_gid(gid, gid, gid).expect("another group");
+            set_thread_res_uid(uid, uid, uid).expect("another user");
+            work()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The word for `setpriv` that leaves the capabilities of the shipped unit alone.
+fn unit_capabilities() -> String {
+    let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = line.expect("the unit bounds its capabilities").split_whitespace();
+    names.fold("--bounding-set=-all".to_owned(), |all, name| {
+        let name = name.strip_prefix("CAP_").expect("a capability").to_lowercase();
+        format!("{all},+{name}")
+    })
+}
+
+/// Options of a small object.
+pub fn small() -> CreateOptions {
+    CreateOptions { size_bytes: 65_536, controlled: true, ..CreateOptions::default() }
+}
+
+/// A name that is well formed.
+pub fn name(text: &str) -> Name {
+    Name::directory(text).expect("a name")
+}
+
+/// A cluster of three with certificates, and one who has a certificate as well.
+pub struct Members {
+    /// The hosts; the first keeps the list, the last reads alone.
+    pub hosts: Vec<TestHost>,
+    authority: Scratch,
+}
+
+impl Members {
+    /// Starts one, in which `/bystander` is an object of the second host that the first uses.
+    pub fn new() -> Members {
+        let authority = Scratch::new();
+        let hosts = secure_cluster(&authority, 3);
+        let maker = hosts[1].worker();
+        maker.eventually("create b /bystander size=65536 central mode=600");
+        Members { hosts, authority }
+    }
+
+    /// A process at the first host that uses the object of the second.
+    pub fn user(&self) -> Worker {
+        let worker = self.hosts[0].worker();
+        // This one stays open: the host's last use of an object ends only when its pages are home.
+        worker.eventually("open kept /bystander rw");
+        worker
+    }
+
+    /// A host with a valid certificate of that name, which may write or read alone.
+    pub fn stranger(&self, number: u32, name: &str, rights: Rights) -> Stranger {
+        let identity = self.authority.join(name);
+        let into = identity.display().to_string();
+        let mut words = vec!["issue", name, "--into", &into];
+        if matches!(rights, Rights::Read) {
+            words.push("--read-only");
+        }
+        ca(&self.authority.join("ca"), &words);
+        Stranger::certified(number, name, &identity)
+    }
+
+    /// Where a host listens.
+    pub fn address(&self, host: usize) -> String {
+        address_of(&self.hosts[host])
+    }
+
+    /// The authority's directory.
+    pub fn authority(&self) -> &Scratch {
+        &self.authority
+    }
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a certificate allows.
+#[derive(Clone, Copy)]
+pub enum Rights {
+    /// Everything.
+    Write,
+    /// Reading.
+    Read,
+}
