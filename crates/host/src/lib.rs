@@ -13,6 +13,7 @@ pub mod pagers;
 pub mod refuge;
 pub mod seeing;
 pub mod server;
+pub mod set_aside;
 pub mod shared;
 pub mod spill;
 pub mod workers;

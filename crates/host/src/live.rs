@@ -23,7 +23,7 @@
 //! intent that is resident needs nothing, one that is not has its newest content in the pipe (in the vault).
 
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, Result};
+use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -119,6 +119,7 @@ impl Live {
         }
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
         let found = Header { frames_inode: number(128), size_bytes: number(SIZE_OFFSET as usize) };
+        check_length(path, &file, found.size_bytes)?;
         Ok(Some((Self::with(path, file, found.size_bytes)?, found)))
     }
 
@@ -258,6 +259,20 @@ impl Live {
     }
 }
 
+/// A file that was shortened would say of pages that are newest elsewhere that they are not.
+fn check_length(path: &Path, file: &File, size_bytes: u64) -> Result<()> {
+    let length = file.metadata().doing(format!("looking at {}", path.display()))?.len();
+    let pages = commonhold_object::pages_of(size_bytes).max(1);
+    let lost = |what: &str| Err(Error::new(ErrorKind::Lost, format!("{} {what}", path.display())));
+    if pages > commonhold_object::limits::OBJECT_PAGES {
+        return lost("is damaged: no object is of the size that it names");
+    }
+    if length < GRANTS_OFFSET + pages * SLOT_BYTES {
+        return lost("was shortened: what it said of the object's pages is gone");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +306,13 @@ mod tests {
         let mut found = Vec::new();
         live.each(Mark::Dirty, |page| found.push(page));
         assert_eq!(found, (100..110).chain(120..150).collect::<Vec<u64>>());
+        let whole = std::fs::metadata(&path).unwrap().len();
+        let file = File::options().write(true).open(&path).unwrap();
+        for length in [GRANTS_OFFSET + 4096, BITMAPS_OFFSET, HEADER_BYTES as u64] {
+            file.set_len(length).unwrap();
+            assert_eq!(Live::reopen(&path, "boot-a").err().unwrap().kind, ErrorKind::Lost);
+        }
+        file.set_len(whole).unwrap();
         assert!(Live::reopen(&path, "boot-b").unwrap().is_none());
         assert!(Live::reopen(&dir.path().join("8"), "boot-a").unwrap().is_none());
     }

@@ -184,8 +184,8 @@ pub fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "{} is damaged ({what}): move it elsewhere and start again; the files of objects are untouched, but \
-             their names are gone",
+            "{} is damaged ({what}): restore it from a copy. To begin anew, move it elsewhere, and with it the folders \
+             journal, spill, live and replicas: files of users are untouched, but their objects' names are gone",
             path.display()
         ),
     )

@@ -63,6 +63,7 @@ impl Host {
         self.vault
             .put(&object_key(object.id, "frames"), fencing(&record), Some(frames))
             .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        self.note_used(object.id);
         // First: whoever finds the cache may rely on its being scheduled.
         self.take_part(&record, &cache, Lent::default());
         object.set_cache(cache.clone());
@@ -181,7 +182,8 @@ impl Host {
 
     /// Takes frames over whose book is in `live/<id>`. Where that fails for a reason that may pass (no memory, no
     /// descriptors), they stay with the keeper and the object cannot be used until the next host has tried: other
-    /// frames in their place would lose what is in them.
+    /// frames in their place would lose what is in them. The same where the book is gone: nobody knows then which pages are
+    /// the newest, and nobody is given others without a word.
     pub(super) fn adopt_cache(
         &self,
         object: &Object,
@@ -189,16 +191,25 @@ impl Host {
         pipe: Option<&OwnedFd>,
     ) -> Result<Arc<Cache>> {
         let result = self.adopt_cache_now(object, frames.clone(), pipe);
-        if let Err(error) = &result
-            && error.kind != ErrorKind::Lost
-        {
-            let fenced = fencing(&object.record());
-            self.keep(&object_key(object.id, "frames"), fenced, Some(frames));
-            object.set_unusable(format!(
-                    "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
-                     try again"
-                ));
+        let Err(error) = &result else { return result };
+        let is_lost = error.kind == ErrorKind::Lost;
+        let record = object.record().clone();
+        // What clients bring may be anything. What hosts share is settled with its home.
+        if is_lost && (pipe.is_none() || record.options.is_shared()) {
+            return result;
         }
+        self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
+        object.set_unusable(match is_lost {
+            true => format!(
+                "its memory is lost: {error}. Put live/{} of the state directory back as it was and restart the host, or \
+                 remove the object",
+                object.id.0
+            ),
+            false => format!(
+                "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
+                 try again"
+            ),
+        });
         result
     }
 
@@ -239,6 +250,7 @@ impl Host {
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
         self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
+        self.note_used(object.id);
         self.returning.publish(object.id, |incomplete| {
             cache.set_incomplete(incomplete);
             object.set_cache(cache.clone());

@@ -133,6 +133,7 @@ impl Host {
                     let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
                     self.reserve_spill(record, bytes, bytes)?;
                 }
+                self.note_unused(record.id)?;
                 Ok(None)
             }
             PagerKind::Anonymous => {

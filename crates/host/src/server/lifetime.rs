@@ -123,6 +123,7 @@ impl Host {
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
+        self.note_used(id);
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {
             let _ =

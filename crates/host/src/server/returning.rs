@@ -105,8 +105,11 @@ impl Host {
             self.forget_frames(object);
             return false;
         }
-        // A controlled one that nobody ever used has no frames yet, and loses nothing.
-        let unused = record.options.is_controlled() && !self.machine.path("live", object.id).exists();
+        // A controlled one that nobody ever used has no frames yet, and loses nothing. That it has no book does not say so:
+        // somebody may have removed it.
+        let has_book = self.machine.path("live", object.id).exists();
+        let never_used = record.is_elsewhere || self.unused_path(object.id).exists();
+        let unused = record.options.is_controlled() && !has_book && never_used;
         if present || (unused && record.boot_id == self.machine.boot_id) {
             return false;
         }
@@ -232,6 +235,28 @@ impl Host {
         }
         let what = "the object has other frames by now: what this process had mapped is lost";
         Err(Error::new(ErrorKind::Lost, what))
+    }
+}
+
+/// Whether an anonymous controlled object was ever used: until it is, `live/<id>.unused` says so.
+impl Host {
+    fn unused_path(&self, id: ObjectId) -> std::path::PathBuf {
+        self.machine.path("live", id).with_extension("unused")
+    }
+
+    /// Said before the object has a name.
+    pub(super) fn note_unused(&self, id: ObjectId) -> Result<()> {
+        std::fs::write(self.unused_path(id), []).doing("noting that the object was never used")
+    }
+
+    /// Said when the object's book is there, and its frames are kept; also of objects that are no such ones.
+    pub(super) fn note_used(&self, id: ObjectId) {
+        match std::fs::remove_file(self.unused_path(id)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                self.machine.log(format_args!("object {}: noting that it is used: {error}", id.0));
+            }
+            _ => {}
+        }
     }
 }
 

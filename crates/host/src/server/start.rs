@@ -1,5 +1,5 @@
 //! The beginning of a host process: what the keeper held, what the state directory holds, and what neither
-//! explains is repaired or removed.
+//! explains is repaired or set aside.
 
 use super::expecting::Returning;
 use super::{Host, Limits, control::Control};
@@ -15,6 +15,7 @@ use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
 use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
+use crate::set_aside;
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
@@ -98,7 +99,8 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
     let kept = inheritance.kept;
     let directory = &options.directory;
-    for folder in ["journal", "spill", "live", "replicas"] {
+    set_aside::refuse_to_begin_anew(directory)?;
+    for folder in set_aside::FOLDERS {
         std::fs::create_dir_all(directory.join(folder))
             .doing(format!("creating {}/{folder}", directory.display()))?;
     }

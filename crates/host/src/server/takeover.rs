@@ -7,6 +7,7 @@ use super::{Host, lock};
 use crate::cache::view::Mapping;
 use crate::faults::space::Shown;
 use crate::faults::stream::Stream;
+use crate::set_aside::{self, Done};
 use commonhold_keeper::{Kept, deadline};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Event;
@@ -18,6 +19,7 @@ use commonhold_sys::process::{self, Identity};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -110,7 +112,7 @@ impl Host {
                 self.unkeep(key);
             }
         }
-        self.remove_strays()
+        self.set_strays_aside()
     }
 
     fn adopt_session(
@@ -280,26 +282,19 @@ impl Host {
         }
     }
 
-    /// Files of objects that the registry does not know: left by a creation or a removal that was cut short.
-    fn remove_strays(&self) -> Result<()> {
+    /// Files of objects that the registry does not know: of a creation or a removal that was cut short, or of a registry
+    /// that somebody put in the place of this one. They are set aside; one that cannot be stays where it is.
+    fn set_strays_aside(&self) -> Result<()> {
         for folder in ["journal", "spill", "live"] {
-            let path = self.machine.directory.join(folder);
-            for entry in std::fs::read_dir(&path).doing(format!("reading {}", path.display()))?.flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
+            self.set_aside_of(folder, |path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let number = name.split('.').next().and_then(|n| n.parse().ok());
-                let known = number.is_none_or(|n| self.object(ObjectId(n)).is_ok());
-                if !known && std::fs::remove_file(entry.path()).is_ok() {
-                    self.repaired(format!("removed {folder}/{name}, which belongs to no object"));
-                }
-            }
+                number.is_some_and(|n| self.object(ObjectId(n)).is_err())
+            })?;
         }
-        self.remove_stray_files()
-    }
-
-    /// The same of objects that replicas keep: the file of a home belongs to no object under its number.
-    fn remove_stray_files(&self) -> Result<()> {
-        let path = self.machine.directory.join("replicas");
-        let known = |path: &std::path::Path| {
+        // The same of objects that replicas keep: the file of a home belongs to no object under its number.
+        let objects = self.all_objects();
+        self.set_aside_of("replicas", |path| {
             let is_its = |object: &Arc<Object>| {
                 let record = object.record();
                 record
@@ -307,14 +302,25 @@ impl Host {
                     .as_ref()
                     .is_some_and(|file| path == file.path || path.with_extension("") == file.path)
             };
-            self.all_objects().iter().any(is_its)
-        };
+            let is_own = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"own-"));
+            is_own && !objects.iter().any(is_its)
+        })
+    }
+
+    fn set_aside_of(&self, folder: &str, is_stray: impl Fn(&Path) -> bool) -> Result<()> {
+        let directory = &self.machine.directory;
+        let path = directory.join(folder);
         for entry in std::fs::read_dir(&path).doing(format!("reading {}", path.display()))?.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("own-") && !known(&entry.path()) && std::fs::remove_file(entry.path()).is_ok()
-            {
-                self.repaired(format!("removed replicas/{name}, which belongs to no object"));
+            if !is_stray(&entry.path()) {
+                continue;
             }
+            let name = entry.file_name();
+            let stray = format!("{folder}/{}, which belongs to no object", name.to_string_lossy());
+            self.repaired(match set_aside::set_aside(directory, folder, &name) {
+                Ok(Done::Removed) => format!("removed {stray} and holds nothing"),
+                Ok(Done::Moved(to)) => format!("set aside {stray}: it is {}/{to} now", set_aside::SET_ASIDE),
+                Err(error) => format!("{stray}, stays where it is: {error}"),
+            });
         }
         Ok(())
     }
