@@ -1,6 +1,7 @@
 //! Where hosts are found: the state directory that `COMMONHOLD_HOST` names, the system's, the user's own.
 
 use crate::{Error, ErrorKind, Result};
+use commonhold_sys::environment;
 use std::path::{Path, PathBuf};
 
 /// Names a state directory; its host is used and never started.
@@ -19,12 +20,16 @@ pub(crate) struct Place {
     pub(crate) may_start: bool,
 }
 
-/// The places to look for a host, in order. Only the last may be one where a host is started.
+/// The places to look for a host, in order: the system's alone for a program with rights that its caller lacks. Only the last may be one where a host is started.
 pub(crate) fn places() -> Result<Vec<Place>> {
     if let Some(directory) = named() {
         return Ok(vec![Place { directory, may_start: false }]);
     }
     let system = PathBuf::from(SYSTEM_DIRECTORY);
+    if environment::has_foreign_rights() {
+        // Its caller would say where, and with which program.
+        return Ok(vec![Place { directory: system, may_start: false }]);
+    }
     if rustix::process::geteuid().is_root() {
         return Ok(vec![Place { directory: system, may_start: true }]);
     }
@@ -40,11 +45,12 @@ pub fn default_state_directory() -> Result<PathBuf> {
 }
 
 fn named() -> Option<PathBuf> {
-    std::env::var_os(HOST_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+    environment::variable(HOST_VARIABLE).map(PathBuf::from)
 }
 
 fn of_user() -> Result<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     base.map(|base| base.join("commonhold")).ok_or_else(|| {
         Error::new(
@@ -83,6 +89,11 @@ pub(crate) fn no_host(directory: &Path, error: &std::io::Error) -> Error {
         Some(libc::EMFILE | libc::ENFILE) => (
             ErrorKind::TooMany,
             "no file descriptor is left for the connection: close some, or raise the limit (ulimit -n)",
+        ),
+        _ if environment::has_foreign_rights() => (
+            ErrorKind::Disconnected,
+            "this program has rights that its caller lacks (setuid, setgid, file capabilities), so it uses the system's \
+             host alone: have root start that one",
         ),
         _ => (ErrorKind::Disconnected, "start one with `commonhold host start --state DIRECTORY`"),
     };

@@ -1,6 +1,7 @@
 //! The embedded default: the first client of a user with no host running starts one in the background.
 
 use crate::{Error, ErrorKind, Result, locate};
+use commonhold_sys::environment;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -23,8 +24,13 @@ const REAP_MS: u64 = 250;
 /// Connects to the host in `directory`, starting one if nothing answers. Two clients that start one at once
 /// are harmless: the host's lock lets one live, and both connect to it.
 pub(crate) fn connect_or_start(directory: &Path, give_up: Option<Instant>) -> Result<OwnedFd> {
-    if let Ok(socket) = locate::connect(directory) {
-        return Ok(socket);
+    let error = match locate::connect(directory) {
+        Ok(socket) => return Ok(socket),
+        Err(error) => error,
+    };
+    if environment::has_foreign_rights() {
+        // A host with these rights would be what the caller's variables make it.
+        return Err(locate::no_host(directory, &error));
     }
     let program = find_program()?;
     let mut started = Started::launch(&program, directory)?;
@@ -48,7 +54,7 @@ pub(crate) fn connect_or_start(directory: &Path, give_up: Option<Instant>) -> Re
 
 /// The program that is both the command and the host.
 fn find_program() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os(PROGRAM_VARIABLE).filter(|value| !value.is_empty()) {
+    if let Some(named) = environment::variable(PROGRAM_VARIABLE) {
         let path = PathBuf::from(named);
         if is_program(&path) {
             return Ok(path);
@@ -61,7 +67,7 @@ fn find_program() -> Result<PathBuf> {
         beside.iter().flatten().filter_map(|path| path.parent()).flat_map(|directory| {
             [directory.join(PROGRAM_NAME), directory.join("../bin").join(PROGRAM_NAME)]
         });
-    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = environment::variable("PATH").unwrap_or_default();
     let in_path: Vec<PathBuf> = std::env::split_paths(&paths).map(|d| d.join(PROGRAM_NAME)).collect();
     beside.chain(in_path).find(|path| is_program(path)).ok_or_else(|| {
         Error::new(

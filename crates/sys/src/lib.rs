@@ -4,6 +4,7 @@
 pub mod bits;
 pub mod claims;
 pub mod clock;
+pub mod environment;
 pub mod file_lock;
 pub mod frames;
 pub mod idle_poll;
