@@ -16,6 +16,8 @@
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
+//! | `fuse` | a file system that falls silent |
+//! | `lingering` | sockets whose close waits |
 //! | `user` | is another user for a moment |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
@@ -29,8 +31,10 @@ pub mod crash;
 pub mod cut;
 pub mod etcd;
 pub mod field;
+pub mod fuse;
 pub mod host;
 pub mod ledger;
+pub mod lingering;
 pub mod moving;
 pub mod network;
 pub mod page;

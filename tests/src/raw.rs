@@ -6,7 +6,8 @@ use commonhold_object::wire::{FromHost, Header, Reply, Request, decode, encode};
 use commonhold_object::{Error, limits};
 use commonhold_sys::socket::{self, Wait};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::io::ErrorKind;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,15 @@ impl Raw {
     /// Sends bytes as they are; whether they went.
     pub fn throw(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
         socket::send(&self.socket, bytes, fds, Wait::Yes).is_ok()
+    }
+
+    /// The same with as many descriptors as the kernel takes, if there is room for the message.
+    pub fn throw_many(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "so many can be sent");
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, flags).is_ok()
     }
 
     /// Sends bytes if there is room for them.

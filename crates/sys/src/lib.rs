@@ -1,9 +1,11 @@
 //! The kernel interfaces that Commonhold stands on, each in a small file: userfaultfd, page map scans, frames,
 //! sockets that carry descriptors, processes. Nearly all unsafe code of host and client is here.
 
+pub mod alarm;
 pub mod bits;
 pub mod claims;
 pub mod clock;
+pub mod closing;
 pub mod environment;
 pub mod file_lock;
 pub mod frames;

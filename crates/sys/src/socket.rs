@@ -11,8 +11,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-/// Most descriptors in one message.
+/// Most descriptors in one message of ours.
 pub const DESCRIPTORS: usize = 16;
+/// Most that the kernel lets anybody send in one (SCM_MAX_FD). There is room for all of them: those that it drops it closes
+/// in the thread that receives, which would wait for a close that waits.
+const ROOM: usize = 253;
 
 /// Who is at the other end of a socket: the kernel's word, taken when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,13 +170,23 @@ pub fn receive(
     fds: &mut Vec<OwnedFd>,
     wait: Wait,
 ) -> io::Result<usize> {
-    match receive_message(socket, buffer, fds, wait)? {
-        (_, false) => Err(too_much()),
-        (length, true) => Ok(length),
+    let received = receive_message(socket, buffer, fds, wait);
+    match received {
+        Ok((length, true)) if fds.len() <= DESCRIPTORS => Ok(length),
+        Ok(_) => {
+            fds.clear();
+            Err(too_much())
+        }
+        Err(error) => {
+            fds.clear();
+            Err(error)
+        }
     }
 }
 
-/// As [`receive`], but a message whose descriptors did not all arrive is given without any; says whether they did.
+/// As [`receive`], of whoever may send anything: all descriptors that came are given, also those of a message that is an
+/// error. A message whose descriptors did not all arrive (this process may have no room for them) is no error; says whether
+/// they did.
 pub fn receive_and_tell(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -191,7 +204,11 @@ pub fn receive_what_fits(
     fds: &mut Vec<OwnedFd>,
     wait: Wait,
 ) -> io::Result<usize> {
-    Ok(receive_message(socket, buffer, fds, wait)?.0)
+    let received = receive_message(socket, buffer, fds, wait);
+    if !matches!(received, Ok((_, true))) {
+        fds.clear();
+    }
+    Ok(received?.0)
 }
 
 fn receive_message(
@@ -201,7 +218,7 @@ fn receive_message(
     wait: Wait,
 ) -> io::Result<(usize, bool)> {
     fds.clear();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut flags = RecvFlags::CMSG_CLOEXEC;
     flags.set(RecvFlags::DONTWAIT, wait == Wait::No);
@@ -218,14 +235,9 @@ fn receive_message(
         }
     }
     if message.flags.contains(ReturnFlags::TRUNC) {
-        fds.clear();
         return Err(too_much());
     }
-    let complete = !message.flags.contains(ReturnFlags::CTRUNC);
-    if !complete {
-        fds.clear();
-    }
-    Ok((message.bytes, complete))
+    Ok((message.bytes, !message.flags.contains(ReturnFlags::CTRUNC)))
 }
 
 fn too_much() -> io::Error {

@@ -6,9 +6,9 @@ use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
-use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::spin::Spin;
+use commonhold_sys::{closing, process};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::Read;
@@ -174,14 +174,18 @@ impl Control {
             Err(_) => return,
         };
         self.turning_away = false;
-        match self.host.admit(socket) {
+        let socket = Arc::new(socket);
+        match self.host.admit(socket.clone()) {
             Ok(session) => {
                 if let Err(error) = self.watch_session(&session) {
                     self.host.machine.log(format_args!("client {}: {error}", session.process.pid));
                     self.host.end_session(&session);
                 }
             }
-            Err(error) => self.tell_of_refused(&error),
+            Err(error) => {
+                self.tell_of_refused(&error);
+                self.host.end_connection(socket);
+            }
         }
     }
 
@@ -203,6 +207,7 @@ impl Control {
         self.spare = None;
         if let Ok(socket) = socket::accept(&*self.listener) {
             refuse(&socket, no_descriptor_left());
+            closing::drain(&socket);
         }
         self.spare = spare();
         if self.spare.is_none() {
@@ -248,10 +253,26 @@ impl Control {
         }
     }
 
-    /// Takes one message; whether there was one. An error ends the connection.
+    /// Takes one message; whether there was one. An error ends the connection. What came with it and is not called for is
+    /// closed elsewhere: a close may wait.
     fn message(&mut self, session: &Arc<Session>) -> Result<bool> {
         let mut fds = Vec::new();
         let received = socket::receive_and_tell(&*session.socket, &mut self.buffer, &mut fds, Wait::No);
+        let done = self.understood(session, received, &mut fds);
+        if fds.is_empty() {
+            return done;
+        }
+        let enough = self.host.close_for(session, fds);
+        done.and_then(|more| enough.map(|()| more))
+    }
+
+    /// Begins what a message asks for, and takes those of the descriptors that this calls for.
+    fn understood(
+        &mut self,
+        session: &Arc<Session>,
+        received: std::io::Result<(usize, bool)>,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<bool> {
         let (length, complete) = match received {
             Ok((0, _)) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
             Ok(received) => received,
@@ -265,14 +286,14 @@ impl Control {
             Ok(decoded) => decoded,
             Err(error) => return self.answer_unreadable(session, length, error),
         };
-        if complete {
-            self.host.dispatch(session, header, request, fds);
-            return Ok(true);
-        }
-        if rustix::io::fcntl_dupfd_cloexec(&*session.socket, 0).is_ok() {
+        if fds.len() > socket::DESCRIPTORS {
             return Err(Error::new(ErrorKind::Protocol, "not a Commonhold message: too many descriptors"));
         }
-        session.reply(header.number, Err(no_descriptor_left()), &[]);
+        if complete {
+            self.host.dispatch(session, header, request, fds);
+        } else {
+            session.reply(header.number, Err(no_descriptor_left()), &[]);
+        }
         Ok(true)
     }
 
@@ -312,12 +333,13 @@ impl Control {
 
 impl Host {
     /// A new connection.
-    fn admit(&self, socket: OwnedFd) -> Result<Arc<Session>> {
+    fn admit(&self, socket: Arc<OwnedFd>) -> Result<Arc<Session>> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
         let mut session = Session::accept(id, socket)?;
         session.share = self.share_of(session.credentials.uid);
         let session = Arc::new(session);
         let refused = |error: &Error| session.reply(0, Err(error.clone()), &[]);
+        self.check_closed(session.credentials.uid).inspect_err(refused)?;
         self.check_place(session.credentials.uid).inspect_err(refused)?;
         // One that the next host would not know of must not begin.
         self.keep_new_session(&session).inspect_err(refused)?;
@@ -330,7 +352,7 @@ impl Host {
     fn replace_keeper(self: &Arc<Self>, why: &str) {
         self.machine.log(format_args!("no keeper ({why}): starting another"));
         let this = self.clone();
-        self.machine.urgent.run(move || {
+        let replace = move || {
             while let Err(error) = this.start_keeper(this.program.clone()) {
                 this.machine.log(format_args!("starting a keeper: {error}"));
                 std::thread::sleep(Duration::from_secs(1));
@@ -338,7 +360,12 @@ impl Host {
             // Once more, now that it is gone for certain.
             this.wake_everybody();
             this.repairs.note("a keeper was lost and replaced".into());
-        });
+        };
+        // A thread of its own: what else is urgent may wait for clients.
+        let spawned = std::thread::Builder::new().name("new-keeper".into()).spawn(replace.clone());
+        if spawned.is_err() {
+            self.machine.urgent.run(replace);
+        }
     }
 
     /// Puts a keeper of `program` in the place of the present one.

@@ -5,20 +5,20 @@ use super::{Host, lock};
 use crate::workers::Workers;
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Coherence, Error, ErrorKind, Result};
+use commonhold_sys::closing::is_socket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 impl Host {
-    /// Answers a request, now or later.
+    /// Answers a request, now or later. Takes those of the descriptors that it calls for; the others are left to whoever
+    /// received them.
     pub fn dispatch(
         self: &Arc<Self>,
         session: &Arc<Session>,
         header: Header,
         request: Request,
-        mut fds: Vec<OwnedFd>,
+        came: &mut Vec<OwnedFd>,
     ) {
-        // What a request has no use for is closed now, not after its turn.
-        fds.truncate(descriptors_of(&request));
         match request {
             Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
             Request::Hello { program } => return self.hello(session, header, program),
@@ -32,6 +32,7 @@ impl Host {
             session.reply(header.number, Err(error), &[]);
             return;
         }
+        let fds = take_called_for(&request, came);
         if is_quick(&request) || self.opens_at_once(session, &request) {
             self.answer(session, header, request, fds, Session::reply);
             return;
@@ -193,6 +194,12 @@ fn advise(mut error: Error) -> Error {
 /// Whether the control thread itself answers: no disk, no waiting, no long scan.
 fn is_quick(request: &Request) -> bool {
     matches!(request, Request::Close { .. } | Request::Status | Request::ServePager { .. })
+}
+
+/// Of what came with a request: what it may bring. No request brings a socket, whose close may wait.
+fn take_called_for(request: &Request, came: &mut Vec<OwnedFd>) -> Vec<OwnedFd> {
+    let called_for = came.len().min(descriptors_of(request));
+    if came[..called_for].iter().any(is_socket) { Vec::new() } else { came.drain(..called_for).collect() }
 }
 
 /// Descriptors that a request may bring.

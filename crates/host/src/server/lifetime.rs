@@ -26,6 +26,8 @@ impl Host {
         if known.is_none() {
             return; // ended already: socket and process both report the end
         }
+        // First: whoever closes the socket last, here or the keeper, must find nothing in its queue to wait for.
+        self.end_connection(session.socket.clone());
         self.sweep(session);
         self.returning.departed();
     }

@@ -8,6 +8,7 @@
 //! | `create`, `backing`, `resize` | an object's making, its file, its size |
 //! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
+//! | `closing` | what came from clients, closed where nobody waits for it |
 //! | `lifetime` | ends of sessions and objects |
 //! | `shared` | objects that hosts share, as the server sees them |
 //! | `elsewhere` | what other hosts have, in what is told of names and pages |
@@ -24,6 +25,7 @@
 mod backing;
 mod caches;
 mod clients;
+mod closing;
 pub mod control;
 mod create;
 mod direct;
@@ -55,6 +57,7 @@ use crate::workers::Share;
 use commonhold_keeper::Vault;
 use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
 use commonhold_registry::{Quotas, Registry};
+use commonhold_sys::closing::Closer;
 use object::Object;
 use session::Session;
 use std::collections::{HashMap, HashSet};
@@ -120,6 +123,8 @@ pub struct Host {
     lapsed: Mutex<HashSet<(SessionId, ObjectId)>>,
     /// What each ordinary user's clients have of the workers.
     user_shares: Mutex<HashMap<u32, Weak<Share>>>,
+    /// Who closes what came from each user.
+    closers: Mutex<HashMap<u32, Closer>>,
     /// The other hosts.
     pub cluster: OnceLock<Arc<Cluster>>,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.

@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// A session over a connection just accepted.
-    pub fn accept(id: SessionId, socket: OwnedFd) -> Result<Session> {
+    pub fn accept(id: SessionId, socket: Arc<OwnedFd>) -> Result<Session> {
         let failed = |what: &str, e: std::io::Error| Error::io(format!("asking who connects ({what})"), &e);
         let peer = socket::peer(&socket).map_err(|e| failed("credentials", e))?;
         let groups = socket::peer_groups(&socket).map_err(|e| failed("groups", e))?;
@@ -152,7 +152,7 @@ impl Session {
             id,
             Credentials { uid: peer.uid, gid: peer.gid, groups },
             Identity { pid: peer.pid, start_ticks },
-            Arc::new(socket),
+            socket,
             pidfd.map(Arc::new),
         ))
     }

@@ -138,6 +138,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         returning: Returning::default(),
         lapsed: Mutex::default(),
         user_shares: Mutex::default(),
+        closers: Mutex::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),

@@ -55,6 +55,9 @@ impl Host {
                 "the host before died while it filled a new keeper: clients bring everything again".into(),
             );
             for entry in kept.iter().filter(|k| k.key.0.starts_with("session/")) {
+                if let Some(socket) = entry.fd.clone().filter(|_| entry.key.0.ends_with("/socket")) {
+                    self.end_connection(socket);
+                }
                 self.unkeep(&entry.key);
             }
         }

@@ -7,6 +7,7 @@ use crate::kept::Key;
 use crate::protocol::{self, FromKeeper, ToKeeper, Versions};
 use crate::store::Thing;
 use commonhold_object::{Error, ErrorKind};
+use commonhold_sys::closing::close_now;
 use commonhold_sys::socket::{self, Wait};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -20,6 +21,13 @@ use std::sync::Arc;
 const BATCH: usize = 64;
 /// Problems of one host that are logged; the others are only answered.
 const LOGGED_PROBLEMS: u32 = 10;
+
+/// Drops what was kept. A client's socket may have something in its queue whose close waits.
+fn let_go(thing: Option<Thing>) {
+    if let Some(fd) = thing.and_then(|thing| thing.fd) {
+        close_now(fd);
+    }
+}
 
 enum Read {
     Message,
@@ -108,7 +116,7 @@ impl Keeper {
                 self.store.check_update(&key, blob.len())?;
                 self.store.update(&key, blob);
             }
-            ToKeeper::Forget { key } => drop(self.store.remove(&Key::new(key))),
+            ToKeeper::Forget { key } => let_go(self.store.remove(&Key::new(key))),
             ToKeeper::Ready => {
                 self.complete = true;
                 self.served = true;
@@ -146,7 +154,7 @@ impl Keeper {
         }
         let key = Key::new(key);
         self.store.check_put(&key, blob.len(), has_fd)?;
-        self.store.put(key, Thing { blob: blob.to_vec(), fd: fds.pop().map(Arc::new) });
+        let_go(self.store.put(key, Thing { blob: blob.to_vec(), fd: fds.pop().map(Arc::new) }));
         Ok(())
     }
 
