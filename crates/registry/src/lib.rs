@@ -7,6 +7,7 @@
 
 mod change;
 mod create;
+mod file;
 mod moving;
 mod open;
 mod quota;
@@ -39,7 +40,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens `directory/meta.redb`, or begins it. Refused, and the file left alone, when it is of a newer version, or damaged.
+    /// Opens `directory/meta.redb`, or begins it. The caller has the lock of the directory. Refused, and the file left alone, when it is of a newer version, or damaged.
     pub fn open(directory: &Path, quotas: Quotas) -> Result<Registry> {
         let (store, contents) = Store::open(&directory.join("meta.redb"))?;
         let (tree, records) = restore::build(&store, contents)?;

@@ -1,13 +1,14 @@
 //! Opening `meta.redb`: looked at in a copy first, so that a file of a newer version, or a damaged one, is refused
 //! without a byte of it changed; and begun under another name, so that it is never half there.
 
+use crate::file::Unlocked;
 use crate::record::ObjectRecord;
 use crate::store::{DIRECTORIES, FORMAT, OBJECTS, VERSION};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Name, Ownership, Result};
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ pub struct Contents {
     pub next_object: u64,
 }
 
-/// Opens the file, or begins it. The caller keeps other hosts away while it does not exist.
+/// Opens the file, or begins it. The caller keeps other hosts away: see [`Unlocked`].
 pub fn open(path: &Path) -> Result<(Database, Contents)> {
     let looking = || format!("opening {}", path.display());
     match std::fs::metadata(path) {
@@ -34,13 +35,8 @@ pub fn open(path: &Path) -> Result<(Database, Contents)> {
         _ => begin(path)?,
     }
     let file = OpenOptions::new().read(true).write(true).open(path).doing(looking())?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(busy(path)),
-        Err(TryLockError::Error(error)) => return Err(Error::io(looking(), &error)),
-    }
     let contents = examine(path, &file)?;
-    let database = Builder::new().create_file(file).map_err(|e| failed(path, e))?;
+    let database = Builder::new().create_with_backend(Unlocked(file)).map_err(|e| failed(path, e))?;
     Ok((database, contents))
 }
 
