@@ -1,4 +1,6 @@
 //! The host: it caches frames, serves faults, keeps names, and stores objects.
+pub mod arriving;
+pub mod asker;
 pub mod budget;
 pub mod cache;
 pub mod cluster;

@@ -1,11 +1,12 @@
 //! What all objects of a host share: the budget, the evictor, the workers, the counters, and where files lie.
 
+use crate::arriving::Arriving;
 use crate::budget::{Budget, Holdings};
 use crate::cache::{Cache, Evictor};
 use crate::on_way::OnWay;
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
-use crate::workers::Workers;
+use crate::workers::{PagerThreads, Workers};
 use commonhold_object::Result;
 use commonhold_object::error::Doing;
 use rustix::event::EventfdFlags;
@@ -21,6 +22,8 @@ pub struct Machine {
     pub budget: Budget,
     /// Who holds how many of them.
     pub holdings: Arc<Holdings>,
+    /// How many of them are on their way to and from pagers that are other processes, and for whom.
+    pub arriving: Arc<Arriving>,
     /// The pipe through which frames leave.
     pub evictor: Evictor,
     /// Where bytes are while their frames are taken out of page tables.
@@ -47,9 +50,15 @@ pub struct Machine {
     pub boot_id: String,
     caches: Mutex<Vec<Weak<Cache>>>,
     seen: Mutex<HashMap<u128, Weak<Seen>>>,
+    pager_threads: Mutex<HashMap<u32, Weak<PagerThreads>>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
 }
+
+/// Threads of each kind that wait for the pagers of one ordinary user's objects.
+const PAGER_THREADS: usize = 64;
+/// The same of root, and of who runs the host.
+const PAGER_THREADS_OF_OWN: usize = 256;
 
 /// Wakes the control thread when something has a deadline, which it otherwise has no reason to look for.
 struct Alarm {
@@ -88,6 +97,7 @@ impl Machine {
         Ok(Arc::new(Machine {
             budget: Budget::new(budget_pages),
             holdings: Arc::default(),
+            arriving: Arriving::new(budget_pages),
             evictor,
             refuge,
             on_way,
@@ -102,6 +112,7 @@ impl Machine {
             boot_id,
             caches: Mutex::default(),
             seen: Mutex::default(),
+            pager_threads: Mutex::default(),
             log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
         }))
@@ -159,6 +170,19 @@ impl Machine {
         let seen = Arc::<Seen>::default();
         all.insert(object, Arc::downgrade(&seen));
         seen
+    }
+
+    /// The threads that wait for the pagers of a user's objects, if those are other processes.
+    pub fn pager_threads(&self, uid: u32) -> Arc<PagerThreads> {
+        let mut all = self.pager_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(threads) = all.get(&uid).and_then(Weak::upgrade) {
+            return threads;
+        }
+        all.retain(|_, threads| threads.strong_count() > 0);
+        let limit = if self.is_ordinary(uid) { PAGER_THREADS } else { PAGER_THREADS_OF_OWN };
+        let threads = PagerThreads::new(limit);
+        all.insert(uid, Arc::downgrade(&threads));
+        threads
     }
 
     /// The caches that have frames: those of the user who has most first, and of these the one with most. So a user who

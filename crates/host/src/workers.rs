@@ -35,7 +35,7 @@ pub struct Share {
 struct Lane {
     pool: Arc<Workers>,
     running: usize,
-    queue: VecDeque<Job>,
+    queue: VecDeque<(Option<Arc<Share>>, Job)>,
 }
 
 /// Jobs of one client that run on one pool at a time.
@@ -63,6 +63,16 @@ impl Share {
 
     /// Runs `job` on `pool` when it is its turn. Jobs for one pool begin in the order in which they came.
     pub fn run(self: &Arc<Self>, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
+        self.run_within(self.of.clone(), pool, job);
+    }
+
+    /// The same, but then it is the turn of the share `of`, whose job it is as well.
+    pub fn run_within(
+        self: &Arc<Self>,
+        of: Option<Arc<Share>>,
+        pool: &Arc<Workers>,
+        job: impl FnOnce() + Send + 'static,
+    ) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let at = lanes.iter().position(|lane| Arc::ptr_eq(&lane.pool, pool)).unwrap_or_else(|| {
             lanes.push(Lane { pool: pool.clone(), running: 0, queue: VecDeque::new() });
@@ -70,21 +80,21 @@ impl Share {
         });
         let lane = &mut lanes[at];
         if lane.running >= self.at_once(pool) {
-            lane.queue.push_back(Box::new(job));
+            lane.queue.push_back((of, Box::new(job)));
             return;
         }
         lane.running += 1;
-        self.start(pool, Box::new(job));
+        self.start(of, pool, Box::new(job));
     }
 
-    fn start(self: &Arc<Self>, pool: &Arc<Workers>, job: Job) {
+    fn start(self: &Arc<Self>, of: Option<Arc<Share>>, pool: &Arc<Workers>, job: Job) {
         let (this, on) = (self.clone(), pool.clone());
         let job = move || {
             job();
             this.next(&on);
         };
-        match &self.of {
-            Some(user) => user.run(pool, job),
+        match of {
+            Some(of) => of.run(pool, job),
             None => pool.run(job),
         }
     }
@@ -94,7 +104,7 @@ impl Share {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = lanes.iter().position(|lane| Arc::ptr_eq(&lane.pool, pool)) else { return };
         match lanes[at].queue.pop_front() {
-            Some(job) => self.start(pool, job),
+            Some((of, job)) => self.start(of, pool, job),
             None => {
                 lanes[at].running -= 1;
                 if lanes[at].running == 0 {
@@ -153,6 +163,44 @@ impl Workers {
     }
 }
 
+/// Threads that wait for the pagers of one user's objects, if those are other processes. Requests wait for pages that
+/// faults bring, so they must not take the threads of those.
+pub struct PagerThreads {
+    requests: Arc<Workers>,
+    faults: Arc<Workers>,
+}
+
+impl PagerThreads {
+    /// At most so many of each kind.
+    pub fn new(limit: usize) -> Arc<PagerThreads> {
+        Arc::new(PagerThreads { requests: Workers::new(limit), faults: Workers::new(limit) })
+    }
+}
+
+/// What one object may have of them: [`AT_ONCE`] of each kind, so that a pager that never answers leaves some to the same
+/// user's other objects.
+pub struct ObjectThreads {
+    of_user: Arc<PagerThreads>,
+    share: Arc<Share>,
+}
+
+impl ObjectThreads {
+    /// An object's, of that user's.
+    pub fn new(of_user: Arc<PagerThreads>) -> ObjectThreads {
+        ObjectThreads { of_user, share: Arc::default() }
+    }
+
+    /// For what somebody asked for, if a share is given as one of its jobs.
+    pub fn run_request(&self, of: Option<Arc<Share>>, job: impl FnOnce() + Send + 'static) {
+        self.share.run_within(of, &self.of_user.requests, job);
+    }
+
+    /// For a fault.
+    pub fn run_fault(&self, job: impl FnOnce() + Send + 'static) {
+        self.share.run(&self.of_user.faults, job);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +240,7 @@ mod tests {
         assert_eq!(*order.lock().unwrap(), (AT_ONCE..AT_ONCE + 5).collect::<Vec<_>>());
         drop(release);
     }
+
     #[test]
     fn many_clients_of_one_user_do_not_take_all_threads() {
         let pool = Workers::new(2 * AT_ONCE);

@@ -33,6 +33,8 @@ pub const INCORE_PAGES: u64 = 65_536;
 pub const LIST_ENTRIES: usize = 256;
 /// Bytes one message of an external pager carries.
 pub const PAGER_BYTES: u64 = 128 * 1024;
+/// Longest time that an external pager may be given to answer: an hour.
+pub const PAGER_DEADLINE_MS: u32 = 3_600_000;
 /// Smallest memory budget of an object, in bytes.
 pub const BUDGET_BYTES_MIN: u64 = 1 << 20;
 

@@ -186,6 +186,12 @@ impl CreateOptions {
         if self.fault_deadline_ms == Some(0) || self.pager_deadline_ms == Some(0) {
             return refused("a deadline of 0 ms would fail every access: leave it out for none".into());
         }
+        if let Some(deadline) = self.pager_deadline_ms.filter(|ms| *ms > limits::PAGER_DEADLINE_MS) {
+            let most = limits::PAGER_DEADLINE_MS;
+            return refused(format!(
+                "a pager deadline of {deadline} ms is too long: the most is {most} ms, an hour"
+            ));
+        }
         Ok(())
     }
 
@@ -392,6 +398,7 @@ mod tests {
             CreateOptions { mode: 0o1777, ..good.clone() },
             CreateOptions { budget_bytes: Some(4096), ..good.clone() },
             CreateOptions { fault_deadline_ms: Some(0), ..good.clone() },
+            CreateOptions { pager_deadline_ms: Some(limits::PAGER_DEADLINE_MS + 1), ..good.clone() },
             CreateOptions { pager: PagerKind::External { pager: "x".into() }, ..good.clone() },
             CreateOptions { page_size: PageSize::LARGEST, ..good.clone() },
             CreateOptions { page_size: PageSize::LARGEST, coherence: Coherence::Explicit, ..good.clone() },

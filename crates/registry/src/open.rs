@@ -5,7 +5,7 @@ use crate::file::Unlocked;
 use crate::record::ObjectRecord;
 use crate::store::{DIRECTORIES, FORMAT, OBJECTS, VERSION};
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, Name, Ownership, Result};
+use commonhold_object::{Error, ErrorKind, Name, Ownership, Result, limits};
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::fs::{File, OpenOptions};
@@ -77,7 +77,12 @@ fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {
     {
         let (id, bytes) = row.map_err(|e| failed(path, e))?;
         let record = postcard::from_bytes(bytes.value());
-        contents.records.push(record.map_err(|e| damaged(path, format!("object {}: {e}", id.value())))?);
+        let mut record: ObjectRecord =
+            record.map_err(|e| damaged(path, format!("object {}: {e}", id.value())))?;
+        // Older versions granted any time.
+        record.options.pager_deadline_ms =
+            record.options.pager_deadline_ms.map(|ms| ms.min(limits::PAGER_DEADLINE_MS));
+        contents.records.push(record);
     }
     let format = transaction.open_table(FORMAT).map_err(|e| failed(path, e))?;
     let stored = format.get("next_object").map_err(|e| failed(path, e))?.map_or(1, |next| next.value());

@@ -138,9 +138,9 @@ impl AgentPointer {
     }
 }
 
-const READING: [&str; 12] = [
+const READING: [&str; 13] = [
     "fill", "check", "sync", "freeze", "lock", "unlock", "incore", "get", "put", "counted", "read-at",
-    "write-at",
+    "write-at", "prefetch",
 ];
 
 fn end_of(child: i32) -> Done {

@@ -81,7 +81,7 @@ pub struct Create {
     /// for as long as the keeper lives
     #[arg(long, value_name = "TIME", value_parser = parse_milliseconds)]
     pub fault_deadline: Option<u32>,
-    /// How long its pager may take to answer, such as 5s; 30s unless given
+    /// How long its pager may take to answer, such as 5s; 30s unless given, 1h at most
     #[arg(long, value_name = "TIME", value_parser = parse_milliseconds, requires = "pager")]
     pub pager_deadline: Option<u32>,
     /// Data type of its elements, for programs that check it when they open: for example NumPy's <u4

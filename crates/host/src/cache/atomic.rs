@@ -188,7 +188,7 @@ impl Cache {
             return;
         }
         let this = self.clone();
-        self.workers().run(move || {
+        self.run_request(None, move || {
             if let Err(error) = this.checkpoint().map(drop) {
                 this.machine.log(format_args!("object {}: checkpoint: {error}", this.id.0));
             }

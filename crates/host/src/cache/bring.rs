@@ -3,6 +3,8 @@
 use super::fault::Ahead;
 use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock, write_frames};
+use crate::arriving::Arrival;
+use crate::asker;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::memory::FileWindow;
@@ -12,7 +14,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockReadGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Pages brought in between two looks at who waits: the thread runs on while the rest of its cluster comes.
 const PART_PAGES: u64 = 64;
@@ -20,6 +22,9 @@ const PART_PAGES: u64 = 64;
 const FIRST_PART_PAGES: u64 = 16;
 /// From this size on, pages of a file are copied straight from the page cache.
 const WINDOW_PAGES: u64 = 8;
+
+/// How long somebody waits for his other pages to come before more are asked for.
+const MOST_WAIT: Duration = Duration::from_secs(60);
 
 /// Pages that a client may fill with zeros after it asked for one.
 const GRANT_PAGES: u64 = 256;
@@ -75,6 +80,7 @@ impl Cache {
         write: bool,
     ) -> Option<Ahead> {
         let most = (self.traits.limit_pages.min(self.machine.budget.limit_pages()) / 8).max(1);
+        let most = most.min(self.most_arriving());
         let mut stream = lock(&mapping.stream);
         let cluster = stream.cluster(range.first).min(most);
         let (source, count) = self.absent_run(&inner, range, cluster);
@@ -87,7 +93,7 @@ impl Cache {
         let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
         if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
-            self.bringers().run(move || this.bring_slowly(&mapping, run, waits));
+            self.run_fault(move || this.bring_slowly(&mapping, run, waits));
             return None;
         }
         if self.pager.is_anonymous() {
@@ -134,17 +140,64 @@ impl Cache {
         // The room of a cluster that could not be taken at once is taken for the one page somebody waits for.
         let wanted = if whole { run } else { PageRange::new(run.first, 1) };
         self.not_coming(PageRange::new(wanted.end(), run.end() - wanted.end()));
-        if let Err(error) = self.make_room(wanted.count) {
-            let mut inner = self.lock();
-            book::remove(&mut inner.in_flight, wanted);
-            self.fail(&mut inner, wanted, &error);
-            return;
-        }
+        let _acting = mapping.asker.acts();
+        let _arrival = match self.room_to_arrive(wanted.count) {
+            Ok(arrival) => arrival,
+            Err(error) => {
+                let mut inner = self.lock();
+                book::remove(&mut inner.in_flight, wanted);
+                self.not_brought(&mut inner, wanted, &error);
+                return;
+            }
+        };
         let mut next =
             Some(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
         while let Some(ahead) = next {
             next = ahead.go_on();
         }
+    }
+
+    /// Pages could not be had for whom this thread acts. If he has gone, others who wait ask for themselves.
+    fn not_brought(&self, inner: &mut Inner, range: PageRange, error: &Error) {
+        if asker::is_wanted() {
+            self.fail(inner, range, error);
+        } else {
+            self.settle(inner, range);
+        }
+    }
+
+    /// The most pages that are brought at once from a pager that may never answer.
+    fn most_arriving(&self) -> u64 {
+        if self.pager.may_block() { PART_PAGES.min(self.machine.arriving.of_one_user()) } else { u64::MAX }
+    }
+
+    /// Waits until so many pages more may be on their way to or from the pager, if that is another process.
+    pub(super) fn on_its_way(&self, pages: u64) -> Result<Option<Arrival>> {
+        if !self.pager.may_block() {
+            return Ok(None);
+        }
+        let uid = asker::Asker::acting().map_or(self.traits.uid, |asker| asker.uid);
+        if !self.machine.is_ordinary(uid) {
+            return Ok(None);
+        }
+        let arriving = &self.machine.arriving;
+        let arrival = arriving.wait(uid, pages.min(arriving.of_one_user()), Instant::now() + MOST_WAIT);
+        arrival.map(Some).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Pager,
+                format!(
+                    "user {uid} waits for pagers to answer for {} pages, as many as one user may, and none did within \
+                     {} s: see what the pagers are doing, or start them again, then try again",
+                    arriving.of_one_user(),
+                    MOST_WAIT.as_secs()
+                ),
+            )
+        })
+    }
+
+    fn room_to_arrive(self: &Arc<Self>, pages: u64) -> Result<Option<Arrival>> {
+        let arrival = self.on_its_way(pages)?;
+        self.make_room(pages).map(|()| arrival)
     }
 
     /// Pages announced as in flight that will not be brought after all.
@@ -168,7 +221,7 @@ impl Cache {
             Err((error, from)) => {
                 let mut inner = self.lock();
                 self.abandon(&mut inner, PageRange::new(from, ahead.rest.end() - from));
-                self.fail(&mut inner, PageRange::new(from, part.end() - from), &error);
+                self.not_brought(&mut inner, PageRange::new(from, part.end() - from), &error);
                 self.settle(&mut inner, rest);
                 None
             }
@@ -356,14 +409,18 @@ impl Cache {
                 at += 1;
                 continue;
             }
-            let (_, count) = self.absent_run(&inner, PageRange::new(at, end - at), PART_PAGES);
+            let most = PART_PAGES.min(self.most_arriving());
+            let (_, count) = self.absent_run(&inner, PageRange::new(at, end - at), most);
             let run = PageRange::new(at, count);
             book::insert(&mut inner.in_flight, run);
             drop(inner);
-            if let Err(error) = self.make_room(count) {
-                self.not_coming(run);
-                return Err(error);
-            }
+            let _arrival = match self.room_to_arrive(count) {
+                Ok(arrival) => arrival,
+                Err(error) => {
+                    self.not_coming(run);
+                    return Err(error);
+                }
+            };
             if let Err((error, from)) = self.bring(None, run) {
                 let mut inner = self.lock();
                 self.abandon(&mut inner, PageRange::new(from, run.end() - from));

@@ -60,7 +60,7 @@ use crate::machine::Machine;
 use crate::pagers::Pager;
 use crate::shared::{Driver, Role};
 use crate::spill::Spill;
-use crate::workers::Workers;
+use crate::workers::{ObjectThreads, Share};
 use book::Book;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
 use roaring::RoaringBitmap;
@@ -115,7 +115,7 @@ pub struct Cache {
     /// The stored object is what the last sync made it: nothing is left to be redone.
     whole: AtomicBool,
     /// For what waits for its pager, if that is another process: it may hang, and others shall not notice.
-    own_workers: Option<OwnWorkers>,
+    own_threads: Option<ObjectThreads>,
     checkpointing: AtomicBool,
     /// One checkpoint at a time, from flush to reset: a second flush after a failed one would lie.
     checkpoint_turn: Mutex<()>,
@@ -206,21 +206,6 @@ struct Refused {
 /// How long a page stays refused: long enough for whoever waited to get SIGBUS.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-/// Threads of one object that wait for its pager at once, on behalf of requests, and of faults.
-const OWN_WORKERS: usize = 16;
-
-/// Requests wait for pages that faults bring, so they must not take the threads of those.
-struct OwnWorkers {
-    requests: Arc<Workers>,
-    faults: Arc<Workers>,
-}
-
-impl OwnWorkers {
-    fn new() -> OwnWorkers {
-        OwnWorkers { requests: Workers::new(OWN_WORKERS), faults: Workers::new(OWN_WORKERS) }
-    }
-}
-
 /// Numbers for `stat`.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
@@ -254,7 +239,7 @@ impl Cache {
         book: Book,
         spill: Spill,
     ) -> Arc<Cache> {
-        let own_workers = pager.may_block().then(OwnWorkers::new);
+        let own_threads = pager.may_block().then(|| ObjectThreads::new(machine.pager_threads(traits.uid)));
         Arc::new_cyclic(|this| Cache {
             this: this.clone(),
             telling: Mutex::default(),
@@ -297,7 +282,7 @@ impl Cache {
             settled: bell::Bell::default(),
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
-            own_workers,
+            own_threads,
             checkpointing: AtomicBool::new(false),
             checkpoint_turn: Mutex::default(),
             evict_turn: Mutex::default(),
@@ -324,14 +309,21 @@ impl Cache {
         self.settled.wait(inner, Duration::from_millis(50))
     }
 
-    /// Threads for requests that may wait for the pager.
-    pub fn workers(&self) -> &Arc<Workers> {
-        self.own_workers.as_ref().map_or(&self.machine.workers, |own| &own.requests)
+    /// Does what may wait for the pager, as a job of `of` if that is given.
+    pub fn run_request(&self, of: Option<Arc<Share>>, job: impl FnOnce() + Send + 'static) {
+        match (&self.own_threads, of) {
+            (Some(own), of) => own.run_request(of, job),
+            (None, Some(of)) => of.run(&self.machine.workers, job),
+            (None, None) => self.machine.workers.run(job),
+        }
     }
 
-    /// Threads for faults that must wait.
-    fn bringers(&self) -> &Arc<Workers> {
-        self.own_workers.as_ref().map_or(&self.machine.bringing, |own| &own.faults)
+    /// Answers a fault that must wait.
+    fn run_fault(&self, job: impl FnOnce() + Send + 'static) {
+        match &self.own_threads {
+            Some(own) => own.run_fault(job),
+            None => self.machine.bringing.run(job),
+        }
     }
 
     /// Says whether clients with newer pages of this object are expected back (host and keeper died at once).

@@ -68,11 +68,45 @@ impl Cache {
     pub(super) fn store(
         self: &Arc<Self>,
         freeze: bool,
+        choose: impl FnMut(&mut Inner) -> RoaringBitmap,
+    ) -> Result<u64> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        if self.pager.may_block() && !freeze && self.traits.sync != SyncMode::Atomic {
+            self.store_in_parts(choose)
+        } else {
+            self.store_at_once(freeze, choose)
+        }
+    }
+
+    /// What is being stored cannot be evicted, and a pager that is another process may never say that it has it: a part at
+    /// a time, which counts as being on its way.
+    fn store_in_parts(self: &Arc<Self>, mut choose: impl FnMut(&mut Inner) -> RoaringBitmap) -> Result<u64> {
+        let most = COPY_PAGES.min(self.machine.arriving.of_one_user());
+        let (mut from, mut stored) = (0, 0);
+        loop {
+            let _on_its_way = self.on_its_way(most)?;
+            let mut last = None;
+            let count = self.store_at_once(false, |inner| {
+                let chosen = choose(inner);
+                let part: RoaringBitmap = chosen.range(from..).take(most as usize).collect();
+                last = part.max();
+                part
+            })?;
+            stored += count;
+            match last.and_then(|last| last.checked_add(1)) {
+                Some(next) if count == most => from = next,
+                _ => return Ok(stored),
+            }
+        }
+    }
+
+    fn store_at_once(
+        self: &Arc<Self>,
+        freeze: bool,
         mut choose: impl FnMut(&mut Inner) -> RoaringBitmap,
     ) -> Result<u64> {
         let mut turn = lock(&self.turn);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.machine.counters.syncs.fetch_add(1, Ordering::Relaxed);
         if let Some(driver) = self.syncs_elsewhere() {
             return self.store_elsewhere(&driver, freeze, choose);
         }

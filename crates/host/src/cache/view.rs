@@ -1,6 +1,7 @@
 //! A mapping as its object sees it: which pages it shows, where, and how the page tables behind it are asked.
 
 use super::book;
+use crate::asker::Asker;
 use crate::faults::stream::Stream;
 use commonhold_object::{MapFlags, MappingId, PAGE_SIZE_BYTES, PageRange, Protection, SessionId, Sharing};
 use commonhold_sys::claims::{Claims, INSTALLED};
@@ -31,6 +32,8 @@ pub struct Mapping {
     pub pid: u32,
     /// User.
     pub uid: u32,
+    /// For whom pages of it are brought.
+    pub asker: Arc<Asker>,
     /// Address of the object's page 0, had it been mapped: address = base + page × 4096 (wrapping).
     pub base: u64,
     /// What it may be used for.

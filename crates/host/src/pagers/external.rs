@@ -1,9 +1,11 @@
 //! Pagers that are other processes: the host asks over the socket on which the process said that it serves.
 //!
 //! A pager that dies, hangs or answers wrongly fails only the access that waits for it, and only after the
-//! object's deadline: until then another process may begin to serve under the same name, and is asked instead.
+//! object's deadline: until then another process may begin to serve under the same name, and is asked instead, if it
+//! does so within [`ABSENCE`]. Nobody is asked any more on behalf of a client that has gone, or for an object that has ended.
 
 use super::Pager;
+use crate::asker;
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, encode};
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use commonhold_sys::process;
@@ -12,7 +14,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// All pager processes that are connected, by their user and the name they serve under: nobody can take a name
@@ -37,10 +39,24 @@ enum Silence {
     Gone,
     /// It has not read what it was asked before: there is no room for this question yet.
     Full,
+    /// Whoever wanted the answer has gone, or the object has ended.
+    Unwanted,
+}
+
+/// A question: of whom it is asked, until when, and whether anybody still wants the answer.
+struct Question<'q> {
+    pager: &'q str,
+    uid: u32,
+    until: Instant,
+    is_wanted: &'q dyn Fn() -> bool,
 }
 
 /// How long to wait before a question that could not be asked is asked again.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long to wait for somebody to serve the pager when nobody does.
+const ABSENCE: Duration = Duration::from_secs(30);
+/// What is still to be stored of an object that has ended is not waited for longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a waiting call looks whether the process went away.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -105,69 +121,77 @@ impl PagerLines {
         [uid, 0].into_iter().find_map(|user| lines.get(&(user, pager.to_owned())).cloned())
     }
 
-    fn find(&self, pager: &str, uid: u32, until: Instant) -> Result<Arc<Line>> {
+    /// Who serves, as soon as somebody does.
+    fn find(&self, question: &Question<'_>) -> Result<Arc<Line>> {
+        let until = question.until.min(Instant::now() + ABSENCE);
         let mut lines = lock(&self.lines);
         loop {
-            if let Some(line) = Self::line_of(&lines, pager, uid) {
+            if let Some(line) = Self::line_of(&lines, question.pager, question.uid) {
                 return Ok(line);
+            }
+            if !(question.is_wanted)() {
+                return Err(no_answer(question.pager, Duration::ZERO, &Silence::Unwanted));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Error::new(
                     ErrorKind::Pager,
-                    format!("no process of user {uid} serves the pager {pager}: start it, then try again"),
+                    format!(
+                        "no process of user {} serves the pager {}: start it, then try again",
+                        question.uid, question.pager
+                    ),
                 ));
             }
-            lines = self.changed.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
+            lines =
+                self.changed.wait_timeout(lines, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Asks whoever serves, until there is an answer or the deadline is over.
+    /// Asks whoever serves, until there is an answer, the deadline is over, or nobody wants it any more.
     fn call(
         &self,
-        pager: &str,
-        uid: u32,
+        question: &Question<'_>,
         deadline: Duration,
         event: impl Fn(u64) -> Event,
     ) -> Result<PagerReply> {
-        let until = Instant::now() + deadline;
         loop {
-            let line = self.find(pager, uid, until)?;
+            let line = self.find(question)?;
             let call = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
             let mut message = Vec::new();
             encode(Header { number: 0, repeated: false }, &FromHost::Event(event(call)), &mut message)?;
             let (sender, receiver) = sync_channel(1);
             lock(&line.waiting).insert(call, sender);
             let answer = match socket::send(&*line.socket, &message, &[], Wait::No) {
-                Ok(()) => self.wait(&line, pager, uid, &receiver, until),
+                Ok(()) => self.wait(&line, question, &receiver),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Silence::Full),
                 Err(_) => Err(Silence::Gone),
             };
             lock(&line.waiting).remove(&call);
-            let late = Instant::now() >= until;
+            let over = Instant::now() >= question.until || !(question.is_wanted)();
             match answer {
                 Ok(reply) => return Ok(reply),
-                Err(Silence::Full | Silence::Gone) if !late => std::thread::sleep(PAUSE),
-                Err(why) => return Err(no_answer(pager, deadline, &why)),
+                Err(Silence::Full | Silence::Gone) if !over => std::thread::sleep(PAUSE),
+                Err(why) => return Err(no_answer(question.pager, deadline, &why)),
             }
         }
     }
 
-    /// Waits for the answer in slices, to notice when the process went away.
+    /// Waits for the answer in slices, to notice when the process went away, or whoever asked.
     fn wait(
         &self,
         line: &Arc<Line>,
-        pager: &str,
-        uid: u32,
+        question: &Question<'_>,
         receiver: &Receiver<PagerReply>,
-        until: Instant,
     ) -> std::result::Result<PagerReply, Silence> {
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = question.until.saturating_duration_since(Instant::now());
             if let Ok(reply) = receiver.recv_timeout(left.min(LOOK)) {
                 return Ok(reply);
             }
-            let now = Self::line_of(&lock(&self.lines), pager, uid);
+            if !(question.is_wanted)() {
+                return Err(Silence::Unwanted);
+            }
+            let now = Self::line_of(&lock(&self.lines), question.pager, question.uid);
             if !now.is_some_and(|now| Arc::ptr_eq(&now, line)) {
                 return Err(Silence::Gone);
             }
@@ -180,6 +204,10 @@ impl PagerLines {
 
 fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {
     let what = match why {
+        Silence::Unwanted => {
+            let text = format!("the pager {pager} is not asked any more: whoever wanted its answer has gone");
+            return Error::new(ErrorKind::Pager, text);
+        }
         Silence::Late => "did not answer",
         Silence::Gone => "went away, and no other process answered,",
         Silence::Full => "did not even read what it was asked",
@@ -200,6 +228,8 @@ pub struct ExternalPager {
     owner_uid: u32,
     object: String,
     deadline: Duration,
+    /// When the object ended.
+    ended: OnceLock<Instant>,
 }
 
 impl ExternalPager {
@@ -212,7 +242,13 @@ impl ExternalPager {
         object: String,
         deadline: Duration,
     ) -> Self {
-        ExternalPager { lines, pager, owner_uid, object, deadline }
+        ExternalPager { lines, pager, owner_uid, object, deadline, ended: OnceLock::new() }
+    }
+
+    fn call(&self, is_wanted: &dyn Fn() -> bool, event: impl Fn(u64) -> Event) -> Result<PagerReply> {
+        let until = Instant::now() + self.deadline;
+        let question = Question { pager: &self.pager, uid: self.owner_uid, until, is_wanted };
+        self.lines.call(&question, self.deadline, event)
     }
 
     fn failed(&self, what: String) -> Error {
@@ -225,7 +261,7 @@ impl Pager for ExternalPager {
         let mut at = offset;
         for part in buffer.chunks_mut(limits::PAGER_BYTES as usize) {
             let length = part.len() as u64;
-            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| {
+            let reply = self.call(&|| self.ended.get().is_none() && asker::is_wanted(), |call| {
                 Event::PageIn { call, object: self.object.clone(), offset: at, length }
             })?;
             match reply {
@@ -246,8 +282,12 @@ impl Pager for ExternalPager {
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for part in data.chunks(limits::PAGER_BYTES as usize) {
-            let reply = self.lines.call(&self.pager, self.owner_uid, self.deadline, |call| {
-                Event::PageOut { call, object: self.object.clone(), offset: at, data: part.to_vec() }
+            let lasts = || self.ended.get().is_none_or(|ended| ended.elapsed() < LAST_WORDS);
+            let reply = self.call(&|| lasts() && asker::is_wanted(), |call| Event::PageOut {
+                call,
+                object: self.object.clone(),
+                offset: at,
+                data: part.to_vec(),
             })?;
             match reply {
                 PagerReply::Stored => {}
@@ -265,5 +305,9 @@ impl Pager for ExternalPager {
 
     fn may_block(&self) -> bool {
         true
+    }
+
+    fn end(&self) {
+        self.ended.get_or_init(Instant::now);
     }
 }

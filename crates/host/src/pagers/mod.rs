@@ -61,6 +61,9 @@ pub trait Pager: Send + Sync {
         false
     }
 
+    /// The object has ended: nobody waits for its pages any more, and what must still be stored is not waited for long.
+    fn end(&self) {}
+
     /// Whether bringing in the page at `offset` would have to wait, for another process or for a disk.
     fn would_wait(&self, offset: u64) -> bool {
         let _ = offset;

@@ -13,12 +13,15 @@ use crate::spill::Spill;
 use commonhold_keeper::fence::{FENCED, FENCED_LAST};
 use commonhold_object::error::Doing;
 use commonhold_object::{Coherence, SyncMode};
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, limits, pages_of};
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long an external pager may take, unless its object was created with another deadline.
+const PAGER_DEADLINE_MS: u32 = 30_000;
 
 /// What the keeper is told of an object's frames: whether nobody may use them when this host's lease is over. Those of
 /// objects whose home is elsewhere come first: they grow old.
@@ -133,8 +136,9 @@ impl Host {
                 Box::new(FilePager::new(fd.into(), record.options.size_bytes))
             }
             PagerKind::External { pager } => {
-                let deadline =
-                    Duration::from_millis(record.options.pager_deadline_ms.unwrap_or(30_000).into());
+                // Records of older versions may say more than is granted now.
+                let deadline = record.options.pager_deadline_ms.unwrap_or(PAGER_DEADLINE_MS);
+                let deadline = Duration::from_millis(deadline.min(limits::PAGER_DEADLINE_MS).into());
                 Box::new(ExternalPager::new(
                     self.pagers.clone(),
                     pager.clone(),

@@ -2,7 +2,8 @@
 
 use super::session::Session;
 use super::{Host, lock};
-use crate::workers::Workers;
+use crate::cache::Cache;
+use crate::workers::{Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Coherence, Error, ErrorKind, Result};
 use commonhold_sys::closing::is_socket;
@@ -37,9 +38,10 @@ impl Host {
             self.answer(session, header, request, fds, Session::reply);
             return;
         }
-        let pool = self.workers_for(session, &header, &request);
+        let place = self.place_of(session, &header, &request);
         let (this, share, session) = (self.clone(), session.share.clone(), session.clone());
-        share.run(&pool, move || {
+        place.run(share, move || {
+            let _acting = session.asker.acts();
             if !header.repeated && !matches!(request, Request::Return { .. } | Request::Reattach { .. }) {
                 this.all_brought(&session);
             }
@@ -52,16 +54,18 @@ impl Host {
         });
     }
 
-    /// Who answers what takes long: an object whose pager is another process has threads of its own for what may wait
-    /// for it.
-    fn workers_for(&self, session: &Session, header: &Header, request: &Request) -> Arc<Workers> {
+    /// Who answers what takes long: what may wait for a pager that is another process is done by threads that do nothing
+    /// else.
+    fn place_of(&self, session: &Session, header: &Header, request: &Request) -> Place {
         let cache = match request {
-            Request::Return { .. } | Request::Reattach { .. } => return self.machine.returning.clone(),
-            Request::Map(_) if header.repeated => return self.machine.returning.clone(),
+            Request::Return { .. } | Request::Reattach { .. } => {
+                return Place::Pool(self.machine.returning.clone());
+            }
+            Request::Map(_) if header.repeated => return Place::Pool(self.machine.returning.clone()),
             Request::Lock { object, .. }
                 if self.object(*object).is_ok_and(|object| object.record().options.is_shared()) =>
             {
-                return self.machine.locking.clone();
+                return Place::Pool(self.machine.locking.clone());
             }
             Request::Prefetch { object, .. } => self.object(*object).ok().and_then(|object| object.cache()),
             Request::Sync { object, .. } | Request::Lock { object, .. } | Request::Unlock { object, .. } => {
@@ -73,7 +77,7 @@ impl Host {
             }
             _ => None,
         };
-        cache.map_or_else(|| self.machine.workers.clone(), |cache| cache.workers().clone())
+        cache.map_or_else(|| Place::Pool(self.machine.workers.clone()), Place::Cache)
     }
 
     fn hello(&self, session: &Session, header: Header, program: String) {
@@ -180,6 +184,21 @@ impl Host {
         // Its home's own cache is not what is opened.
         let explicit = object.record().options.coherence == Coherence::Explicit;
         self.returning.is_over() && !explicit && ready()
+    }
+}
+
+/// Where a request is worked on.
+enum Place {
+    Pool(Arc<Workers>),
+    Cache(Arc<Cache>),
+}
+
+impl Place {
+    fn run(&self, share: Arc<Share>, job: impl FnOnce() + Send + 'static) {
+        match self {
+            Place::Pool(pool) => share.run(pool, job),
+            Place::Cache(cache) => cache.run_request(Some(share), job),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ impl Host {
         }
         // First: whoever closes the socket last, here or the keeper, must find nothing in its queue to wait for.
         self.end_connection(session.socket.clone());
+        session.asker.leave();
         self.sweep(session);
         self.returning.departed();
     }
@@ -105,6 +106,7 @@ impl Host {
         }
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
+        cache.iter().for_each(|cache| cache.pager.end());
         self.leave_off(&object, cache);
     }
 

@@ -171,6 +171,7 @@ impl Host {
             session: session.id,
             pid: session.process.pid,
             uid: session.credentials.uid,
+            asker: session.asker.clone(),
             base: map.address.wrapping_sub(map.offset),
             protection: map.protection,
             sharing: map.sharing,

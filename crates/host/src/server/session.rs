@@ -1,5 +1,6 @@
 //! One client: who it is, what it has open, what it maps.
 
+use crate::asker::Asker;
 use crate::faults::space::AddressSpace;
 use crate::workers::Share;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
@@ -55,6 +56,8 @@ pub struct Session {
     pub noted: Mutex<HashSet<ObjectId>>,
     /// `live/clients` names it: that has to be written anew when it ends, also if it has nothing any more.
     pub listed: AtomicBool,
+    /// For whom it is what it asks for.
+    pub asker: Arc<Asker>,
     /// Its requests among the workers.
     pub share: Arc<Share>,
     /// Requests being worked on.
@@ -167,6 +170,7 @@ impl Session {
     ) -> Session {
         Session {
             id,
+            asker: Asker::new(credentials.uid),
             credentials,
             process,
             socket,

@@ -246,6 +246,7 @@ impl Host {
             session: session.id,
             pid: session.process.pid,
             uid: session.credentials.uid,
+            asker: session.asker.clone(),
             base: region.address.wrapping_sub(region.offset),
             protection: region.protection,
             sharing: region.sharing,

@@ -88,7 +88,7 @@ impl Driver {
         storing.push_back(whose);
         if storing.len() == 1 {
             let this = self.clone();
-            saved.workers().run(move || this.store_in_turn());
+            saved.run_request(None, move || this.store_in_turn());
         }
         true
     }

@@ -1,5 +1,6 @@
 //! One object in a real cache, mapped by this process with a real userfaultfd, over a simulated disk.
 
+use commonhold_host::asker::Asker;
 use commonhold_host::cache::book::Book;
 use commonhold_host::cache::view::Mapping;
 use commonhold_host::cache::{Cache, Evictor, Traits, stored};
@@ -269,6 +270,7 @@ fn map(machine: &Arc<Machine>, cache: &Arc<Cache>, frames: &OwnedFd) -> NonNull<
         session: SessionId(1),
         pid: std::process::id(),
         uid: 0,
+        asker: Asker::new(0),
         base: address,
         protection: Protection::ReadWrite,
         sharing: Sharing::Shared,
