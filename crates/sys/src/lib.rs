@@ -3,6 +3,7 @@
 
 pub mod alarm;
 pub mod bits;
+pub mod cgroup;
 pub mod claims;
 pub mod clock;
 pub mod closing;

@@ -35,27 +35,14 @@ pub fn swap() -> Check {
     }
 }
 
-/// The memory limit of this process's control group: it pays for the frames that the host takes.
+/// The least memory limit of this process's control group and of those above it: they pay for the frames that the host takes.
 pub fn control_group() -> Check {
-    let found = read("/proc/self/cgroup").lines().find_map(memory_limit);
-    match found {
-        Some((path, bytes)) => Check::info("control group", format!("{} for {path}", format_size(bytes))),
+    match commonhold_sys::cgroup::limits().into_iter().min_by_key(|limit| limit.bytes) {
+        Some(limit) => {
+            Check::info("control group", format!("{} for {}", format_size(limit.bytes), limit.group))
+        }
         None => Check::info("control group", "no memory limit"),
     }
-}
-
-/// The limit that a line of /proc/self/cgroup leads to: version 2 (`0::/path`) or the memory controller of 1.
-fn memory_limit(line: &str) -> Option<(String, u64)> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let file = match controllers {
-        "" => format!("/sys/fs/cgroup{path}/memory.max"),
-        "memory" => format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"),
-        _ => return None,
-    };
-    // "max", or in version 1 a number close to the largest one, mean no limit.
-    let bytes: u64 = read(&file).trim().parse().ok()?;
-    (bytes < 1 << 60).then(|| (path.to_owned(), bytes))
 }
 
 /// Whether this is a container, and what that means.
@@ -131,7 +118,5 @@ mod tests {
         assert_eq!(meminfo(text, "MemTotal"), Some(24576 * 1024));
         assert_eq!(meminfo(text, "HugePages_Total"), Some(3));
         assert_eq!(meminfo(text, "Mem"), None);
-        assert_eq!(memory_limit("3:cpu:/x"), None);
-        assert_eq!(memory_limit("nonsense"), None);
     }
 }

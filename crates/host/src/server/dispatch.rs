@@ -100,7 +100,12 @@ impl Host {
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
         let mut give = Vec::new();
-        let reply = self.perform(session, header, request, fds, &mut give).map_err(advise);
+        let reply = self.begin_much(session, header, &request).and_then(|begun| {
+            let reply = self.perform(session, header, request, fds, &mut give);
+            begun.iter().for_each(|begun| self.unkeep(begun));
+            reply
+        });
+        let reply = reply.map_err(advise);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
         if header.number != 0 {

@@ -10,6 +10,7 @@
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `closing` | what came from clients, closed where nobody waits for it |
 //! | `lifetime` | ends of sessions and objects |
+//! | `begun` | requests for much memory, of which a host may die |
 //! | `shared` | objects that hosts share, as the server sees them |
 //! | `elsewhere` | what other hosts have, in what is told of names and pages |
 //! | `moving` | those of them whose home moves |
@@ -23,6 +24,7 @@
 //! | `session`, `object` | the things themselves |
 
 mod backing;
+mod begun;
 mod caches;
 mod clients;
 mod closing;

@@ -272,7 +272,7 @@ impl Host {
             spilled_bytes: numbers.spilled_pages * PAGE_SIZE_BYTES,
             mappings: numbers.views,
             opens: object.opens.load(Ordering::Relaxed),
-            charged_to: super::status::who_pays(controlled),
+            charged_to: super::status::who_pays(&record.options),
             warning: Some(object.unusable()).filter(|why| !why.is_empty()).unwrap_or(numbers.warning),
             options: record.options,
             home: String::new(),

@@ -180,7 +180,7 @@ fn end_on_panic() {
 /// What the options say, and where they say nothing, enough for everybody: what they do say is for everybody alike, but
 /// by default root and who runs the host may have more than other users.
 fn limits_of(options: &ServeOptions, descriptors: u64) -> Limits {
-    let memory = super::status::meminfo("MemTotal").unwrap_or(4 << 30);
+    let memory = super::status::memory_bytes();
     let quota = |bytes, objects| {
         let objects = options.max_objects.unwrap_or(objects);
         Quota { bytes: options.quota_bytes.unwrap_or(bytes), objects, directories: objects }

@@ -1,7 +1,8 @@
 //! What the host says of itself, and small questions to the machine.
 
 use super::Host;
-use commonhold_object::{Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, Result};
+use commonhold_object::{CreateOptions, Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, PagerKind, Result};
+use commonhold_sys::cgroup;
 use std::sync::atomic::Ordering;
 use std::sync::{OnceLock, PoisonError};
 
@@ -53,7 +54,7 @@ pub fn check_memory_for(bytes: u64) -> Result<()> {
     let free = meminfo("MemAvailable").unwrap_or(u64::MAX).saturating_add(meminfo("SwapFree").unwrap_or(0));
     let usable = free - free / 16;
     if bytes <= usable {
-        return Ok(());
+        return check_groups_for(bytes);
     }
     Err(Error::new(
         ErrorKind::NoSpace,
@@ -64,20 +65,40 @@ pub fn check_memory_for(bytes: u64) -> Result<()> {
     ))
 }
 
-/// Which control group pays for an object's frames.
-pub fn who_pays(controlled: bool) -> String {
-    if !controlled {
-        return "whoever touches a page first".into();
-    }
-    // Whoever lists thousands of objects asks for each; a service stays in the group in which it was started.
-    static GROUP: OnceLock<String> = OnceLock::new();
-    let group = GROUP.get_or_init(own_group);
-    format!("the client that faults a page in; the host ({group}) for pages it brings in ahead")
+/// The same of the control groups that this host is in: the kernel would kill it for taking more.
+fn check_groups_for(bytes: u64) -> Result<()> {
+    let least = cgroup::limits().into_iter().min_by_key(|limit| limit.free_bytes);
+    let Some(limit) = least.filter(|limit| bytes > limit.free_bytes - limit.free_bytes / 16) else {
+        return Ok(());
+    };
+    let usable = limit.free_bytes - limit.free_bytes / 16;
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!(
+            "{bytes} bytes of memory were asked for, and of the {} that the control group {} may have {usable} can be \
+             had: make the object smaller, give the group more memory, or give a budget (its pages then spill to \
+             disk), or --reserve no, which may run out later",
+            limit.bytes, limit.group
+        ),
+    ))
 }
 
-fn own_group() -> String {
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let memory = own.lines().find(|l| l.contains(":memory:") || l.starts_with("0::")).unwrap_or("");
-    let group = memory.rsplit(':').next().unwrap_or("").trim();
-    if group.is_empty() { "/".to_owned() } else { group.to_owned() }
+/// The memory that there is for this host: the machine's, or less where a control group says so.
+pub fn memory_bytes() -> u64 {
+    let machine = meminfo("MemTotal").unwrap_or(4 << 30);
+    cgroup::limits().iter().map(|limit| limit.bytes).fold(machine, u64::min)
+}
+
+/// Which control group pays for an object's frames.
+pub fn who_pays(options: &CreateOptions) -> String {
+    // Whoever lists thousands of objects asks for each; a service stays in the group in which it was started.
+    static GROUP: OnceLock<String> = OnceLock::new();
+    let group = GROUP.get_or_init(cgroup::own_group);
+    if options.is_controlled() {
+        format!("the client that faults a page in; the host ({group}) for pages it brings in ahead")
+    } else if options.pager == PagerKind::Anonymous && options.reserves() {
+        format!("the host ({group}), which took all pages at creation")
+    } else {
+        "whoever touches a page first".into()
+    }
 }

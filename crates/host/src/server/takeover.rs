@@ -61,6 +61,7 @@ impl Host {
                 self.unkeep(&entry.key);
             }
         }
+        self.forget_begun(kept.iter().map(|k| &k.key));
         self.expect_clients()?;
         self.take_part_again()?;
         // Only now that every view of every object is known: a fault may evict any page.
