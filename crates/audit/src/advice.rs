@@ -4,6 +4,7 @@
 //! where a newer version is in memory already; huge pages instead of tables. What copies by reference on disk (reflinks)
 //! has a page cache for each copy and is never advised.
 
+mod alike;
 mod copies;
 mod equal;
 mod relocation;

@@ -3,6 +3,7 @@
 //! Ten virtual environments have hundreds of equal files; what is to be done about them is one thing. So groups of equal
 //! files that lie at the same places below the same directories are one piece of advice.
 
+use super::alike::why_not;
 use super::restart::commands;
 use super::word::word;
 use super::{ESTIMATED, MEASURED};
@@ -106,27 +107,71 @@ enum Remedy {
     Layer,
 }
 
-fn how(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut layers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for group in &batch.groups {
-        let kept = group.apart[0][0];
-        let keep = &snapshot.files[kept];
+/// What is to be done about one group of copies.
+#[derive(Default)]
+struct Steps {
+    /// Commands.
+    lines: Vec<String>,
+    /// Containers that could have a layer in common, by the file that is in it.
+    layers: BTreeMap<String, BTreeSet<String>>,
+    /// Copies that stay as they are, by the reason: one pair of them, and how many more.
+    left: BTreeMap<String, (String, usize)>,
+}
+
+impl Steps {
+    fn add(&mut self, snapshot: &Snapshot, uses: &[FileUse], group: &Group) {
         let apart = runs_apart(snapshot, uses, group);
-        for copy in group.apart[1..].iter().flatten() {
-            let file = &snapshot.files[*copy];
-            let words = format!("{} {}", word(&keep.path), word(&file.path));
-            match remedy(apart, keep, file) {
-                Remedy::Link => lines.push(inside(snapshot, uses, kept, format!("ln -f {words}"))),
-                Remedy::Mount => lines.push(inside(snapshot, uses, kept, format!("mount --bind {words}"))),
-                Remedy::Layer => {
-                    let containers = group.figure.containers.iter().cloned();
-                    layers.entry(keep.path.display().to_string()).or_default().extend(containers);
+        let first = &snapshot.files[group.apart[0][0]];
+        // Copies that others are put in the place of: the first of each owner, group and mode.
+        let mut kept: Vec<(usize, usize)> = vec![(0, group.apart[0][0])];
+        let copies =
+            group.apart.iter().enumerate().flat_map(|(set, files)| files.iter().map(move |f| (set, *f)));
+        for (set, copy) in copies.filter(|(set, _)| *set > 0) {
+            let file = &snapshot.files[copy];
+            if remedy(apart, first, file) == Remedy::Layer {
+                let containers = group.figure.containers.iter().cloned();
+                self.layers.entry(first.path.display().to_string()).or_default().extend(containers);
+                continue;
+            }
+            let fits = |(_, keep): &&(usize, usize)| {
+                let keep = &snapshot.files[*keep];
+                remedy(apart, keep, file) != Remedy::Layer && why_not(keep, file).is_none()
+            };
+            match kept.iter().find(fits) {
+                Some((of, _)) if *of == set => {} // one memory already
+                Some((_, keep)) => self.lines.push(command(snapshot, uses, *keep, copy)),
+                None => {
+                    let why = why_not(first, file).unwrap_or_default();
+                    let pair = || (format!("{} and {}", word(&first.path), word(&file.path)), 0);
+                    self.left.entry(why).and_modify(|(_, more)| *more += 1).or_insert_with(pair);
+                    kept.push((set, copy));
                 }
             }
         }
     }
+
+    fn reasons(&self) -> impl Iterator<Item = String> {
+        self.left.iter().map(|(why, (pair, more))| {
+            let more = if *more > 0 { format!(", and {more} more copies") } else { String::new() };
+            format!("leave {pair}{more} as they are: {why}")
+        })
+    }
+}
+
+/// The command that puts one file in the place of another.
+fn command(snapshot: &Snapshot, uses: &[FileUse], kept: usize, copy: usize) -> String {
+    let (keep, file) = (&snapshot.files[kept], &snapshot.files[copy]);
+    let words = format!("{} {}", word(&keep.path), word(&file.path));
+    let tool = if remedy(false, keep, file) == Remedy::Link { "ln -f" } else { "mount --bind" };
+    inside(snapshot, uses, kept, format!("{tool} {words}"))
+}
+
+fn how(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> Vec<String> {
+    let mut steps = Steps::default();
+    batch.groups.iter().for_each(|group| steps.add(snapshot, uses, group));
+    let mut lines = std::mem::take(&mut steps.lines);
     if lines.len() > MANY_COMMANDS
+        && steps.left.is_empty()
         && lines.iter().all(|line| line.starts_with("ln "))
         && let Some(command) = link_trees(&batch.trees)
     {
@@ -135,7 +180,8 @@ fn how(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> Vec<String> {
             format!("{command} (from util-linux; it also links what is not in use), or file by file:"),
         );
     }
-    lines.extend(layer_steps(&layers));
+    lines.extend(layer_steps(&steps.layers));
+    lines.extend(steps.reasons());
     lines
 }
 
@@ -202,8 +248,8 @@ fn care(snapshot: &Snapshot, uses: &[FileUse], batch: &Batch) -> String {
     restarts.truncate(RESTARTS_NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!(
-        "{} MiB of it are mapped by processes, the rest is page cache. One file has one owner and one mode: they must \
-         agree (stat -c '%U:%G %a' FILE…). An upgrade that replaces one of them parts them again; a program that writes \
+        "{} MiB of it are mapped by processes, the rest is page cache. One file has one owner and one mode (stat -c \
+         '%U:%G %a' FILE…). An upgrade that replaces one of them parts them again; a program that writes \
          into one writes into all. Memory is freed once what uses the other copies was restarted ({}): {}{more}.",
         mib(mapped(batch)),
         if users.len() == 1 { "1 process".to_owned() } else { format!("{} processes", users.len()) },
@@ -216,6 +262,7 @@ mod tests {
     use super::*;
     use crate::figures::equal::groups;
     use crate::figures::made::{Map, PAGE, World};
+    use crate::snapshot::Rights;
 
     /// `count` equal trees of the named files, each in use by one process; the trees' names are odd on purpose.
     fn environments(count: usize, names: &[&str]) -> World {
@@ -284,6 +331,46 @@ mod tests {
             world.file_mut(file).file_system = "vfat".to_owned();
         }
         assert!(advice(&world)[0].how[0].starts_with("mount --bind "));
+    }
+
+    /// Whoever runs the one would run what the owner of the other writes into it.
+    #[test]
+    fn no_file_takes_the_place_of_one_with_another_owner_or_mode() {
+        let changes: [fn(&mut Rights); 4] = [
+            |rights| rights.uid = 1000,
+            |rights| rights.gid = 1000,
+            |rights| rights.mode = 0o4755,
+            |rights| rights.apart_from_others = false,
+        ];
+        for change in changes {
+            for place in [0, 1] {
+                let mut world = environments(2, &["a.so"]);
+                world.file_mut(place).rights.as_mut().map(change).unwrap();
+                for device in [1, 2] {
+                    world.file_mut(1).key.device = device;
+                    let how = &advice(&world)[0].how;
+                    assert!(how.len() == 1 && how[0].starts_with("leave "), "{how:?}");
+                }
+            }
+        }
+        let mut world = environments(2, &["a.so"]);
+        world.file_mut(1).rights = None;
+        assert!(advice(&world)[0].how[0].contains("could not be read"));
+    }
+
+    #[test]
+    fn copies_of_each_owner_are_linked_among_themselves() {
+        let mut world = environments(4, &["a.so"]);
+        for place in [1, 3] {
+            world.file_mut(place).rights.as_mut().unwrap().uid = 1000;
+        }
+        let how = &advice(&world)[0].how;
+        assert_eq!(how.len(), 3, "{how:?}");
+        assert!(how.iter().take(2).all(|line| line.starts_with("ln -f ")), "{how:?}");
+        for line in how.iter().take(2) {
+            let of = |number: u32| line.contains(&format!("s {number}/lib"));
+            assert!(of(0) && of(2) || of(1) && of(3), "{line}");
+        }
     }
 
     #[test]

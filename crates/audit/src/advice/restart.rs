@@ -95,7 +95,9 @@ fn service(process: &Process) -> Option<String> {
         return None;
     }
     let user = if parts.any(|part| part.starts_with("user@")) { "--user " } else { "" };
-    Some(format!("systemctl {user}restart {}", word(Path::new(unit))))
+    // A user may call a control group of theirs what systemctl takes for an option.
+    let end = if unit.starts_with('-') { "-- " } else { "" };
+    Some(format!("systemctl {user}restart {end}{}", word(Path::new(unit))))
 }
 
 #[cfg(test)]
@@ -158,16 +160,18 @@ mod tests {
             ("/docker/3f2a", Some("3f2a")),
             ("/docker/3f2a", Some("3f2a")),
             (r"/system.slice/odd\x2dname.service", None),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice/-Hevil.service", None),
         ] {
             let process = world.process("p");
             world.process_mut(process).cgroup = cgroup.to_owned();
             world.process_mut(process).container = container.map(str::to_owned);
         }
-        let lines = commands(&world.snapshot(), &[0, 1, 2, 3, 4, 5]);
+        let lines = commands(&world.snapshot(), &[0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(
             lines,
             [
                 "restart container 3f2a",
+                "systemctl --user restart -- -Hevil.service",
                 "systemctl --user restart editor.service",
                 r"systemctl restart 'odd\x2dname.service'",
                 "systemctl restart cron.service",

@@ -3,7 +3,7 @@
 //! Everything is counted from the pages themselves (who maps which frame), in KiB rounded down as smaps does, so that a
 //! test's expectation and the snapshot have different sources.
 
-use crate::snapshot::{Elf, File, FileKey, Mapping, Process, Snapshot};
+use crate::snapshot::{Elf, File, FileKey, Mapping, Process, Rights, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -106,6 +106,7 @@ impl World {
             elf: Some(Elf { architecture: "x86_64".to_owned(), ..Elf::default() }),
             content: Some(hash(place)),
             file_system: "ext4".to_owned(),
+            rights: Some(Rights { uid: 0, gid: 0, mode: 0o644, apart_from_others: true }),
             ..File::default()
         });
         self.origins.push(place as u64);

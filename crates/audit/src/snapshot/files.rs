@@ -230,6 +230,7 @@ impl Files {
             file.file_system = facts.file_system;
             file.deleted = facts.deleted;
             file.replaced = facts.replaced;
+            file.rights = Some(facts.rights);
         }
         file.key = facts.key;
         file.size = Some(facts.size);

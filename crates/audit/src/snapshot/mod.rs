@@ -187,6 +187,22 @@ pub struct File {
     pub frames: Option<BTreeMap<u32, u64>>,
     /// Names of the file system's kind (`ext4`, `overlay`, `nfs4`) and whether it is one of a network.
     pub file_system: String,
+    /// Whose it is; none: that could not be seen.
+    #[serde(default)]
+    pub rights: Option<Rights>,
+}
+
+/// Whose a file is, and who could put another in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its permissions, with those for setuid and the like.
+    pub mode: u16,
+    /// Every directory above it belongs to its owner or to root, and nobody else may write there.
+    pub apart_from_others: bool,
 }
 
 /// What matters of an ELF file.

@@ -3,7 +3,7 @@
 use super::mappings::Backing;
 use super::mounts::{Mounts, has_several_devices};
 use super::procdir::{ProcDir, has_ended, identity, is_forbidden, stat};
-use super::{Elf, FileKey, elf};
+use super::{Elf, FileKey, Rights, elf};
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Mode, OFlags, Statx, fadvise, fstatfs, openat};
 use std::fs::File;
 use std::io;
@@ -84,6 +84,8 @@ pub struct Facts {
     pub elf: Result<Elf, elf::Unfit>,
     /// It is there, but could not be read.
     pub unreadable: Option<Miss>,
+    /// Whose it is.
+    pub rights: Rights,
 }
 
 /// Looks at the file of a mapping. `Ok(None)`: it is no regular file (a device, say).
@@ -103,6 +105,12 @@ pub fn look(place: &Place) -> Result<Option<Facts>, Miss> {
         file_system: file_system(place, &handle, device),
         elf: Err(elf::Unfit::OtherKind),
         unreadable: None,
+        rights: Rights {
+            uid: about.stx_uid,
+            gid: about.stx_gid,
+            mode: about.stx_mode & 0o7777,
+            apart_from_others: is_apart(place, about.stx_uid),
+        },
     };
     if facts.deleted {
         name_now(place, &mut facts);
@@ -228,6 +236,22 @@ fn name_now(place: &Place, facts: &mut Facts) {
 pub fn has_successor(place: &Place) -> bool {
     let [route, _] = paths(place);
     place.backing.deleted && !place.backing.is_nameless() && route.identity().is_some()
+}
+
+/// Whether every directory above the file's path is its owner's or root's, and nobody else may write there.
+fn is_apart(place: &Place, owner: u32) -> bool {
+    place.backing.path.ancestors().skip(1).all(|above| {
+        let [route, _] = routes(place, above);
+        let about = match &route {
+            Route::OfReader(path) => stat(CWD, *path, AtFlags::SYMLINK_NOFOLLOW),
+            // The root is a link there.
+            Route::OfProcess(directory, path) => stat(*directory, path, AtFlags::empty()),
+        };
+        about.is_ok_and(|about| {
+            let is_directory = FileType::from_raw_mode(about.stx_mode.into()) == FileType::Directory;
+            is_directory && [0, owner].contains(&about.stx_uid) && about.stx_mode & 0o022 == 0
+        })
+    })
 }
 
 fn file_system(place: &Place, handle: &OwnedFd, device: u64) -> String {
