@@ -20,11 +20,12 @@ use commonhold_images::store::registry_of;
 use commonhold_record::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What glibc is told by it.
 pub const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -32,6 +33,9 @@ pub const TUNABLES: &str = "GLIBC_TUNABLES";
 /// with 8 KiB threads of the smallest stack that there is (16 KiB) still start, with more they do not.
 pub const ROOM: &str = "glibc.rtld.optional_static_tls=8192";
 const SUM: &str = ".sum";
+/// How long another may change the store before that is an error.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Programs that are set, and whether each has a copy itself.
 pub type Set = BTreeMap<PathBuf, bool>;
@@ -61,10 +65,42 @@ impl Store {
 
     /// Nobody else changes the store until the result is dropped.
     pub fn lock(&self) -> Result<File> {
+        self.lock_within(LOCK_PATIENCE)
+    }
+
+    fn lock_within(&self, patience: Duration) -> Result<File> {
         let path = self.root.join("lock");
-        let file = File::options().create(true).append(true).open(&path).map_err(Error::file(&path))?;
-        file.lock().map_err(Error::file(&path))?;
-        Ok(file)
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+            .map_err(Error::file(&path))?;
+        let found = file.metadata().map_err(Error::file(&path))?;
+        // Whoever can open a file can hold its lock for ever. An earlier Commonhold let everybody.
+        if found.permissions().mode() & 0o777 != 0o600 && found.uid() == rustix::process::geteuid().as_raw() {
+            file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file(&path))?;
+        }
+        let since = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(Error::file(&path)(error)),
+                Err(TryLockError::WouldBlock) if since.elapsed() < patience => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let why = format!(
+                        "another process has held its lock for {} s: another `commonhold rebase` that is at work, or one \
+                         that opened {} when everybody could; `fuser -v` on that file, run as root, names it",
+                        patience.as_secs(),
+                        path.display()
+                    );
+                    return Err(Error::Store { path: self.root.clone(), why });
+                }
+            }
+        }
     }
 
     /// The directory.
@@ -342,4 +378,33 @@ fn link_neighbours(program: &Path, directory: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_holds_the_lock_of_a_store_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("rebase"), Owner::Machine).unwrap();
+        let lock = store.root().join("lock");
+        let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+        drop(store.lock().unwrap());
+        assert_eq!(mode(), 0o600);
+        // Of a store that an earlier Commonhold made, and that somebody holds.
+        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        let others = File::open(&lock).unwrap();
+        others.lock().unwrap();
+        let refused = store.lock_within(Duration::from_millis(200)).unwrap_err().to_string();
+        assert!(refused.contains("fuser -v") && refused.contains("lock"), "{refused}");
+        assert_eq!(mode(), 0o600);
+        drop(others);
+        store.lock_within(Duration::from_secs(60)).unwrap();
+        // Nothing is opened through what another put there.
+        fs::remove_file(&lock).unwrap();
+        std::os::unix::fs::symlink(directory.path().join("elsewhere"), &lock).unwrap();
+        store.lock().unwrap_err();
+        assert!(!directory.path().join("elsewhere").exists());
+    }
 }
