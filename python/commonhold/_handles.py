@@ -1,13 +1,15 @@
 """Passing objects, mappings and arrays to other processes: by name, never by content."""
 
 import os
+import pickle
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 
 from . import _native
-from ._errors import invalid, lost
+from ._errors import InvalidError, invalid, lost
 from ._native import PAGE_SIZE_BYTES, Mapping, Object, Pages
 from ._typing import Array, Buffer, Mode
 
@@ -56,6 +58,24 @@ def handle(array: Array) -> ArrayHandle:
         start=array.__array_interface__["data"][0] - first,
         nbytes=nbytes,
     )
+
+
+def _refuse_to_copy(array: Array) -> Any:
+    """How `multiprocessing` pickles an array: one on an object would be copied, and what the other process writes be lost."""
+    try:
+        pages = _pages_of(array)
+    except InvalidError:
+        return array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    if pages.mode == "c":
+        return array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # its bytes are this process's alone
+    raise TypeError(
+        f"an array on object {pages.object_name()} would reach the other process as a copy, which shares nothing: send "
+        f"commonhold.handle(array), whose array() shows the same pages there, or array.copy() if a copy is meant"
+    )
+
+
+# Only what `multiprocessing` sends: who pickles an array to keep it wants its content.
+ForkingPickler.register(np.ndarray, _refuse_to_copy)
 
 
 def revert(target: str | Array | Mapping | Object | Buffer) -> int:

@@ -43,7 +43,7 @@ class Host:
         size: int | None = None,
         mode: Mode | None = None,
         offset: int = 0,
-        order: Order = "C",
+        order: Order | None = None,
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,

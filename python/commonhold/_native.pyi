@@ -114,7 +114,7 @@ class Object:
         *,
         mode: Mode | None = None,
         offset: int = 0,
-        order: Order = "C",
+        order: Order | None = None,
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,

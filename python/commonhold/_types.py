@@ -11,6 +11,8 @@ from ._errors import mismatch
 
 _PREFIX = "numpy:"
 _TAG_BYTES = 256
+# Behind the shape, where the first index runs fastest. Versions that do not know it refuse such a tag.
+_FORTRAN = ":F"
 # A tag that is nothing but a simple dtype, as other languages write it: <u4, |S8, <M8[ns].
 _BARE = re.compile(r"[<>|=][a-zA-Z][0-9]+(\[[0-9a-zA-Z]+\])?")
 
@@ -25,10 +27,12 @@ def storable(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def tag_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    """The tag of an object that holds such an array."""
+def tag_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str = "C") -> str:
+    """The tag of an object that holds such an array. Of one dimension both orders are the same."""
     text = _text(dtype)
     tag = f"{_PREFIX}{text}:{tuple(int(n) for n in shape)!r}"
+    if order == "F" and len(shape) > 1:
+        tag += _FORTRAN
     if len(tag.encode()) > _TAG_BYTES:
         raise TypeError(
             f"dtype {text} is too long to be recorded ({_TAG_BYTES} bytes): create the object of bytes, and view it"
@@ -41,7 +45,7 @@ def parse(tag: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
     """Dtype and shape that a tag names, as far as it is one of ours."""
     try:
         if tag.startswith(_PREFIX):
-            text, shape = tag.removeprefix(_PREFIX).rsplit(":", 1)
+            text, shape = tag.removeprefix(_PREFIX).removesuffix(_FORTRAN).rsplit(":", 1)
             dims = ast.literal_eval(shape)
             if not (isinstance(dims, tuple) and all(isinstance(n, int) and n >= 0 for n in dims)):
                 raise ValueError(shape)
@@ -54,6 +58,11 @@ def parse(tag: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
                 f"the type tag {tag!r} is no NumPy type that this version knows: map the object, and view its bytes"
             ) from error
     return None, None
+
+
+def order_of(tag: str) -> str:
+    """The order that a tag of ours names."""
+    return "F" if tag.startswith(_PREFIX) and tag.endswith(_FORTRAN) else "C"
 
 
 def agree(

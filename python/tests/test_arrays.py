@@ -167,6 +167,40 @@ def test_orders_and_shapes(name, sync):
     assert ch.array(name, 60).tolist() == mine.ravel(order="K").tolist()
 
 
+def test_the_order_is_recorded(name):
+    mine = ch.array(name, (3, 4), "i8", create=True, order="F")
+    mine[...] = np.arange(12).reshape(3, 4)
+    assert ch.stat(name).tag == "numpy:<i8:(3, 4):F"
+    with ch.open(name) as opened:
+        for there in (ch.array(name), ch.array(name, order="F"), opened.array(), ch.array(name, (3, 2))):
+            assert there.flags.f_contiguous and (there == mine[:, : there.shape[1]]).all()
+    assert ch.handle(mine).array().tolist() == mine.tolist()
+    with pytest.raises(ch.MismatchError, match="order F"):
+        ch.array(name, order="C")
+    ch.array(name + "-c", (3, 4), "i8", create=True)
+    with pytest.raises(ch.MismatchError, match="order C"):
+        ch.array(name + "-c", order="F")
+    with pytest.raises(ch.InvalidError, match="order"):
+        ch.array(name, order="K")
+    ch.array(name + "-line", 12, "i8", create=True, order="F")
+    assert ch.stat(name + "-line").tag == "numpy:<i8:(12,)", "of one dimension they are the same"
+
+
+def test_what_is_there_is_not_taken_for_something_else(name):
+    ch.array(name, (4, 5), "u4", create=True)
+    ch.array(name, (4, 5), "u4", create=True)[0] = 1
+    for shape, dtype, how in (
+        ((5, 4), "u4", {}), (20, "u4", {}), ((4, 5), "f4", {}), ((4, 5), None, {}), ((4, 5), "u4", {"order": "F"}),
+    ):  # fmt: skip
+        with pytest.raises(ch.MismatchError, match="is there already"):
+            ch.array(name, shape, dtype, create=True, **how)
+    assert ch.array(name, (5, 4), "u4").shape == (5, 4), "who does not create may look at it as they like"
+    ch.create(name + "-bytes", 80).close()
+    with pytest.raises(ch.MismatchError, match="is there already"):
+        ch.array(name + "-bytes", (4, 5), "u4", create=True)
+    assert ch.array(name + "-bytes", 80, create=True).dtype == "u1"
+
+
 def test_creating(name, tmp_path):
     first = ch.array(name, 10, "u4", create="new")
     first[1] = 5

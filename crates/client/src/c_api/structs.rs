@@ -3,8 +3,8 @@
 
 use super::null;
 use crate::{
-    Coherence, CreateOptions, EntryInfo, Error, ObjectInfo, OnLastDeath, OnLoss, Ownership, PageSize,
-    PagerKind, Result, SyncMode,
+    Coherence, CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, OnLastDeath, OnLoss, Ownership,
+    PageSize, PagerKind, Result, SyncMode,
 };
 use std::ffi::{c_char, c_int};
 
@@ -107,6 +107,8 @@ impl ch_options {
         // SAFETY: the caller's promise; the size is the first field.
         let bytes = unsafe { (&raw const (*options).struct_bytes).read_unaligned() };
         check_size("ch_options", bytes, OLDEST_OPTIONS_BYTES)?;
+        // SAFETY: the caller's promise.
+        unsafe { check_rest("ch_options", options.cast(), bytes, size_of::<ch_options>()) }?;
         // SAFETY: both have at least `bytes.min(size_of::<ch_options>())` bytes.
         unsafe {
             let common = bytes.min(size_of::<ch_options>());
@@ -169,8 +171,8 @@ impl ch_options {
             size_bytes: self.size_bytes,
             pager,
             sync,
-            controlled: self.controlled != 0,
-            freezable: self.freezable != 0,
+            controlled: flag("controlled", self.controlled)?,
+            freezable: flag("freezable", self.freezable)?,
             reserve,
             on_last_death,
             budget_bytes: (self.budget_bytes != 0).then_some(self.budget_bytes),
@@ -184,7 +186,7 @@ impl ch_options {
                 bytes => PageSize::new(bytes)?,
             },
             replicas: self.replicas,
-            home_moves: self.home_moves != 0,
+            home_moves: flag("home_moves", self.home_moves)?,
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),
@@ -202,6 +204,42 @@ fn check_size(what: &str, bytes: usize, oldest: usize) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// More than any version of a structure will have.
+const MOST_BYTES: usize = 1 << 16;
+
+/// Refuses what a later version of the structure says and this one does not know: it may be all zeros alone.
+///
+/// # Safety
+/// `structure` has `bytes` bytes.
+unsafe fn check_rest(what: &str, structure: *const u8, bytes: usize, known: usize) -> Result<()> {
+    if bytes > MOST_BYTES {
+        return Err(Error::invalid(format!(
+            "struct_bytes of {what} is {bytes}: initialise it as commonhold.h says"
+        )));
+    }
+    // SAFETY: the caller's promise; the range ends within the structure.
+    let is_set = |at: &usize| unsafe { structure.add(*at).read() } != 0;
+    match (known..bytes).find(is_set) {
+        Some(at) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "byte {at} of {what} is set, which this version of libcommonhold ({}) does not know: use the library of \
+                 the header that the program was built with, or leave that option 0",
+                env!("CARGO_PKG_VERSION")
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn flag(what: &str, value: c_int) -> Result<bool> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Error::invalid(format!("{what} {other} is neither 0 nor 1"))),
+    }
 }
 
 /// Fills the structure with defaults.
@@ -301,5 +339,43 @@ fn fill(target: &mut [c_char], text: &str) {
     }
     for (slot, byte) in target.iter_mut().zip(text.as_bytes()[..end].iter().filter(|byte| **byte != 0)) {
         *slot = *byte as c_char;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a program sees it that was built with a later header.
+    #[repr(C)]
+    struct Later {
+        known: ch_options,
+        unknown: [u64; 4],
+    }
+
+    fn read(later: &Later) -> Result<CreateOptions> {
+        // SAFETY: its first field says how many bytes it has, and it names no strings.
+        unsafe { ch_options::read(std::ptr::from_ref(later).cast()) }
+    }
+
+    #[test]
+    fn options_that_this_version_does_not_know_are_refused_unless_they_are_zero() {
+        let mut later = Later { known: ch_options::DEFAULT, unknown: [0; 4] };
+        later.known.struct_bytes = size_of::<Later>();
+        read(&later).unwrap();
+        for place in 0..4 {
+            later.unknown = [0; 4];
+            later.unknown[place] = 1;
+            let refused = read(&later).unwrap_err();
+            assert!(refused.message.contains("does not know") && refused.kind == ErrorKind::Unsupported);
+        }
+        // What lies behind the structure is not looked at.
+        later.known.struct_bytes = size_of::<ch_options>();
+        read(&later).unwrap();
+        later.known.struct_bytes = usize::MAX;
+        read(&later).unwrap_err();
+        later.known.struct_bytes = size_of::<ch_options>();
+        later.known.controlled = 2;
+        assert!(read(&later).unwrap_err().message.contains("controlled 2"));
     }
 }
