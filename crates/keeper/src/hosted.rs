@@ -2,6 +2,7 @@
 
 use crate::backoff::{Asked, Ending};
 use crate::kept::Key;
+use crate::stuck;
 use commonhold_sys::{process, socket};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -11,6 +12,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+/// How often to look: at one line of one file, as long as it lives.
+const LOOKS_APART: Duration = Duration::from_secs(1);
+
 /// A host process.
 #[derive(Debug)]
 pub(crate) struct Hosted {
@@ -19,6 +23,10 @@ pub(crate) struct Hosted {
     child: Option<Child>,
     /// None: it had ended before we could get hold of it.
     pidfd: Option<OwnedFd>,
+    /// When to look next whether it is gone but for threads that run no more: no event tells.
+    look_at: Instant,
+    /// It was killed, and cannot end.
+    stuck: bool,
     /// None: it has closed its end.
     pub socket: Option<OwnedFd>,
     born: Instant,
@@ -76,6 +84,8 @@ impl Hosted {
 
     fn new(pid: u32, child: Option<Child>, pidfd: Option<OwnedFd>, socket: OwnedFd) -> Self {
         Hosted {
+            look_at: Instant::now() + LOOKS_APART,
+            stuck: false,
             pid,
             child,
             pidfd,
@@ -94,8 +104,27 @@ impl Hosted {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
+    /// It has ended, or was killed and will not run any more.
     pub fn has_ended(&self) -> bool {
-        self.pidfd.as_ref().is_none_or(process::has_ended)
+        self.stuck || self.pidfd.as_ref().is_none_or(process::has_ended)
+    }
+
+    /// How long until the next look.
+    pub fn next_look(&self) -> Duration {
+        self.look_at.saturating_duration_since(Instant::now())
+    }
+
+    /// Looks every now and then whether it is stuck.
+    pub fn look(&mut self) {
+        if self.next_look().is_zero() && !self.has_ended() {
+            self.stuck = stuck::runs_no_more(self.pid);
+            self.look_at = Instant::now() + LOOKS_APART;
+        }
+    }
+
+    /// Whether it was killed and cannot end; and what is left of it, to be reaped when it can.
+    pub fn stuck(&mut self) -> Option<Child> {
+        if self.stuck { self.child.take() } else { None }
     }
 
     /// How long it has lived, in this keeper's sight.
@@ -110,6 +139,9 @@ impl Hosted {
 
     /// How it ended. Call once it has: our own child is reaped.
     pub fn ending(&mut self) -> Ending {
+        if self.stuck {
+            return Ending::Unknown; // it has no status yet
+        }
         let Some(status) = self.child.as_mut().and_then(|child| child.wait().ok()) else {
             return Ending::Unknown;
         };

@@ -23,6 +23,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -81,6 +82,8 @@ struct Keeper {
     /// Program to return to if `program`, asked for by the last host, dies young and not ready.
     previous: Option<PathBuf>,
     host: Option<Hosted>,
+    /// What is left of hosts that were killed and cannot end; reaped when they have.
+    stuck: Vec<Child>,
     /// When to start the next host, while there is none.
     start_at: Instant,
     backoff: Backoff,
@@ -132,6 +135,7 @@ impl Keeper {
             log,
             store,
             host,
+            stuck: Vec::new(),
             signals,
             oom_score,
         })
@@ -156,6 +160,9 @@ impl Keeper {
             }
             if ready.waits_ended {
                 self.sweep_waits();
+            }
+            if let Some(host) = &mut self.host {
+                host.look();
             }
             if !self.over && self.host.as_ref().is_some_and(Hosted::has_ended) {
                 self.on_host_ended();
@@ -188,7 +195,8 @@ impl Keeper {
         let at_most = match &self.host {
             None => Some(self.start_at.saturating_duration_since(Instant::now())),
             Some(host) if host.has_ended() => Some(Duration::ZERO),
-            Some(_) => paused.then_some(SENDING_PAUSE),
+            Some(_) if paused => Some(SENDING_PAUSE),
+            Some(host) => Some(host.next_look()),
         };
         let at_most = at_most
             .map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
@@ -272,11 +280,15 @@ impl Keeper {
             self.fence.act(&self.store, &self.log);
         }
         let (ending, lived) = (host.ending(), host.lived());
+        self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        let left = host.stuck();
         let how = match ending {
+            _ if left.is_some() => "killed; it waits for a file system that does not answer".to_owned(),
             Ending::Code(code) => format!("exit code {code}"),
             Ending::Signal(signal) => format!("signal {signal}"),
             Ending::Unknown => "not our child: cause unknown".to_owned(),
         };
+        self.stuck.extend(left);
         let pid = host.pid;
         let what_next = match decide(&host.asked, host.told_to_stop, ending, lived, &mut self.backoff) {
             Next::End => {

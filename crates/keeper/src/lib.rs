@@ -26,6 +26,7 @@ mod lock;
 mod log;
 pub mod protocol;
 mod store;
+mod stuck;
 mod vault;
 mod waits;
 
