@@ -8,7 +8,9 @@ use commonhold_object::{
 use commonhold_tests::host::{kill, signal};
 use commonhold_tests::lingering::Lingering;
 use commonhold_tests::raw::{Raw, bytes_of};
-use commonhold_tests::{TestHost, Worker, host, wait};
+use commonhold_tests::{TestHost, Worker, host, root_or_skip, user, wait};
+
+const USER: u32 = 4242;
 
 /// A host, and a client that goes on working.
 fn busy_host(options: &[&str]) -> (TestHost, Worker) {
@@ -17,6 +19,11 @@ fn busy_host(options: &[&str]) -> (TestHost, Worker) {
     worker.ok("create o /o size=1048576 controlled mode=600");
     worker.all("map m o rw shared 0 0\nfill m 0 256 1");
     (host, worker)
+}
+
+/// A connection of an ordinary user.
+fn connect(host: &TestHost) -> Raw {
+    user::as_user(USER, || Raw::connect(host))
 }
 
 /// Others are served, connect and create.
@@ -69,12 +76,17 @@ fn requests() -> Vec<Request> {
 
 #[test]
 fn what_lingers_on_any_message_holds_nobody_up() {
+    if !root_or_skip("being other users") {
+        return;
+    }
     let (host, worker) = busy_host(&[]);
     let (pid, before) = (host.status().host_pid, sockets_of(host.status().host_pid));
+    // Of its user no more is taken while too much waits.
+    let is_closed = || wait::until("all of it is closed", || (sockets_of(pid) <= before + 2).then_some(()));
     for (number, request) in (10..).zip(requests()) {
         for count in [1, 3, 16, 253] {
             let mut lingering = Lingering::new(count.min(3));
-            let raw = Raw::connect(&host);
+            let raw = connect(&host);
             assert!(raw.throw_many(&bytes_of(number, &request), &lingering.descriptors(count)), "it is sent");
             lingering.let_go();
             if count < 16 {
@@ -82,16 +94,17 @@ fn what_lingers_on_any_message_holds_nobody_up() {
             }
         }
         worker.all("check m 0 256 1\nfill m 0 256 1");
+        is_closed();
     }
     // What is no message at all.
     let mut lingering = Lingering::new(3);
     for bytes in [&[][..], b"garbage", &[7; 200_000]] {
-        Raw::connect(&host).throw_many(bytes, &lingering.descriptors(253));
+        connect(&host).throw_many(bytes, &lingering.descriptors(253));
     }
     lingering.let_go();
     others_go_on(&host, &worker);
     assert_eq!(host.status().host_pid, pid, "the host died of it:\n{}", host.log());
-    wait::until("all of it is closed", || (sockets_of(pid) <= before + 1).then_some(()));
+    is_closed();
 }
 
 /// Sends a message that ends the connection, and then what lingers as long as what this gives, which nobody reads.
@@ -110,13 +123,16 @@ const MANY: usize = 40;
 
 #[test]
 fn what_lingers_in_the_queue_of_a_connection_that_ends_or_is_refused_holds_nobody_up() {
+    if !root_or_skip("being other users") {
+        return;
+    }
     let (host, worker) = busy_host(&["--max-clients", "6"]);
     let status = host.status();
     for round in 0..3 {
         let pids = [status.host_pid];
         host::stop(&pids);
         // More than there are places for, and all of them leave something behind.
-        let raws: Vec<Raw> = (0..12).map(|_| Raw::connect(&host)).collect();
+        let raws: Vec<Raw> = (0..12).map(|_| connect(&host)).collect();
         let lingering: Vec<Lingering> = raws.iter().map(leave_in_queue).collect();
         if round > 0 {
             drop(raws);
@@ -133,11 +149,14 @@ fn what_lingers_in_the_queue_of_a_connection_that_ends_or_is_refused_holds_nobod
 
 #[test]
 fn what_lingers_keeps_neither_host_nor_keeper_from_being_replaced() {
+    if !root_or_skip("being other users") {
+        return;
+    }
     let (host, worker) = busy_host(&[]);
     for kills_keeper in [false, true, false] {
         let before = host.status();
         host::stop(&[before.host_pid]);
-        let raws: Vec<Raw> = (0..MANY).map(|_| Raw::connect(&host)).collect();
+        let raws: Vec<Raw> = (0..MANY).map(|_| connect(&host)).collect();
         let lingering: Vec<Lingering> = raws.iter().map(leave_in_queue).collect();
         if kills_keeper {
             signal(before.host_pid, libc::SIGCONT);
