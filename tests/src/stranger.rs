@@ -2,14 +2,20 @@
 
 use crate::wait;
 use commonhold_coherence::HostId;
-use commonhold_host::cluster::registry::Joined;
+use commonhold_host::cluster::registry::{Before, Joined};
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message};
-use commonhold_peers::{Error, Handler, Hello, Identity, Payload, PeerRights, Peers, Result, Security};
+use commonhold_peers::{
+    Error, Handler, Hello, Identity, MAX_MESSAGE_BYTES, Payload, PeerRights, Peers, Result, Security,
+};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Bytes of a part of a long message.
+const PART: usize = 1 << 20;
 
 /// A host made by hand.
 pub struct Stranger {
@@ -22,7 +28,7 @@ pub struct Stranger {
 
 /// What it hears.
 enum Heard {
-    Said(Message),
+    Said(HostId, Message),
     /// A host ended the session, or it broke.
     Lost(HostId, String),
 }
@@ -39,12 +45,12 @@ impl Ear {
 impl Handler for Ear {
     fn connected(&self, _peer: &Hello, _rights: PeerRights) {}
 
-    fn received(&self, _from: HostId, message: &[u8], payload: &mut Payload<'_>) {
+    fn received(&self, from: HostId, message: &[u8], payload: &mut Payload<'_>) {
         let mut bytes = vec![0; payload.len()];
         if payload.read_exact(&mut bytes).is_ok()
             && let Ok(message) = postcard::from_bytes(message)
         {
-            self.hear(Heard::Said(message));
+            self.hear(Heard::Said(from, message));
         }
     }
 
@@ -107,9 +113,18 @@ impl Stranger {
         self.peers.send(to, message, &mut payload.to_vec())
     }
 
-    /// Says a whole message.
+    /// Says a whole message, in parts if it is long.
     pub fn tell(&self, to: HostId, message: &Message, payload: &[u8]) -> Result<()> {
-        self.say(to, &postcard::to_stdvec(message).expect("a message"), payload)
+        let bytes = postcard::to_stdvec(message).expect("a message");
+        if bytes.len() <= MAX_MESSAGE_BYTES || !payload.is_empty() {
+            return self.say(to, &bytes, payload);
+        }
+        let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
+        for (at, part) in parts.iter().enumerate() {
+            let head = Message::Part { is_first: at == 0, is_last: at + 1 == parts.len() };
+            self.say(to, &postcard::to_stdvec(&head).expect("a message"), part)?;
+        }
+        Ok(())
     }
 
     /// Asks, and waits for the answer; news that come meanwhile are let go by.
@@ -118,7 +133,7 @@ impl Stranger {
         self.tell(to, &Message::Call { number, call }, &[])?;
         loop {
             match self.next() {
-                Heard::Said(Message::Answer { number: to, answer }) if to == number => return answer,
+                Heard::Said(_, Message::Answer { number: to, answer }) if to == number => return answer,
                 Heard::Lost(host, why) if host == to => panic!("no answer, but the end: {why}"),
                 _ => {}
             }
@@ -137,8 +152,26 @@ impl Stranger {
     /// The next message that it hears.
     pub fn hears(&self) -> Message {
         match self.next() {
-            Heard::Said(message) => message,
+            Heard::Said(_, message) => message,
             Heard::Lost(host, why) => panic!("{host} ended the session: {why}"),
+        }
+    }
+
+    /// The next message that comes in time, and who says it; the end of a session is none.
+    pub fn hears_within(&self, time: Duration) -> Option<(HostId, Message)> {
+        match self.heard.lock().expect("what it heard").recv_timeout(time) {
+            Ok(Heard::Said(from, message)) => Some((from, message)),
+            _ => None,
+        }
+    }
+
+    /// Renews its lease by saying each time that it has heard and done so much, until it is told to stop.
+    pub fn renews(&self, list: HostId, before: Before, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::SeqCst) {
+            let number = self.calls.fetch_add(1, Ordering::Relaxed);
+            // It may be cut off, or lost, by now.
+            let _ = self.tell(list, &Message::Call { number, call: Call::Renew(before) }, &[]);
+            std::thread::sleep(Duration::from_millis(200));
         }
     }
 
@@ -156,7 +189,8 @@ impl Stranger {
     /// How many answers it has heard, of all that it heard so far.
     pub fn answers(&self) -> u64 {
         let heard = self.heard.lock().expect("what it heard");
-        heard.try_iter().filter(|heard| matches!(heard, Heard::Said(Message::Answer { .. }))).count() as u64
+        heard.try_iter().filter(|heard| matches!(heard, Heard::Said(_, Message::Answer { .. }))).count()
+            as u64
     }
 
     /// Forgets what it heard so far.

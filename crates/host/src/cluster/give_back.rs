@@ -61,7 +61,7 @@ impl Cluster {
                 format!("{} pages are asked back, the limit is {ASKED_PAGES}: ask for fewer", pages.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        if self.registry()?.where_is(object)? != from {
+        if self.home_of(object)? != from {
             return Err(Error::new(ErrorKind::Permission, "only an object's home has pages given back"));
         }
         let back = match self.driver(object) {

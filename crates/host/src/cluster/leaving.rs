@@ -34,6 +34,9 @@ impl Cluster {
     /// Nothing of it is here any more.
     pub fn has_left(&self, object: u128) {
         lock(&self.leaving).remove(&object);
+        if self.driver(object).is_none() {
+            self.forget_home(object);
+        }
         if let Ok(host) = self.host() {
             host.machine.on_way.has_all_come(object);
             host.settle_removed(); // its home's record may have waited for this
@@ -225,7 +228,7 @@ impl Cluster {
         let mut lost_since = None;
         while !self.lease.is_fenced() {
             let home = home.filter(|home| self.member(*home).is_some());
-            let now = home.map_or_else(|| self.registry().and_then(|r| r.where_is(object)), Ok);
+            let now = home.map_or_else(|| self.home_of(object), Ok);
             let is_member = now.as_ref().is_ok_and(|home| self.member(*home).is_some());
             let is_said = now.and_then(|home| self.say_object_given_up(home, object, self.me.host)).is_ok();
             if is_member {

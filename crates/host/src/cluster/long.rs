@@ -1,6 +1,7 @@
 //! Messages that are longer than a connection's: the names of a host with many objects, all locks of an object, the news of
 //! a large cluster. They go in parts, one after the other, and are heard when all are there.
 
+use super::registry::names::{CLAIM_BYTES, MOST_NAMES};
 use super::wire::Message;
 use super::{Cluster, lock};
 use commonhold_coherence::HostId;
@@ -11,11 +12,11 @@ use std::sync::Mutex;
 
 /// Longest message. Of a host that never comes to an end no more is kept.
 const MOST_BYTES: usize = 32 << 20;
-/// Most bytes that the names of this host's shared objects may have: they are told in one message. The rest is for what
-/// renaming adds.
-const MOST_NAMES: usize = 24 << 20;
-/// What an object takes beside its name.
-const CLAIM_BYTES: usize = 24;
+
+/// Most names that this host's shared objects may have, and most bytes of them: they are told in one message. The rest is
+/// for what renaming adds.
+const MOST_OWN_NAMES: usize = MOST_NAMES / 4 * 3;
+const MOST_OWN_BYTES: usize = 24 << 20;
 
 /// Parts of messages.
 #[derive(Default)]
@@ -86,17 +87,17 @@ impl Cluster {
 
     /// Refuses a name for a shared object if the others could not be told all of this host's any more.
     pub(super) fn check_names_can_be_told(&self, name: &Name) -> Result<()> {
-        if self.host()?.all_objects().len() * (limits::NAME_BYTES + CLAIM_BYTES) < MOST_NAMES {
+        if self.host()?.all_objects().len() * (limits::NAME_BYTES + CLAIM_BYTES) < MOST_OWN_BYTES {
             return Ok(()); // however long they are
         }
         let claims = self.claims();
         let told: usize = claims.iter().map(|claim| claim.name.as_str().len() + CLAIM_BYTES).sum();
-        if told + name.as_str().len() + CLAIM_BYTES <= MOST_NAMES {
+        if told + name.as_str().len() + CLAIM_BYTES <= MOST_OWN_BYTES && claims.len() < MOST_OWN_NAMES {
             return Ok(());
         }
         let words = format!(
-            "the names of this host's {} shared objects have {told} bytes, and the limit is {MOST_NAMES}: remove some, or \
-             give them shorter names",
+            "the names of this host's {} shared objects have {told} bytes, and the limits are {MOST_OWN_NAMES} names \
+             and {MOST_OWN_BYTES} bytes: remove some, or give them shorter names",
             claims.len()
         );
         Err(Error::new(ErrorKind::TooMany, words))

@@ -75,7 +75,7 @@ impl Cluster {
         let call = || Call::Look { name: name.clone(), who: who.clone() };
         let is_it = |entry: &EntryInfo| entry.name() == Some(name);
         match self.registry()?.look_up(name) {
-            Ok(home) if home != self.me.host => {
+            Ok((home, _)) if home != self.me.host => {
                 self.reach(home)?;
                 return match self.ask(home, call(), LOOK)? {
                     Answer::Entry(entry) if is_it(&entry) => Ok(self.entry_told_by(home, *entry)),

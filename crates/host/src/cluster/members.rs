@@ -25,6 +25,8 @@ pub(super) struct Heard {
     /// None until it has joined.
     joined: Option<u128>,
     number: u64,
+    /// The last change that it was told of: what follows from it is done, or has its turn.
+    told: u64,
     /// What came before the answer to joining.
     early: Option<News>,
     /// What must be settled before the homes here begin.
@@ -118,7 +120,11 @@ impl Cluster {
     fn renew(self: &Arc<Self>) -> Result<u64> {
         let before = {
             let heard = lock(&self.heard);
-            heard.joined.map(|epoch| Before { epoch, seen: heard.number })
+            heard.joined.map(|epoch| Before {
+                epoch,
+                heard: heard.told.max(heard.number),
+                seen: heard.number,
+            })
         };
         if before.is_none() {
             self.host()?.check_all_returned(self.wait_for_returning())?;
@@ -200,6 +206,12 @@ impl Cluster {
 
     /// The registry told what happened.
     pub fn heard(&self, news: News) {
+        {
+            let mut heard = lock(&self.heard);
+            if heard.joined == Some(news.epoch) {
+                heard.told = heard.told.max(news.number);
+            }
+        }
         let _ = self.news.0.send(news); // the other end is there as long as this host
     }
 

@@ -25,6 +25,7 @@
 //! | `locks` | which host holds which pages of them |
 //! | `looking` | what hosts tell each other for people to see |
 //! | `objects` | objects whose home is another host, and those that others use here |
+//! | `opening` | who is believed about them |
 
 mod asked;
 mod beginnings;
@@ -42,6 +43,7 @@ mod losses;
 mod members;
 mod moving;
 mod objects;
+mod opening;
 mod pools;
 mod refusals;
 pub mod registry;
@@ -138,6 +140,8 @@ pub struct Cluster {
     /// Numbers of hosts that are lost.
     gone: RwLock<HashSet<HostId>>,
     beginnings: beginnings::Beginnings,
+    /// Of objects of others that are used here.
+    homes: opening::Homes,
     /// Of hosts that are lost, the processes that follow them.
     followers: RwLock<HashMap<HostId, HostId>>,
     calls: Calls,
@@ -222,6 +226,7 @@ impl Cluster {
             reaching: Mutex::default(),
             gone: RwLock::default(),
             beginnings: beginnings::Beginnings::default(),
+            homes: opening::Homes::default(),
             followers: RwLock::default(),
             calls: Calls::default(),
             pools: pools::Pools::new(),

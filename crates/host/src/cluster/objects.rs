@@ -1,6 +1,7 @@
 //! Objects whose home is another host, and those of this host that others use.
 
 use super::losses::forwards;
+use super::opening::{Verdict, judge};
 use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, busy, lock, unexpected};
 use crate::cache::Cache;
@@ -22,6 +23,8 @@ const HOME_AWAY: Duration = Duration::from_secs(30);
 /// Between two looks for a home: at first, and when it is away for long.
 const LOOKS: Duration = Duration::from_millis(100);
 const LOOKS_SELDOM: Duration = Duration::from_secs(1);
+/// How often a name is asked for whose object is another each time.
+const OPENINGS: usize = 3;
 /// How long a sync waits for pages that other hosts have.
 const PAGES_BACK: Duration = Duration::from_secs(60);
 /// How long writers of all hosts are held for a true instant, before it is given up.
@@ -151,7 +154,7 @@ impl Cluster {
         let this = self.clone();
         let look = move || {
             for claim in this.claims() {
-                if let Ok(Ok(home)) = this.registry().map(|registry| registry.look_up(&claim.name))
+                if let Ok(Ok((home, _))) = this.registry().map(|registry| registry.look_up(&claim.name))
                     && home != this.me.host
                 {
                     this.report(format_args!(
@@ -173,33 +176,54 @@ impl Cluster {
         who: &Credentials,
         access: Access,
     ) -> Result<Shared> {
-        let home = match self.registry()?.look_up(name) {
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                let local = self.local_to(name, who);
-                return Err(local.map_or(error, |host| is_local(name, &self.called(host))));
+        let mut lies = None;
+        for _ in 0..OPENINGS {
+            let (home, object) = match self.registry()?.look_up(name) {
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    let local = self.local_to(name, who);
+                    return Err(local.map_or(error, |host| is_local(name, &self.called(host))));
+                }
+                found => found?,
+            };
+            if let Some(shared) = self.open_without_home(name, home, who, access)? {
+                return Ok(shared);
             }
-            found => found?,
+            self.check_home(object, home)?;
+            self.reach(home)?;
+            let called = self.check_may_decide(home)?;
+            let call = Call::Open { name: name.clone(), who: who.clone(), access };
+            let Answer::Opened(shared) = self.ask(home, call, PATIENCE)? else { return Err(unexpected()) };
+            let after = match shared.object == object {
+                true => Some((home, object)),
+                false => self.registry()?.look_up(name).ok(),
+            };
+            match judge(name, &shared, (home, object), after) {
+                Verdict::Good => return self.check_opened(home, &called, *shared),
+                Verdict::Changed => lies = None,
+                // A name may go to another object and back between two questions, but not each time.
+                Verdict::Lie => lies = Some(home),
+            }
+        }
+        let Some(liar) = lies else {
+            return Err(busy(format!("{name} is given to other objects just now: try again later")));
         };
-        if let Some(shared) = self.open_without_home(name, home, who, access)? {
-            return Ok(shared);
-        }
-        self.reach(home)?;
-        self.check_may_decide(home)?;
-        let call = Call::Open { name: name.clone(), who: who.clone(), access };
-        match self.ask(home, call, PATIENCE)? {
-            Answer::Opened(shared) => {
-                // Another host says it: it is looked at as if somebody here wanted to create it.
-                let good = shared.options.check().and_then(|()| match shared.options.is_shared() {
-                    true => self.check_page_size(&shared.options),
-                    false => Err(unexpected()),
-                });
-                good.inspect_err(|_| {
-                    let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
-                })?;
-                Ok(*shared)
-            }
-            _ => Err(unexpected()),
-        }
+        let why = format!("it answers for {name} with another object than the registry says");
+        self.cut_off(liar, &why);
+        Err(Error::new(ErrorKind::Permission, format!("{}: {why}", self.called(liar))))
+    }
+
+    /// What the home says of an object is looked at as if somebody here wanted to create it.
+    fn check_opened(self: &Arc<Self>, home: HostId, called: &str, shared: Shared) -> Result<Shared> {
+        let good = shared.options.check().and_then(|()| match shared.options.is_shared() {
+            true => self.check_page_size(&shared.options),
+            false => Err(unexpected()),
+        });
+        let good = good.and_then(|()| self.check_home(shared.object, home));
+        good.inspect_err(|_| {
+            let _ = self.ask(home, self.left(shared.object), PATIENCE); // it is not used here
+        })?;
+        self.note_home(shared.object, (home, called), shared.options.home_moves);
+        Ok(shared)
     }
 
     /// Looks for the home of an object, until it is found.
@@ -239,13 +263,14 @@ impl Cluster {
 
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
-        let home = self.registry()?.where_is(object)?;
+        let home = self.home_of(object)?;
         if driver.plan().home_moves && self.take_home_of(driver, home)? {
             return Ok(()); // this host is the home now
         }
         self.say_given_up(home, driver)?;
         self.reach(home)?;
-        self.check_may_decide(home)?;
+        let called = self.check_may_decide(home)?;
+        self.note_home(object, (home, &called), driver.plan().home_moves);
         if self.is_left_off(driver, home) {
             return self.leave_to_the_next(home, driver);
         }

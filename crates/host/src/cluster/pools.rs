@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 /// The threads.
 pub(super) struct Pools {
-    /// Questions to the list: it writes at most some bytes.
+    /// Leases that are renewed: they wait for nothing, and for no other question.
+    leases: Arc<Workers>,
+    /// Other questions to the list: it writes at most some bytes.
     registry: Arc<Workers>,
     /// Pages that a home asks back: read from frames.
     giving: Arc<Workers>,
@@ -33,6 +35,7 @@ pub(super) struct Pools {
 impl Pools {
     pub fn new() -> Pools {
         Pools {
+            leases: Workers::new(16),
             registry: Workers::new(8),
             giving: Workers::new(16),
             settling: Workers::new(32),
@@ -49,8 +52,8 @@ impl Pools {
     /// Those for a question.
     pub fn of(&self, call: &Call) -> &Arc<Workers> {
         match call {
+            Call::Renew(_) => &self.leases,
             Call::Join { .. }
-            | Call::Renew(_)
             | Call::Resign
             | Call::Claim(_)
             | Call::Names(_)

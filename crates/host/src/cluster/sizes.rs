@@ -86,7 +86,7 @@ impl Cluster {
         }
         self.wait_left(object)?;
         let driver = self.driver(object);
-        if driver.is_none() && !home_has_all && self.registry()?.where_is(object)? != from {
+        if driver.is_none() && !home_has_all && self.home_of(object)? != from {
             return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));
         }
         if let Some(driver) = &driver {
@@ -127,7 +127,7 @@ impl Cluster {
 
     /// Asks the home of a name for another size.
     pub fn resize_elsewhere(self: &Arc<Self>, name: &Name, who: &Credentials, size_bytes: u64) -> Result<()> {
-        let home = self.registry()?.look_up(name)?;
+        let (home, _) = self.registry()?.look_up(name)?;
         self.reach(home)?;
         let call = Call::Resize { name: name.clone(), who: who.clone(), size_bytes };
         self.ask(home, call, EVERYBODY + ONE + PATIENCE).map(drop)

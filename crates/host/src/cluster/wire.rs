@@ -106,6 +106,7 @@ pub enum Call {
         /// The caller.
         member: Member,
         /// Its shared objects.
+        #[serde(deserialize_with = "super::registry::names::so_many")]
         claims: Vec<Claim>,
         /// What it had of the registry before.
         before: Option<Before>,
@@ -117,7 +118,7 @@ pub enum Call {
     /// Of the same: nobody else may have this name.
     Claim(Claim),
     /// Of the same: these are all the names that the caller has now.
-    Names(Vec<Claim>),
+    Names(#[serde(deserialize_with = "super::registry::names::so_many")] Vec<Claim>),
     /// Of the same: whose is it?
     Lookup(Name),
     /// Of an object's home: a process of the caller's opens it.
@@ -319,8 +320,15 @@ pub enum Answer {
     Done,
     /// A lease, and what happened.
     Joined(Box<Joined>),
-    /// The home of a name.
+    /// The home of an object.
     Home(HostId),
+    /// Whose a name is.
+    Named {
+        /// The home of the object that has it.
+        home: HostId,
+        /// That object.
+        object: u128,
+    },
     /// An object.
     Opened(Box<Shared>),
     /// So many pages.

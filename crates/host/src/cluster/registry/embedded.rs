@@ -2,6 +2,7 @@
 
 use super::departures::{no_such_name, no_such_object};
 use super::kept::Kept;
+use super::rates::{Kind, Rates};
 use super::{Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Message};
 use crate::cluster::{Cluster, PATIENCE, lock};
@@ -26,6 +27,8 @@ pub struct Embedded {
     name: OnceLock<String>,
     /// The list, if it is kept here.
     kept: Option<Kept>,
+    /// What other hosts have asked of it.
+    rates: Mutex<Rates>,
 }
 
 impl Embedded {
@@ -42,7 +45,15 @@ impl Embedded {
         };
         let keeper = kept.is_some().then_some(cluster.me.host);
         let (keeper, last, name) = (Mutex::new(keeper), Mutex::default(), OnceLock::new());
-        let this = Arc::new(Embedded { cluster: Arc::downgrade(cluster), at, keeper, last, name, kept });
+        let this = Arc::new(Embedded {
+            cluster: Arc::downgrade(cluster),
+            at,
+            keeper,
+            last,
+            name,
+            kept,
+            rates: Mutex::default(),
+        });
         if this.kept.is_some() {
             let weak = Arc::downgrade(&this);
             let looking = move || {
@@ -66,12 +77,15 @@ impl Embedded {
 
     fn expire(&self) {
         let (Some(kept), Ok(cluster)) = (&self.kept, self.cluster()) else { return };
-        let changed = kept.change(|list| {
-            list.expire(clock::now());
-            Ok(())
-        });
-        match changed {
-            Ok(((), news)) => self.tell(&cluster, news),
+        match kept.change(|list, now| Ok(list.expire(now))) {
+            Ok((deaf, news)) => {
+                for name in deaf {
+                    cluster.report(format_args!(
+                        "{name} renews its lease, and does not follow the losses that all must hear of: it is lost"
+                    ));
+                }
+                self.tell(&cluster, news);
+            }
             Err(error) => cluster.report(format_args!("a loss cannot be told: {error}")),
         }
     }
@@ -104,6 +118,25 @@ impl Embedded {
                 ),
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses more than one host may ask of the list that is kept here. This host's own processes are not counted.
+    fn check_rate(&self, cluster: &Cluster, from: HostId, call: &Call) -> Result<()> {
+        if from == cluster.me.host {
+            return Ok(());
+        }
+        let name = cluster.name_of(from).unwrap_or_else(|| from.to_string());
+        let (mut rates, now) = (lock(&self.rates), clock::now());
+        let mut take = |kind, count: usize| rates.take(&name, kind, count as u64, now);
+        match call {
+            Call::Renew(_) => take(Kind::Renewal, 1),
+            Call::Join { claims, .. } => {
+                take(Kind::Joining, 1).and_then(|()| take(Kind::Names, claims.len()))
+            }
+            Call::Resign => take(Kind::Joining, 1),
+            Call::Names(claims) => take(Kind::Question, 1).and_then(|()| take(Kind::Names, claims.len())),
+            _ => take(Kind::Question, 1),
         }
     }
 
@@ -175,8 +208,11 @@ impl Registry for Embedded {
         self.ask(Call::Names(claims), PATIENCE).map(drop)
     }
 
-    fn look_up(&self, name: &Name) -> Result<HostId> {
-        home(self.ask(Call::Lookup(name.clone()), PATIENCE)?)
+    fn look_up(&self, name: &Name) -> Result<(HostId, u128)> {
+        match self.ask(Call::Lookup(name.clone()), PATIENCE)? {
+            Answer::Named { home, object } => Ok((home, object)),
+            _ => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
+        }
     }
 
     fn where_is(&self, object: u128) -> Result<HostId> {
@@ -202,7 +238,7 @@ impl Registry for Embedded {
     fn answer(&self, from: HostId, call: Call) -> Result<Answer> {
         let cluster = self.cluster()?;
         let kept = self.kept.as_ref().ok_or_else(|| keeps_no_list(&cluster.me.name))?;
-        let now = clock::now();
+        self.check_rate(&cluster, from, &call)?;
         let joined = |news: Option<News>| {
             self.tell(&cluster, news);
             let list = kept.list();
@@ -218,13 +254,12 @@ impl Registry for Embedded {
                 cluster.check_own_name(from, &member.name)?;
                 // Who may change nothing is the home of nothing.
                 let claims = if cluster.check_may_change(from).is_ok() { claims } else { Vec::new() };
-                let joining = Joining { member, claims, before };
-                joined(kept.change(|list| list.join(joining, now))?.1)
+                joined(kept.join(Joining { member, claims, before })?)
             }
-            Call::Renew(before) => joined(kept.change(|list| list.renew(from, before.seen, now))?.1),
+            Call::Renew(before) => joined(kept.renew(from, before)?),
             Call::Resign => {
-                let changed = kept.change(|list| {
-                    list.lose(from);
+                let changed = kept.change(|list, now| {
+                    list.lose(from, now);
                     Ok(())
                 });
                 self.tell(&cluster, changed?.1);
@@ -232,16 +267,19 @@ impl Registry for Embedded {
             }
             Call::Claim(claim) => {
                 cluster.check_may_change(from)?;
-                kept.list().claim(from, claim).map(|()| Answer::Done)
+                kept.claim(from, claim).map(|()| Answer::Done)
             }
             Call::Names(claims) => {
                 cluster.check_may_change(from)?;
-                kept.list().replace_own(from, claims).map(|()| Answer::Done)
+                kept.replace(from, claims).map(|()| Answer::Done)
             }
-            Call::Lookup(name) => {
-                kept.list().lookup(&name).map(Answer::Home).ok_or_else(|| no_such_name(&name))
+            Call::Lookup(name) => match kept.names().lookup(&name) {
+                Some((home, object)) => Ok(Answer::Named { home, object }),
+                None => Err(no_such_name(&name)),
+            },
+            Call::WhereIs(object) => {
+                kept.names().home_of(object).map(Answer::Home).ok_or_else(no_such_object)
             }
-            Call::WhereIs(object) => kept.list().home_of(object).map(Answer::Home).ok_or_else(no_such_object),
             _ => Err(Error::new(ErrorKind::Protocol, "that is no question to the list")),
         }
     }

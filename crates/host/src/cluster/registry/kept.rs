@@ -1,10 +1,14 @@
 //! The list of the host that keeps it: each change is written down before anybody is told, so that the next process
-//! knows who may still have a lease.
+//! knows who may still have a lease. While that is written leases are renewed.
 
-use super::News;
 use super::list::{List, Saved};
+use super::names::Names;
+use super::{Before, Joining, News, out_of_reach};
+use crate::cluster::wire::Claim;
+use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::clock;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +16,12 @@ use std::time::Duration;
 
 /// A list, and the file that it is in.
 pub(super) struct Kept {
+    /// Never held while a file is written, or names are gone through.
     list: Mutex<List>,
+    /// One change at a time.
+    changing: Mutex<()>,
+    /// Taken before `list`, if both are.
+    names: Mutex<Names>,
     path: PathBuf,
 }
 
@@ -43,7 +52,7 @@ impl Kept {
             }
             Err(error) => return Err(Error::io("reading the list of members", &error)),
         };
-        Ok(Kept { list: list.into(), path })
+        Ok(Kept { list: list.into(), changing: Mutex::default(), names: Mutex::default(), path })
     }
 
     /// The list as it is.
@@ -51,22 +60,85 @@ impl Kept {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list. What cannot be written down is not changed. Gives the news if there are any for the others.
-    pub fn change<T>(&self, change: impl FnOnce(&mut List) -> Result<T>) -> Result<(T, Option<News>)> {
-        let mut list = self.list();
-        let mut next = list.clone();
-        let outcome = change(&mut next)?;
-        // Who waits for all to have heard of a loss is told that they have.
-        let settles = list.settled() < next.last_loss() && next.settled() >= next.last_loss();
-        if next.number() != list.number() {
-            self.write(&next.saved()).doing("writing the list of members")?;
-        } else if !settles {
-            *list = next;
-            return Ok((outcome, None));
+    /// Whose the names are.
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list: `change` is told the time. What cannot be written down is not changed. Gives the news if there are any
+    /// for the others.
+    pub fn change<T>(&self, change: impl FnOnce(&mut List, u64) -> Result<T>) -> Result<(T, Option<News>)> {
+        let changed = self.change_list(change)?;
+        if changed.1.is_some() {
+            self.forget_names_of_lost(&mut self.names());
         }
-        let news = next.news();
+        Ok(changed)
+    }
+
+    /// A host joins, with these names. Nobody takes those of the process before it meanwhile.
+    pub fn join(&self, joining: Joining) -> Result<Option<News>> {
+        let (host, claims) = (joining.member.host, joining.claims.clone());
+        let mut names = self.names();
+        let news = self.change_list(|list, now| list.join(joining, now))?.1;
+        self.forget_names_of_lost(&mut names);
+        names.replace(host, claims);
+        Ok(news)
+    }
+
+    fn change_list<T>(&self, change: impl FnOnce(&mut List, u64) -> Result<T>) -> Result<(T, Option<News>)> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut next, before, now) = {
+            let list = self.list();
+            // Under the lock: who renews later than that has a later time.
+            (list.clone(), list.number(), clock::now())
+        };
+        let outcome = change(&mut next, now)?;
+        let changed = next.number() != before;
+        if changed {
+            self.write(&next.saved()).doing("writing the list of members")?;
+        }
+        let mut list = self.list();
+        let waited = list.waits_for_somebody();
+        next.take_renewals(&list);
         *list = next;
-        Ok((outcome, Some(news)))
+        // Who waits for all to have heard of a loss is told that they have.
+        let told = changed || waited && !list.waits_for_somebody();
+        Ok((outcome, told.then(|| list.news())))
+    }
+
+    /// A host renews its lease. Gives the news for the others if all have heard of a loss by that: somebody waits for it.
+    pub fn renew(&self, host: HostId, before: Before) -> Result<Option<News>> {
+        let mut list = self.list();
+        let waited = list.waits_for_somebody();
+        list.renew(host, before, clock::now())?;
+        let settles = waited && !list.waits_for_somebody();
+        Ok(settles.then(|| list.news()))
+    }
+
+    /// Gives a name to a member, unless another has it.
+    pub fn claim(&self, host: HostId, claim: Claim) -> Result<()> {
+        let mut names = self.names();
+        self.check_member(host)?;
+        names.claim(host, claim, |host| self.list().called(host))
+    }
+
+    /// A member says which its names are.
+    pub fn replace(&self, host: HostId, claims: Vec<Claim>) -> Result<()> {
+        let mut names = self.names();
+        self.check_member(host)?;
+        names.replace(host, claims);
+        Ok(())
+    }
+
+    /// Who is no member would have names for ever.
+    fn check_member(&self, host: HostId) -> Result<()> {
+        if self.list().is_member(host) { Ok(()) } else { Err(out_of_reach()) }
+    }
+
+    fn forget_names_of_lost(&self, names: &mut Names) {
+        let is_lost = |host: &HostId| !self.list().is_member(*host);
+        let lost: Vec<HostId> = names.owners().into_iter().filter(is_lost).collect();
+        lost.into_iter().for_each(|host| names.forget(host));
     }
 
     fn write(&self, saved: &Saved) -> std::io::Result<()> {
@@ -80,5 +152,43 @@ impl Kept {
             Some(state) => std::fs::File::open(state)?.sync_all(),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::wire::Member;
+    use commonhold_object::Name;
+
+    fn joining(number: u32, claims: Vec<Claim>) -> Joining {
+        let (host, name, address) = (HostId(number), number.to_string(), ([127, 0, 0, 1], 1).into());
+        Joining { member: Member { host, name, address, former: Vec::new() }, claims, before: None }
+    }
+
+    #[test]
+    fn leases_are_renewed_while_names_are_gone_through_and_a_change_is_written_down() {
+        let state = tempfile::tempdir().unwrap();
+        let kept = Kept::open(state.path(), Duration::from_secs(600), clock::now()).unwrap();
+        let claim = Claim { name: Name::new("/x").unwrap(), object: 1, moving: None };
+        kept.join(joining(1, vec![claim.clone()])).unwrap();
+        kept.join(joining(2, Vec::new())).unwrap();
+        assert_eq!(kept.claim(HostId(2), claim.clone()).unwrap_err().kind, ErrorKind::Permission);
+        assert_eq!(kept.claim(HostId(3), claim.clone()).unwrap_err().kind, ErrorKind::Disconnected);
+        {
+            let (_names, _changing) = (kept.names(), kept.changing.lock().unwrap());
+            let epoch = kept.list().news().epoch;
+            assert_eq!(kept.renew(HostId(1), Before { epoch, heard: 2, seen: 2 }).unwrap(), None);
+        }
+        // Its names are free when it is lost, and what all have heard of is told.
+        let lose = |list: &mut List, now| {
+            list.lose(HostId(1), now);
+            Ok(())
+        };
+        let news = kept.change(lose).unwrap().1.unwrap();
+        assert!(news.settled < news.number);
+        kept.claim(HostId(2), claim).unwrap();
+        let heard = Before { epoch: news.epoch, heard: news.number, seen: news.number };
+        assert_eq!(kept.renew(HostId(2), heard).unwrap().unwrap().settled, news.number);
     }
 }

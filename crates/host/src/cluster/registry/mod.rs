@@ -3,7 +3,9 @@
 //! | file | does |
 //! |---|---|
 //! | `departures` | losses in order, and what both registries say. Pure |
-//! | `list` | the list itself: members with leases, names, losses in order. Pure |
+//! | `list` | the list itself: members with leases, losses in order. Pure |
+//! | `names` | whose a name is, and so many of each host. Pure |
+//! | `rates` | how much one host may ask. Pure |
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
 //! | `etcd` | the registry in etcd (feature `etcd`) |
@@ -15,7 +17,9 @@ pub mod embedded;
 mod etcd;
 mod kept;
 mod list;
+pub(super) mod names;
 pub mod place;
+mod rates;
 
 use super::Cluster;
 use super::wire::{Answer, Call, Claim, Member, Moving};
@@ -49,6 +53,8 @@ pub struct Before {
     /// Which registry that was.
     pub epoch: u128,
     /// The last change that was heard of.
+    pub heard: u64,
+    /// The last change of which all that follows is done.
     pub seen: u64,
 }
 
@@ -110,8 +116,8 @@ pub trait Registry: Send + Sync {
     fn claim(&self, claim: Claim) -> Result<()>;
     /// These are all the names of this host now.
     fn replace(&self, claims: Vec<Claim>) -> Result<()>;
-    /// Whose a name is.
-    fn look_up(&self, name: &Name) -> Result<HostId>;
+    /// Whose a name is, and the identity of the object that has it.
+    fn look_up(&self, name: &Name) -> Result<(HostId, u128)>;
     /// Which host is the home of an object.
     fn where_is(&self, object: u128) -> Result<HostId>;
     /// Tells a home that cannot be reached that this host gave up all it had of an object, under that number.

@@ -66,9 +66,14 @@ pub(super) struct SavedName {
 }
 
 impl SavedName {
-    /// Which object it is, if its home moves.
+    /// Which object it is.
+    pub fn identity(&self) -> Option<u128> {
+        u128::from_str_radix(&self.object, 16).ok()
+    }
+
+    /// The same, if its home moves.
     pub fn object_that_moves(&self) -> Option<u128> {
-        u128::from_str_radix(&self.object, 16).ok().filter(|_| self.moves)
+        self.identity().filter(|_| self.moves)
     }
 }
 

@@ -324,14 +324,14 @@ impl Registry for Etcd {
         Ok(())
     }
 
-    fn look_up(&self, name: &Name) -> Result<HostId> {
+    fn look_up(&self, name: &Name) -> Result<(HostId, u128)> {
         let found = self.get(&self.keys.name(name))?;
         let found = found.and_then(|value| serde_json::from_slice::<SavedName>(&value).ok());
         let nothing = || no_such_name(name);
         let saved = found.ok_or_else(nothing)?;
         match saved.object_that_moves() {
-            Some(object) => self.homed(object)?.map(|homed| homed.home).ok_or_else(nothing),
-            None => Ok(HostId(saved.number)),
+            Some(object) => self.homed(object)?.map(|homed| (homed.home, object)).ok_or_else(nothing),
+            None => Ok((HostId(saved.number), saved.identity().ok_or_else(nothing)?)),
         }
     }
 
