@@ -275,8 +275,8 @@ int ch_rename(const char *from, const char *to);
 int ch_chmod(const char *name, uint32_t mode);
 int ch_chown(const char *name, uint32_t uid, uint32_t gid);
 
-/* Drops what was not synced: the object is again what is stored. The number of pages goes to *pages, if that is not
- * NULL. */
+/* Drops what was not synced, whoever wrote it: the object is again what is stored. Whoever may write the object may, however
+ * the caller opened it. The number of pages goes to *pages, if that is not NULL. */
 int ch_revert(const char *name, uint64_t *pages);
 
 /* ---- Pagers ---------------------------------------------------------------------------------------------- */

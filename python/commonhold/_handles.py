@@ -79,7 +79,10 @@ ForkingPickler.register(np.ndarray, _refuse_to_copy)
 
 
 def revert(target: str | Array | Mapping | Object | Buffer) -> int:
-    """Drops what was not synced of the whole object (named, or shown by an array); gives the number of pages."""
+    """Drops what was not synced of the whole object (named, or shown by an array), whoever wrote it; gives the number of pages.
+
+    What was opened with mode "r" is refused; a name needs the right to write the object.
+    """
     if isinstance(target, str):
         from ._host import default_host
 

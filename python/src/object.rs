@@ -282,11 +282,10 @@ impl Object {
         page_states(py, states)
     }
 
-    /// Drops what was not synced; gives the number of pages dropped.
+    /// Drops what was not synced, whoever wrote it; gives the number of pages dropped. One opened with mode "r" may not.
     fn revert(&self, py: Python<'_>) -> PyResult<u64> {
         let opened = self.opened(py)?;
-        let name = opened.name(py)?;
-        waiting(py, || opened.host.revert(&name))
+        waiting(py, || opened.object.revert())
     }
 
     /// Changes its size, in bytes. Touching a mapping past a smaller size raises SIGBUS.

@@ -101,10 +101,9 @@ impl Pages {
         self.opened.name(py)
     }
 
-    /// Drops what was not synced of the whole object.
+    /// Drops what was not synced of the whole object, unless that was opened with mode "r".
     fn revert(&self, py: Python<'_>) -> PyResult<u64> {
-        let name = self.opened.name(py)?;
-        waiting(py, || self.opened.host.revert(&name))
+        waiting(py, || self.opened.object.revert())
     }
 
     fn __len__(&self) -> usize {

@@ -105,10 +105,21 @@ def test_revert_drops_what_was_not_synced(atomic, name):
     array[0] = 5
     assert ch.revert(name) == 1 and array[0] == 1
     array[0] = 5
-    with ch.open(name) as opened, opened.map() as mapping:
+    with ch.open(name, "r+") as opened, opened.map() as mapping:
         assert ch.revert(mapping) == 1
         array[0] = 5
         assert ch.revert(opened) == 1 and array[0] == 1
+
+
+def test_who_opened_it_for_reading_reverts_nothing(atomic, name):
+    array, _ = atomic
+    array[0] = 5
+    with ch.open(name, "r") as opened, opened.map() as mapping:
+        for target in (opened, mapping, ch.array(name, mode="r")):
+            with pytest.raises(ch.Error, match="open it for writing") as raised:
+                ch.revert(target)
+            assert raised.value.kind == "permission"
+    assert array[0] == 5
 
 
 def test_prefetch_brings_pages_in(name, tmp_path):

@@ -106,7 +106,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
     let calls = [
         Call::Join { member: own.clone(), claims: vec![claim.clone()], before: None },
         Call::Join { member: of_others.clone(), claims: vec![claim.clone()], before: None },
-        Call::Renew(Before { epoch: 1, seen: u64::MAX }),
+        Call::Renew(Before { epoch: 1, heard: u64::MAX, seen: u64::MAX }),
         Call::Resign,
         Call::Claim(claim.clone()),
         Call::Names(vec![claim]),

@@ -154,7 +154,7 @@ impl Host {
         self.do_it(&Request::SetOwner { name: Name::directory(name)?, uid, gid })
     }
 
-    /// Drops what was not synced; gives the number of pages dropped.
+    /// Drops what was not synced, whoever wrote it; gives the number of pages dropped. Who may write the object may.
     pub fn revert(&self, name: &str) -> Result<u64> {
         match self.ask(&Request::Revert { name: Name::new(name)? })? {
             Reply::Pages(pages) => Ok(pages),

@@ -368,6 +368,19 @@ impl Object {
         self.core.prefetch(offset, length)
     }
 
+    /// Drops what was not synced, whoever wrote it; gives the number of pages dropped. Only who opened the object for writing
+    /// may.
+    pub fn revert(&self) -> Result<u64> {
+        if !self.core.access.writes() {
+            let what = format!("object {} is open for reading: open it for writing", self.core.label());
+            return Err(Error::new(ErrorKind::Permission, what));
+        }
+        match self.core.ask(&Request::RevertOpened { object: self.core.id })? {
+            Reply::Pages(pages) => Ok(pages),
+            _ => Err(wrong_reply()),
+        }
+    }
+
     /// State of each page, and whether it is locked. Pages past the end are invalid.
     pub fn incore(&self, offset: u64, length: u64) -> Result<Vec<(PageState, bool)>> {
         self.core.incore(offset, length)

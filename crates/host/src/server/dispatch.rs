@@ -154,6 +154,7 @@ impl Host {
             }
             Request::Incore { object, first_page, pages } => self.incore(session, object, first_page, pages),
             Request::Revert { name } => self.revert(session, &name),
+            Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),

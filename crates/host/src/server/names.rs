@@ -215,8 +215,35 @@ impl Host {
 
     pub(super) fn revert(self: &Arc<Self>, session: &Session, name: &Name) -> Result<Reply> {
         let object = self.lookup(session, name, Access::ReadWrite)?;
+        self.revert_object(&object)
+    }
+
+    /// The same of an object that the session has open. Who opened it for reading drops nobody's pages.
+    pub(super) fn revert_opened(self: &Arc<Self>, session: &Session, id: ObjectId) -> Result<Reply> {
+        if !session.access(id)?.writes() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "revert drops what others wrote: open the object for writing",
+            ));
+        }
+        let object = self.object(id)?;
+        let (uuid, is_elsewhere) = {
+            let record = object.record();
+            (record.uuid, record.is_elsewhere)
+        };
+        if !is_elsewhere {
+            return self.revert_object(&object);
+        }
+        // Of explicit coherence processes of the home use it apart from the saved copies.
+        let home = self.object_of(uuid, false).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "the object's home is another host: revert it there")
+        })?;
+        self.revert_object(&home)
+    }
+
+    fn revert_object(self: &Arc<Self>, object: &Arc<Object>) -> Result<Reply> {
         if object.record().options.is_shared() {
-            return self.revert_lost(&object).map(Reply::Pages);
+            return self.revert_lost(object).map(Reply::Pages);
         }
         match object.cache() {
             Some(cache) => cache.revert().map(Reply::Pages),

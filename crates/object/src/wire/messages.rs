@@ -212,6 +212,11 @@ pub enum Request {
         /// Where the reader is; none: at the beginning.
         place: Option<TracePlace>,
     },
+    /// As `Revert`, of an object that the client has open for writing.
+    RevertOpened {
+        /// Which.
+        object: ObjectId,
+    },
 }
 
 /// A mapping that host and client shall have in common.
