@@ -5,7 +5,7 @@ use commonhold_coherence::HostId;
 use commonhold_host::cluster::registry::{Before, Joined};
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Message, Shared};
 use commonhold_object::{Access, Credentials, Name, Ownership};
-use commonhold_tests::cluster::{address_of, leased_cluster, says, until_says};
+use commonhold_tests::cluster::{address_of, leased_cluster, says, sharers, until_says};
 use commonhold_tests::stranger::Stranger;
 use commonhold_tests::{TestHost, Worker, wait};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -231,5 +231,38 @@ fn a_deaf_member_is_lost_itself_and_nobody_waits_for_ever() {
     });
     for host in &hosts {
         assert!(!says(host, "fenced"), "{}", host.log());
+    }
+}
+
+/// A member with the smallest number ends its sessions again and again: who uses objects in which it has no part goes on.
+#[test]
+fn a_member_that_ends_its_sessions_makes_nobody_begin_anew() {
+    let hosts = leased_cluster(3, LONG_LEASE_S);
+    let workers = sharers(&hosts, 16_384, "forwarding");
+    let pids: Vec<u32> = hosts.iter().map(|host| host.status().host_pid).collect();
+    workers[1].ok("fill m 0 4 1");
+    let evil = Evil::among(&hosts, 1, vec![]);
+    for _ in 0..3 {
+        for at in [1, 2] {
+            let host = evil.hosts[at];
+            wait::until("they reach each other", || {
+                let known = hosts[at].connect().hosts().ok()?;
+                let reached = known.iter().any(|host| host.name == "evil" && !host.is_unreachable);
+                (reached && evil.stranger.is_connected(host)).then_some(())
+            });
+            let said = hosts[at].log().matches("messages from and to evil may be lost").count();
+            evil.stranger.say(host, &[0xff; 64], &[]).unwrap();
+            wait::until("the session is over", || {
+                let now = hosts[at].log().matches("messages from and to evil may be lost").count();
+                (now > said).then_some(())
+            });
+        }
+    }
+    workers[2].ok("check m 0 4 1");
+    workers[0].ok("fill m 0 4 2");
+    for (at, (host, pid)) in hosts.iter().zip(pids).enumerate() {
+        workers[at].ok("check m 0 4 2");
+        assert!(!says(host, "fenced"), "{}", host.log());
+        assert_eq!(host.status().host_pid, pid, "{}", host.log());
     }
 }

@@ -10,7 +10,9 @@ use commonhold_tests::raw::Raw;
 fn a_handle_for_reading_reverts_nothing() {
     let host = TestHost::start();
     let writer = host.worker();
-    writer.all("create o /x size=16384 controlled mode=666\nmap m o rw shared 0 0\nfill m 0 4 1");
+    let file = host.scratch().file("file", 16384);
+    writer.ok(&format!("create o /x file={} sync=atomic mode=666", file.display()));
+    writer.all("map m o rw shared 0 0\nfill m 0 4 1");
     // By hand: the host refuses it, whatever the library looks at.
     let mut raw = Raw::connect(&host);
     let mut open = |access| {

@@ -212,6 +212,12 @@ fn garbage_cuts_its_sender_off_and_nobody_else_notices() {
             assert!(cut_off > 20, "{cut_off} messages were none");
         });
     }
+    // Of one that belongs the log says why.
+    let stranger = Stranger::new(90_000, "member");
+    let hosts = acquainted(&stranger, &bystanders);
+    stranger.join(hosts[0], Vec::new()).unwrap();
+    stranger.say(hosts[0], &[0xff; 40], &[]).unwrap();
+    stranger.cut_off_by(hosts[0]);
     wait::until("a log says why", || bystanders.said("sent what is no message").then_some(()));
 }
 

@@ -108,18 +108,47 @@ impl Cluster {
         } // else it is given up already, and what waits to be sent may be of what was begun since
     }
 
-    /// Whether this host has to begin anew when messages between it and another, which lives on, were lost. Where requests
-    /// are forwarded any host may have been told of what this one has: only its loss reaches them all, in order. Of two
-    /// that are not the home it is the one with the greater number.
-    fn must_begin_anew(&self, other: HostId) -> bool {
+    /// Objects for which this host may have to begin anew when messages between it and another, which lives on, were lost.
+    /// Where requests are forwarded any host may have been told of what this one has: only its loss reaches them all, in
+    /// order. Of two that are not the home it is the one with the greater number.
+    fn begun_anew_for(&self, other: HostId) -> Vec<Arc<Driver>> {
         if self.is_reader(other) {
-            return false; // it has no part in such objects
+            return Vec::new(); // it has no part in such objects
         }
         let anew = |driver: &Arc<Driver>| {
             let home = driver.home();
             forwards(driver) && !driver.is_home() && (home == Some(other) || self.me.host > other)
         };
-        self.drivers().iter().any(anew)
+        self.drivers().into_iter().filter(anew).collect()
+    }
+
+    /// Whether it has to: a host that takes part in none of them was told nothing, whatever it says and ends.
+    fn must_begin_anew(self: &Arc<Self>, other: HostId) -> bool {
+        self.begun_anew_for(other).iter().any(|driver| self.takes_part(driver, other))
+    }
+
+    /// Whether a host takes part in an object of another host. The home admits it before anybody speaks with it, and is asked
+    /// if this host has not heard of that.
+    fn takes_part(self: &Arc<Self>, driver: &Driver, other: HostId) -> bool {
+        let Some(home) = driver.home().filter(|home| *home != other && !driver.has_member(other)) else {
+            return true;
+        };
+        let call = Call::TakesPart { object: driver.plan().object, host: other };
+        match self.ask(home, call, PATIENCE) {
+            Err(error) => error.kind != ErrorKind::NotFound, // who does not know it begins anew
+            Ok(_) => true,
+        }
+    }
+
+    /// At the home: the same, for who uses the object.
+    pub(super) fn takes_part_here(&self, from: HostId, object: u128, host: HostId) -> Result<Answer> {
+        self.check_admitted(object, from, false)?;
+        let takes_part = |driver: Arc<Driver>| driver.has_member(host) || !driver.is_home();
+        if self.is_admitted(object, host) || self.driver(object).is_none_or(takes_part) {
+            return Ok(Answer::Done);
+        }
+        let words = format!("{} takes no part in that object", self.called(host));
+        Err(Error::new(ErrorKind::NotFound, words))
     }
 
     /// Tells the home that this host gave up what it had of the object, if it did since they spoke last.
@@ -226,7 +255,7 @@ impl Cluster {
     }
 
     fn longest_apart(&self, host: HostId) -> Duration {
-        if self.must_begin_anew(host) { APART.max(self.lease.length() + LITTLE) } else { APART }
+        if !self.begun_anew_for(host).is_empty() { APART.max(self.lease.length() + LITTLE) } else { APART }
     }
 
     /// The other host lives, and is reached again, or cannot be reached for long. In that case the session ends: what this

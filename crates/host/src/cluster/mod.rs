@@ -474,6 +474,7 @@ impl Cluster {
                 Ok(Answer::Done)
             }
             Call::HasCome { object } => self.deal_with(from, object),
+            Call::TakesPart { object, host } => self.takes_part_here(from, object, host),
             Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {
                 self.seen_by_other(from, call)
             }

@@ -65,6 +65,7 @@ impl Pools {
             Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,
             Call::Open { .. }
+            | Call::TakesPart { .. }
             | Call::About(_)
             | Call::Lost { .. }
             | Call::Look { .. }

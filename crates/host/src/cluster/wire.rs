@@ -254,6 +254,13 @@ pub enum Call {
         /// What.
         locks: Vec<super::locks::Said>,
     },
+    /// Of an object's home, by who uses it: whether that host takes part.
+    TakesPart {
+        /// Which object.
+        object: u128,
+        /// Which host.
+        host: HostId,
+    },
     /// Of an object's home: what is to be known of it, for a process of the caller's that has it open.
     About(u128),
     /// Of the same: which of these pages of 4 KiB (first, count) have lost their newest version.
