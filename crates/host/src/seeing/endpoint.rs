@@ -1,14 +1,14 @@
-//! Where Prometheus asks for the numbers: one thread, one connection at a time, each bounded in bytes and time, so that
-//! whoever asks, or asks for nonsense, takes no more of the host than that thread.
+//! Where Prometheus asks for the numbers: one thread for all connections, each bounded in bytes and time, so that whoever
+//! asks, or asks for nonsense, takes no more of the host than that thread, and keeps nobody else waiting.
 
+use super::conversations;
 use super::exposition::{Exposition, OBJECTS_SHOWN};
 use crate::server::Host;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest question.
 const MOST_BYTES: usize = 8192;
@@ -74,13 +74,11 @@ impl MetricsOptions {
 }
 
 fn answer_all(listener: &TcpListener, host: &Weak<Host>) {
-    loop {
-        let Ok((stream, _)) = listener.accept() else {
-            std::thread::sleep(Duration::from_millis(10)); // no descriptor left, perhaps
-            continue;
-        };
-        let Some(host) = host.upgrade() else { return };
-        let _ = answer(stream, || text(&host)); // whoever has gone needs no answer
+    let mut answers =
+        |heard: &[u8]| understand(heard).map(|asked| answer(&asked, || text(&*host.upgrade()?)));
+    let ended = conversations::answer_all(listener, PATIENCE, &mut answers, &|| host.strong_count() > 0);
+    if let (Err(error), Some(host)) = (ended, host.upgrade()) {
+        host.machine.log(format_args!("--metrics is not served any more: {error}"));
     }
 }
 
@@ -98,10 +96,11 @@ enum Asked {
     Nonsense,
 }
 
-fn answer(mut stream: TcpStream, text: impl FnOnce() -> Option<String>) -> std::io::Result<()> {
-    let (status, kind, body) = match question(&mut stream)? {
+/// The whole answer.
+fn answer(asked: &Asked, text: impl FnOnce() -> Option<String>) -> Vec<u8> {
+    let (status, kind, body) = match asked {
         Asked::Metrics { body } => match text() {
-            Some(text) if body => ("200 OK", METRICS, text),
+            Some(text) if *body => ("200 OK", METRICS, text),
             Some(_) => ("200 OK", METRICS, String::new()),
             None => ("500 Internal Server Error", TEXT, "the numbers cannot be written\n".into()),
         },
@@ -113,50 +112,7 @@ fn answer(mut stream: TcpStream, text: impl FnOnce() -> Option<String>) -> std::
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    say(&mut stream, &[head.as_bytes(), body.as_bytes()].concat())?;
-    stream.shutdown(std::net::Shutdown::Write)?;
-    // What was sent beyond the question is taken in, a little of it: else the answer may be thrown away with it.
-    stream.set_read_timeout(Some(Duration::from_millis(50)))?;
-    let _ = stream.read(&mut [0; MOST_BYTES]);
-    Ok(())
-}
-
-/// Says all of it within the time for an answer, however slowly it is read.
-fn say(stream: &mut TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while !bytes.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        stream.set_write_timeout(Some(left))?;
-        match stream.write(bytes) {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Reads until the question is whole, within its limits.
-fn question(stream: &mut TcpStream) -> std::io::Result<Asked> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut bytes = Vec::new();
-    let mut part = [0; 1024];
-    loop {
-        if let Some(asked) = understand(&bytes) {
-            return Ok(asked);
-        }
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        stream.set_read_timeout(Some(left))?;
-        let count = stream.read(&mut part)?;
-        if count == 0 || Instant::now() > deadline {
-            return Ok(Asked::Nonsense);
-        }
-        bytes.extend_from_slice(&part[..count]);
-    }
+    [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// What is asked; none while the question is not whole.

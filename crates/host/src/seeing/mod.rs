@@ -6,8 +6,9 @@
 //! | `hot` | its hottest pages, in bounded memory |
 //! | `trace` | its last messages, while somebody wants to see them |
 //! | `told` | what there is to see of a message |
-//! | `exposition`, `endpoint` | the same for Prometheus, and who asks for it |
+//! | `exposition`, `endpoint`, `conversations` | the same for Prometheus, who asks for it, and many who do at once |
 
+mod conversations;
 mod counts;
 pub mod endpoint;
 mod exposition;
