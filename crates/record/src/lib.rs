@@ -40,6 +40,11 @@ pub struct State {
     pub changed_ns: i64,
 }
 
+impl State {
+    /// That of a copy which is not there.
+    pub const NONE: State = State { device: 0, inode: 0, size: 0, modified_ns: 0, changed_ns: 0 };
+}
+
 /// One file of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
@@ -126,7 +131,11 @@ impl<'a> Record<'a> {
         let path = string(self.bytes, word(self.bytes, at)? as usize)?;
         let copy = string(self.bytes, word(self.bytes, at + 4)? as usize)?;
         let copy = if copy.len() > 1 { copy } else { &[] };
-        Some(File { path, copy, state, dynamic: long(self.bytes, at + 48)?, copy_state })
+        let dynamic = long(self.bytes, at + 48)?;
+        // What is said of a copy says whether there is one: without it the original would come beside other copies.
+        let has_copy = !copy.is_empty();
+        let sound = path.len() > 1 && has_copy == (dynamic != 0) && has_copy == (copy_state != State::NONE);
+        sound.then_some(File { path, copy, state, dynamic, copy_state })
     }
 }
 

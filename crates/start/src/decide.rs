@@ -4,13 +4,15 @@ use crate::process::LONGEST_PATH;
 use crate::stack::{self, Stack};
 use crate::system::{self, File};
 use crate::{again, process};
-use commonhold_record::{MOST_BYTES, Record, name};
+use commonhold_record::{IS_THE_COPY, MOST_BYTES, Record, name};
 
 /// `commonhold rebase set` has the loader say what it would do, and run nothing; it does not care for the value. What else
 /// it is told then is about what it says.
 const TRIAL: &[u8] = b"LD_TRACE_LOADED_OBJECTS=commonhold";
 /// This library's file, in the directory that has the records.
 const RECORDS: &[u8] = b"/programs/";
+/// The one that has a folder for each copy.
+const COPIES: &[u8] = b"copies";
 
 /// What was decided.
 pub struct Decision {
@@ -41,8 +43,27 @@ pub fn decide() -> Option<Decision> {
     let of_this_program = record.files().next().is_some_and(|file| file.path == program);
     let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);
     let addresses_are_free = || first_library(&record).is_none_or(system::is_free);
-    let holds = of_this_program && record.files().all(as_it_was) && addresses_are_free();
+    let holds = of_this_program
+        && names_copies(&record)
+        && record.files().all(as_it_was)
+        && addresses_are_free();
     holds.then_some(Decision { record: bytes, user })
+}
+
+/// Whether what the record calls copies lies where copies do. Only the program may be a copy itself, and then what it calls its
+/// copy is its original: else the two could start each other for ever.
+fn names_copies(record: &Record<'_>) -> bool {
+    record.files().enumerate().all(|(index, file)| {
+        if index == 0 && file.dynamic == IS_THE_COPY {
+            return is_copy(file.path) && !is_copy(file.copy);
+        }
+        file.dynamic != IS_THE_COPY && (file.copy.is_empty() || is_copy(file.copy))
+    })
+}
+
+/// `…/copies/KEY/FILE`.
+fn is_copy(path: &[u8]) -> bool {
+    path.rsplit(|byte| *byte == b'/').nth(2).is_some_and(|folder| folder == COPIES)
 }
 
 /// An address within the first library that has a copy. Where it is taken, or cannot be had at all, a look now saves a

@@ -4,6 +4,7 @@ mod altered;
 mod answers;
 mod copies;
 mod cores;
+mod damaged;
 mod executables;
 mod found;
 mod given;
