@@ -66,13 +66,21 @@ impl Raw {
 
     /// Asks for descriptors, which come with the answer.
     pub fn ask_for(&mut self, request: &Request) -> (Reply, Vec<OwnedFd>) {
+        let (reply, fds) = self.ask_with(request, &[]);
+        (reply.expect("what must work"), fds)
+    }
+
+    /// Asks with descriptors, and gives whatever is answered, and the descriptors that came with that.
+    pub fn ask_with(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> (Result<Reply, Error>, Vec<OwnedFd>) {
         self.next += 1;
         let number = self.next;
-        assert!(self.throw(&bytes_of(number, request), &[]), "the host takes a message");
+        assert!(self.throw(&bytes_of(number, request), fds), "the host takes a message");
         crate::wait::until("the host answers", || match self.hear_all()? {
-            Some((header, FromHost::Reply(reply), fds)) if header.number == number => {
-                Some((reply.expect("what must work"), fds))
-            }
+            Some((header, FromHost::Reply(reply), fds)) if header.number == number => Some((reply, fds)),
             _ => None,
         })
     }

@@ -1,10 +1,10 @@
 //! Frames: one memfd per object holds the memory of its pages.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Makes a memfd of `size_bytes`, mode 0600: a memfd is born 0777, and then anybody who holds it read-only can
 /// open it again for writing.
@@ -20,10 +20,47 @@ pub fn create(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Opens the same file again for reading alone.
+/// Opens the same file again for reading alone: one of the host's own, or one of which it is known where it lies. Does not wait
+/// until somebody gives up a lease on it.
 pub fn reopen_read_only(fd: impl AsFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?)
+}
+
+/// RWF_NOAPPEND of linux/fs.h, Linux 6.9.
+const NOAPPEND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x20);
+
+/// Writes bytes at their place, whatever flags the descriptor has: whoever shares it may set O_APPEND at any time, which would
+/// lead them to the file's end.
+pub fn write_in_place(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    let fd = fd.as_fd();
+    while !bytes.is_empty() {
+        match write_some(fd, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether [`write_in_place`] also does so where O_APPEND is set (Linux 6.9).
+pub fn writes_in_place_despite_append() -> bool {
+    let Ok(file) = rustix::fs::memfd_create("append", MemfdFlags::CLOEXEC) else { return false };
+    rustix::io::pwritev2(file, &[io::IoSlice::new(b"x")], 0, NOAPPEND).is_ok()
+}
+
+fn write_some(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> rustix::io::Result<usize> {
+    match rustix::io::pwritev2(fd, &[io::IoSlice::new(bytes)], offset, NOAPPEND) {
+        // Who sets the flag between these two calls may write to the file, and spoils what he could overwrite.
+        Err(Errno::OPNOTSUPP) if rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND) => Err(Errno::PERM),
+        Err(Errno::OPNOTSUPP) => rustix::io::pwrite(fd, bytes, offset),
+        done => done,
+    }
 }
 
 /// Takes memory (or blocks) for the range now.
@@ -175,6 +212,20 @@ pub fn cache_state(fd: impl AsFd, offset: u64, length: u64) -> io::Result<CacheS
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_written_at_their_place_whatever_flags_the_descriptor_has() {
+        let fd = create("in place", 8192).unwrap();
+        rustix::fs::fcntl_setfl(&fd, OFlags::APPEND).unwrap();
+        let done = write_in_place(&fd, b"page", 4096);
+        assert_eq!(done.is_ok(), writes_in_place_despite_append());
+        assert_eq!(rustix::fs::fstat(&fd).unwrap().st_size, 8192);
+        rustix::fs::fcntl_setfl(&fd, OFlags::empty()).unwrap();
+        write_in_place(&fd, b"page", 4096).unwrap();
+        let mut bytes = [0; 4];
+        rustix::io::pread(&fd, &mut bytes, 4096).unwrap();
+        assert_eq!(&bytes, b"page");
+    }
 
     #[test]
     fn frames_leave_page_tables_with_what_is_in_them() {

@@ -11,6 +11,7 @@ pub mod environment;
 pub mod file_lock;
 pub mod frames;
 pub mod idle_poll;
+pub mod inspect;
 pub mod kernel;
 pub mod maps;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! Processes: who they are past the reuse of their numbers, and when they end.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::thread::CapabilitySet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -43,6 +44,33 @@ pub fn pinned_bytes(pid: u32) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
+/// The largest file that a process may make (RLIMIT_FSIZE), bytes. /proc is asked, as prlimit(2) needs a right for that which
+/// would also exempt who has it.
+pub fn file_size_limit(who: Identity) -> io::Result<u64> {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", who.pid))?;
+    if !is_alive(who) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
+    }
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
+    let word = line.and_then(|rest| rest.split_whitespace().next());
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "unexpected /proc/PID/limits");
+    match word.ok_or_else(bad)? {
+        "unlimited" => Ok(u64::MAX),
+        number => number.parse().map_err(|_| bad()),
+    }
+}
+
+/// Gives up, for this thread and those that it starts, rights that root has over limits: space that a disk keeps for root, disk
+/// quotas, and the setuid bit of a file that is written to.
+pub fn give_up_rights_over_limits() -> io::Result<()> {
+    let unwanted = CapabilitySet::SYS_RESOURCE | CapabilitySet::FSETID;
+    let mut rights = rustix::thread::capabilities(None)?;
+    rights.effective -= unwanted;
+    rights.permitted -= unwanted;
+    rights.inheritable -= unwanted;
+    Ok(rustix::thread::set_capabilities(None, rights)?)
+}
+
 /// A descriptor of the process `pid`.
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -76,4 +104,29 @@ pub fn boottime_ms() -> u64 {
 /// The kernel's name for this boot.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_file_that_a_process_may_make() {
+        let me = identity(std::process::id()).unwrap();
+        let known = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        assert_eq!(file_size_limit(me).unwrap(), known.unwrap_or(u64::MAX));
+        let other = Identity { start_ticks: me.start_ticks + 1, ..me };
+        file_size_limit(other).unwrap_err();
+    }
+
+    #[test]
+    fn rights_over_limits_are_given_up_by_a_thread() {
+        let thread = std::thread::spawn(|| {
+            give_up_rights_over_limits().unwrap();
+            rustix::thread::capabilities(None).unwrap()
+        });
+        let left = thread.join().unwrap();
+        let unwanted = CapabilitySet::SYS_RESOURCE | CapabilitySet::FSETID;
+        assert!(!left.effective.intersects(unwanted) && !left.permitted.intersects(unwanted));
+    }
 }

@@ -30,6 +30,13 @@ impl Agent {
         match words {
             ["exit", code] => std::process::exit(number(code)? as i32),
             ["_exit", code] => leave(number(code)? as i32),
+            ["file-limit", bytes] => {
+                let limit = Some(number(bytes)?);
+                let limit = rustix::process::Rlimit { current: limit, maximum: limit };
+                rustix::process::setrlimit(rustix::process::Resource::Fsize, limit)
+                    .map_err(std::io::Error::from)?;
+                Ok(String::new())
+            }
             ["abort"] => std::process::abort(),
             ["exec", program, arguments @ ..] => {
                 Err(std::process::Command::new(program).args(arguments).exec().into())

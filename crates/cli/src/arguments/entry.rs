@@ -24,6 +24,9 @@ pub struct Limits {
     /// Most clients at once
     #[arg(long)]
     pub max_clients: Option<u64>,
+    /// File systems from which files of other users are taken too
+    #[arg(long)]
+    pub file_system: Vec<String>,
 }
 
 impl Limits {
@@ -36,7 +39,11 @@ impl Limits {
             ("--max-clients", self.max_clients),
         ];
         let given = pairs.into_iter().filter_map(|(word, value)| Some((word, value?)));
-        given.flat_map(|(word, value)| [word.into(), value.to_string().into()]).collect()
+        let mut words: Vec<OsString> =
+            given.flat_map(|(word, value)| [word.into(), value.to_string().into()]).collect();
+        // As one word: whatever it begins with, it is no option.
+        words.extend(self.file_system.iter().map(|name| format!("--file-system={name}").into()));
+        words
     }
 }
 
@@ -194,7 +201,9 @@ mod tests {
 
     #[test]
     fn limits_survive_the_way_through_the_keeper_to_the_host() {
-        let limits = Limits { budget: Some(1 << 30), max_clients: Some(7), ..Default::default() };
+        let file_system = vec!["nfs4".to_owned(), "fuse".to_owned()];
+        let limits =
+            Limits { budget: Some(1 << 30), max_clients: Some(7), file_system, ..Default::default() };
         let words = ["commonhold", "keeper", "--state", "/x", "--lock-fd", "3", "--"].map(OsString::from);
         let line = CommandLine::try_parse_from(words.into_iter().chain(limits.words())).unwrap();
         let Command::Keeper(keeper) = line.command else { panic!("not keeper") };

@@ -46,6 +46,10 @@ pub struct Start {
     /// Most clients at once, 4096 unless given; one user gets at most half of them, but root and the host's own user
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_clients: Option<u64>,
+    /// Take files of other users from such file systems too, such as nfs4, whose servers could make the host wait; several
+    /// times for several. From local file systems they are always taken
+    #[arg(long, value_name = "TYPE")]
+    pub file_system: Vec<String>,
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,

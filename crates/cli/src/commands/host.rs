@@ -42,6 +42,7 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
             quota: arguments.quota,
             max_objects: arguments.max_objects,
             max_clients: arguments.max_clients,
+            file_system: arguments.file_system,
         },
         place: cluster,
         metrics: arguments.metrics,

@@ -28,6 +28,7 @@ pub fn serve(arguments: Serve) -> Result<()> {
         quota_bytes: arguments.limits.quota,
         max_objects: arguments.limits.max_objects,
         max_clients: arguments.limits.max_clients,
+        file_systems: arguments.limits.file_system.clone(),
         program: own_program()?,
         arguments: [arguments.limits.words(), arguments.place.words(), arguments.metrics.words()].concat(),
         metrics: metrics_options(&arguments.metrics),

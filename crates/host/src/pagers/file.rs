@@ -3,6 +3,7 @@
 use super::{Pager, Stamp};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_sys::frames;
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
@@ -10,18 +11,54 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Refuses to take `bytes` more of the disk of a file if only space that it keeps for root is left.
+pub fn check_room(file: impl AsFd, bytes: u64) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let disk = rustix::fs::fstatvfs(file).map_err(std::io::Error::from).doing("asking for free space")?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free >= bytes {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!(
+            "the disk of the backing file has {free} bytes left for users, and {bytes} are needed: free disk space, then \
+             try again"
+        ),
+    ))
+}
+
 /// A file that holds the object's bytes, one for one.
 #[derive(Debug)]
 pub struct FilePager {
     file: File,
     /// The object's size: the last page's tail past it is memory only, never stored.
     size_bytes: AtomicU64,
+    /// Space that the disk keeps for root is not for it.
+    leaves_room: bool,
 }
 
 impl FilePager {
     /// Takes the file, open for reading and (unless the object is read-only) writing.
     pub fn new(file: File, size_bytes: u64) -> Self {
-        FilePager { file, size_bytes: AtomicU64::new(size_bytes) }
+        FilePager { file, size_bytes: AtomicU64::new(size_bytes), leaves_room: false }
+    }
+
+    /// The same of an ordinary user: a host of root takes none of the space that the disk keeps for root.
+    pub fn leaving_room(self) -> Self {
+        FilePager { leaves_room: true, ..self }
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<()> {
+        if !self.leaves_room {
+            return Ok(());
+        }
+        let taken = self.file.metadata().doing("looking at the backing file")?.blocks() * 512;
+        // What has all of its blocks needs none.
+        let needs = if taken < self.size_bytes.load(Ordering::Relaxed) { bytes } else { 0 };
+        check_room(&self.file, needs)
     }
 
     fn within(&self, offset: u64, length: usize) -> usize {
@@ -57,7 +94,8 @@ impl Pager for FilePager {
 
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         let wanted = self.within(offset, data.len());
-        self.file.write_all_at(&data[..wanted], offset).doing("writing the backing file")
+        self.check_room(wanted as u64)?;
+        frames::write_in_place(&self.file, &data[..wanted], offset).doing("writing the backing file")
     }
 
     fn flush(&self) -> Result<()> {
@@ -92,6 +130,7 @@ impl Pager for FilePager {
         if wanted == 0 {
             return Ok(());
         }
+        self.check_room(wanted)?;
         rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, wanted)
             .doing("reserving disk space for the backing file")
     }

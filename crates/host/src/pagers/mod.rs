@@ -10,7 +10,7 @@ mod replicas;
 pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
 pub use external::{ExternalPager, PagerLines};
-pub use file::FilePager;
+pub use file::{FilePager, check_room};
 pub use moving::{HomeFile, MovingPager};
 pub use replicas::Replicas;
 

@@ -133,7 +133,9 @@ impl Host {
             PagerKind::File => {
                 let gone = || Error::new(ErrorKind::Lost, object.unusable());
                 let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
-                Box::new(FilePager::new(fd.into(), record.options.size_bytes))
+                let pager = FilePager::new(fd.into(), record.options.size_bytes);
+                let ordinary = self.machine.is_ordinary(record.charged_uid);
+                Box::new(if ordinary { pager.leaving_room() } else { pager })
             }
             PagerKind::External { pager } => {
                 // Records of older versions may say more than is granted now.

@@ -1,6 +1,6 @@
 //! Creation of an object: checks, its memory or its reserved space, and then its name.
 
-use super::backing::{grow_file, own_description};
+use super::backing::grow_file;
 use super::moving::Unused;
 use super::object::Object;
 use super::session::Session;
@@ -30,11 +30,12 @@ impl Host {
             true => self.own_file(&mut options).map(|(file, unused)| (Some(file), Some(unused)))?,
             false => (fds.into_iter().next(), None),
         };
-        let backing = self.take_backing(&mut options, given.as_ref())?;
+        let taken = self.take_backing(&mut options, given.as_ref(), session, own.is_some())?;
+        let (backing, memory_bytes) = taken.map_or((None, 0), |taken| (Some(taken.file), taken.memory_bytes));
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
-        let charged = self.limits.counted(session.credentials.uid, &options);
+        let charged = self.limits.counted(session.credentials.uid, &options, memory_bytes);
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -123,10 +124,9 @@ impl Host {
         match &options.pager {
             PagerKind::File => {
                 let given = given.ok_or_else(|| Error::invalid("no descriptor"))?;
-                let fd = own_description(given, record.file.as_ref().is_some_and(|f| f.read_only))?;
-                self.prepare_moving(record, &fd)?;
-                grow_file(&fd, options)?;
-                Ok(Some(Arc::new(fd)))
+                self.prepare_moving(record, &given)?;
+                grow_file(&given, options, self.machine.is_ordinary(record.charged_uid))?;
+                Ok(Some(Arc::new(given)))
             }
             PagerKind::Anonymous if options.is_controlled() => {
                 if options.reserves() {

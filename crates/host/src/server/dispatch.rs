@@ -5,7 +5,7 @@ use super::{Host, lock};
 use crate::cache::Cache;
 use crate::workers::{Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
-use commonhold_object::{Coherence, Error, ErrorKind, Result};
+use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -185,7 +185,9 @@ impl Host {
         let Ok(object) = self.lookup(session, name, *access) else { return !self.may_be_elsewhere() };
         let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
         if !object.is_controlled() {
-            return object.descriptor().is_some();
+            // A file is opened anew for a reader: not here, as its file system may have to wait for a disk.
+            let is_memory = object.record().options.pager == PagerKind::Anonymous;
+            return object.descriptor().is_some() && (is_memory || access.writes());
         }
         // Its home's own cache is not what is opened.
         let explicit = object.record().options.coherence == Coherence::Explicit;

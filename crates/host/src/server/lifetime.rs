@@ -73,6 +73,7 @@ impl Host {
             self.settle_object(*id);
         }
         caches.iter().for_each(|cache| self.settle_object(cache.id));
+        self.trim_all(&opened);
         self.forget_session(session, &regions, &opened);
     }
 

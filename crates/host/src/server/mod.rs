@@ -50,6 +50,7 @@ mod slots;
 pub mod start;
 mod status;
 mod takeover;
+mod trimming;
 
 use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
@@ -79,15 +80,19 @@ pub struct Limits {
     pub quotas: Quotas,
     /// Clients at once.
     pub clients: u64,
+    /// File systems from which files of ordinary users are taken, besides those that everybody's are taken from.
+    pub file_systems: Vec<String>,
 }
 
 impl Limits {
     /// What an object counts against the quota of who creates it: what is reserved for it. Of other users' anonymous
-    /// objects the whole size: nothing but the size bounds what their pages will take of memory, or of the spill file.
-    fn counted(&self, uid: u32, options: &CreateOptions) -> u64 {
+    /// objects the whole size: nothing but the size bounds what their pages will take of memory, or of the spill file. So of
+    /// their files in memory, which have `memory_bytes`.
+    fn counted(&self, uid: u32, options: &CreateOptions, memory_bytes: u64) -> u64 {
         let is_ours = options.pager == PagerKind::Anonymous || options.is_replicated();
         let bounded = is_ours && self.quotas.is_ordinary(uid);
-        if options.reserves() || bounded { options.size_bytes } else { 0 }
+        let reserved = if options.reserves() || bounded { options.size_bytes } else { 0 };
+        if self.quotas.is_ordinary(uid) { reserved.max(memory_bytes) } else { reserved }
     }
 }
 

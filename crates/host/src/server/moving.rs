@@ -11,21 +11,11 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Result, pages_of};
 use commonhold_registry::{BackingFile, ObjectRecord};
 use commonhold_sys::file_lock;
-use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-
-/// A file of this process alone: its lock ends with the process.
-fn open(path: &Path) -> Result<File> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from);
-    opened
-        .map(File::from)
-        .doing(format!("opening {}, the file of an object whose home moves", path.display()))
-}
 
 fn try_lock(file: &File, path: &Path) -> Result<bool> {
     let path = path.display();
@@ -59,6 +49,14 @@ impl Drop for Unused {
 }
 
 impl Host {
+    /// A file of this process alone: its lock ends with the process. Its path may be another host's word.
+    fn open_moving(&self, path: &Path) -> Result<File> {
+        self.open_by_path(path).map(File::from).map_err(|error| {
+            let what = "the file of an object whose home moves";
+            Error::new(error.kind, format!("{what}: {}", error.message))
+        })
+    }
+
     /// What the cluster must know of the name of a shared object.
     pub fn claim_of(&self, record: &ObjectRecord) -> Option<Claim> {
         let name = record.name.clone()?;
@@ -85,7 +83,7 @@ impl Host {
             let me = self.with_cluster().map_or(0, |cluster| cluster.me.host.0);
             return Newer::open(path, record.uuid)?.note_whole(&self.machine.boot_id, [me, 0]);
         }
-        let (own, theirs) = (open(path)?, rustix::fs::fstat(given));
+        let (own, theirs) = (self.open_moving(path)?, rustix::fs::fstat(given));
         let theirs = theirs.map_err(std::io::Error::from).doing("looking at the backing file")?;
         let own_is = own.metadata().doing("looking at the backing file")?;
         if (own_is.dev(), own_is.ino()) != (theirs.st_dev, theirs.st_ino) {
@@ -143,7 +141,7 @@ impl Host {
         let record = object.record().clone();
         let lost = || Error::new(ErrorKind::Lost, "it has no file");
         let path = record.file.ok_or_else(lost)?.path;
-        let file = open(&path)?;
+        let file = self.open_moving(&path)?;
         if !try_lock(&file, &path)? {
             let text =
                 format!("another host has {} still: waiting until its process is gone", path.display());
@@ -166,7 +164,7 @@ impl Host {
             // Sharers hear of a larger size when replicas have it, and those cut theirs when it grows again: the larger is there.
             return Ok(about.options.size_bytes.max(here));
         }
-        let file = open(&about.path)?.metadata().doing("looking at the backing file")?.len();
+        let file = self.open_moving(&about.path)?.metadata().doing("looking at the backing file")?.len();
         Ok(size_of_next(about.options.size_bytes, here, file))
     }
 
@@ -175,7 +173,7 @@ impl Host {
         if about.options.is_replicated() {
             return lock(&self.registry).check_home_here(object, &about.name, (0, 0));
         }
-        let file = open(&about.path)?.metadata().doing("looking at the backing file")?;
+        let file = self.open_moving(&about.path)?.metadata().doing("looking at the backing file")?;
         Newer::open(&about.path, object)?;
         lock(&self.registry).check_home_here(object, &about.name, (file.dev(), file.ino()))
     }
@@ -192,7 +190,7 @@ impl Host {
         let _held = used.hold()?;
         let replicated = about.options.is_replicated();
         let path = if replicated { self.replica_path(uuid) } else { about.path.clone() };
-        let file = if replicated { newer::open_own(&path)? } else { open(&path)? };
+        let file = if replicated { newer::open_own(&path)? } else { self.open_moving(&path)? };
         let stat = file.metadata().doing("looking at the backing file")?;
         let (device, inode, owner_uid) = (stat.dev(), stat.ino(), stat.uid());
         let size_bytes = self.size_as_home(uuid, about)?;

@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -36,6 +36,8 @@ pub struct Object {
     pub making: Mutex<()>,
     /// One change of its size at a time.
     pub resizing: Mutex<()>,
+    /// Its memory is about to be cut off at its end.
+    pub trimming: AtomicBool,
     /// Whether it ended, and how many requests keep it from ending meanwhile.
     life: Mutex<Life>,
     /// Sessions that have it open.
@@ -54,6 +56,7 @@ impl Object {
             cache: Mutex::default(),
             making: Mutex::default(),
             resizing: Mutex::default(),
+            trimming: AtomicBool::new(false),
             life: Mutex::default(),
             opens: AtomicU64::new(0),
             unusable: Mutex::new(unusable),

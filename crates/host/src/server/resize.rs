@@ -1,24 +1,40 @@
 //! Another size for an object.
 
+use super::backing::{bytes_in_memory, check_file_limit};
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cluster::Cluster;
+use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
     Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
 };
 use commonhold_sys::frames;
+use commonhold_sys::inspect::{Inspected, Mounts};
 use std::sync::Arc;
 
 impl Host {
     pub(super) fn resize(self: &Arc<Self>, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
+        self.check_file_limit_of(session, name, size_bytes)?;
         let found = self.resize_for(&session.credentials, name, size_bytes, false);
         match self.cluster.get().filter(|cluster| cluster.is_up()) {
             Some(cluster) if found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound) => {
                 cluster.resize_elsewhere(name, &session.credentials, size_bytes)
             }
             _ => found,
+        }
+    }
+
+    /// Of an object on a file that grows: as far as the process that asks could make it grow.
+    fn check_file_limit_of(&self, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
+        let Ok(object) = self.lookup(session, name, Access::ReadWrite) else { return Ok(()) };
+        let options = object.record().options.clone();
+        let on_file = options.pager == PagerKind::File && !options.is_replicated();
+        if on_file && size_bytes > options.size_bytes {
+            check_file_limit(session, size_bytes)
+        } else {
+            Ok(())
         }
     }
 
@@ -61,7 +77,8 @@ impl Host {
                  old bytes again when it grows; create a smaller one and copy",
             ));
         }
-        let charged = self.limits.counted(object.record().charged_uid, &options);
+        let charged_uid = object.record().charged_uid;
+        let charged = self.limits.counted(charged_uid, &options, self.memory_of(&object, &options)?);
         lock(&self.registry).check_size(object.id, charged)?;
         let (old_bytes, old_charged) = {
             let record = object.record();
@@ -164,6 +181,15 @@ impl Host {
         }
     }
 
+    /// What its file takes of memory when the object has its new size.
+    fn memory_of(&self, object: &Object, options: &CreateOptions) -> Result<u64> {
+        let file = object.descriptor().filter(|_| options.pager == PagerKind::File);
+        let Some(file) = file.filter(|_| !options.is_replicated()) else { return Ok(0) };
+        let mounts = Mounts::default(); // memory is known by itself
+        let found = Inspected::of(&*file, &mounts).doing("looking at the backing file")?;
+        Ok(bytes_in_memory(&found, options.size_bytes))
+    }
+
     fn resize_memory(
         self: &Arc<Self>,
         object: &Arc<Object>,
@@ -194,11 +220,14 @@ impl Host {
         }
         cut(length)?;
         if options.reserves() && length > old_length {
+            let more = length - old_length;
+            let is_ordinary = self.machine.is_ordinary(object.record().charged_uid);
+            let has_room = match anonymous {
+                true => super::status::check_memory_for(more),
+                false => check_room(&*fd, if is_ordinary { more } else { 0 }),
+            };
             let reserved =
-                (if anonymous { super::status::check_memory_for(length - old_length) } else { Ok(()) })
-                    .and_then(|()| {
-                        frames::allocate(&*fd, old_length, length - old_length).doing("reserving memory")
-                    });
+                has_room.and_then(|()| frames::allocate(&*fd, old_length, more).doing("reserving memory"));
             if let Err(error) = reserved {
                 let _ = rustix::fs::ftruncate(&*fd, old_length);
                 return Err(error);

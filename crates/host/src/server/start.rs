@@ -45,6 +45,8 @@ pub struct ServeOptions {
     pub max_objects: Option<u64>,
     /// Clients at once.
     pub max_clients: Option<u64>,
+    /// File systems from which files of ordinary users are taken too.
+    pub file_systems: Vec<String>,
     /// This program: what a new keeper is started from.
     pub program: PathBuf,
     /// Its place in a cluster, if it has one.
@@ -95,7 +97,10 @@ fn refuse_old_kernels(release: &str) -> Result<()> {
 /// Serves until the process is told to stop.
 pub fn serve(options: ServeOptions) -> Result<()> {
     refuse_old_kernels(&kernel::release())?;
+    super::backing::check_file_systems(&options.file_systems)?;
     let limits = limits_of(&options, commonhold_keeper::raise_descriptor_limit());
+    // Before there is another thread: each has rights of its own.
+    process::give_up_rights_over_limits().doing("giving up rights that the host does not need")?;
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
     let kept = inheritance.kept;
     let directory = &options.directory;
@@ -148,6 +153,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     });
     host.enter_cluster(options.cluster.as_ref(), &kept)?;
     host.take_over(&kept, inheritance.complete, &pipe.0)?;
+    super::trimming::start(&host)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();
@@ -194,6 +200,7 @@ fn limits_of(options: &ServeOptions, descriptors: u64) -> Limits {
             ordinary: quota(memory / 2, ordinary_objects),
         },
         clients: options.max_clients.unwrap_or(limits::CLIENTS),
+        file_systems: options.file_systems.clone(),
     }
 }
 

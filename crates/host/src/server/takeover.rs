@@ -14,6 +14,7 @@ use commonhold_object::wire::Event;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, Region, Result, SessionId};
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::claims::Claims;
+use commonhold_sys::inspect::Mounts;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
@@ -81,11 +82,12 @@ impl Host {
 
     fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>, pipe: &OwnedFd) -> Result<()> {
         let records = lock(&self.registry).records()?;
+        let mounts = Mounts::read().doing("reading /proc/self/mountinfo")?;
         for record in records {
             let id = record.id;
             let kept = |part: &str| by_key.get(object_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
             let (descriptor, unusable) = match kept("descriptor") {
-                Some(fd) => (Some(fd), String::new()),
+                Some(fd) => self.adopt_descriptor(&record, fd, &mounts),
                 None => self.reopen_descriptor(&record),
             };
             let had_descriptor = kept("descriptor").is_some();
@@ -273,11 +275,27 @@ impl Host {
         session.space.map.write().unwrap_or_else(PoisonError::into_inner).insert(region)
     }
 
+    /// What the host before had. One of an older version took files that are none.
+    fn adopt_descriptor(
+        &self,
+        record: &ObjectRecord,
+        fd: Arc<OwnedFd>,
+        mounts: &Mounts,
+    ) -> (Option<Arc<OwnedFd>>, String) {
+        match record.file.as_ref().map_or(Ok(()), |_| self.check_kept_backing(&fd, mounts)) {
+            Ok(()) => (Some(fd), String::new()),
+            Err(error) => {
+                self.repaired(format!("object {}: {error}", record.id.0));
+                (None, error.message)
+            }
+        }
+    }
+
     /// After a reboot, or when host and keeper both died: the memory of anonymous objects is gone unless a client
     /// brings it back; a file is opened again if it is the same.
     fn reopen_descriptor(&self, record: &ObjectRecord) -> (Option<Arc<OwnedFd>>, String) {
         let Some(file) = &record.file else { return (None, String::new()) };
-        match super::backing::reopen_backing(file) {
+        match self.reopen_backing(record, file) {
             Ok(fd) => (Some(Arc::new(fd)), String::new()),
             Err(error) => {
                 let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
