@@ -78,7 +78,7 @@ impl Host {
             ));
         }
         let charged_uid = object.record().charged_uid;
-        let charged = self.limits.counted(charged_uid, &options, self.memory_of(&object, &options)?);
+        let charged = self.limits.counted(charged_uid, &options, self.memory_of(object, &options)?);
         lock(&self.registry).check_size(object.id, charged)?;
         let (old_bytes, old_charged) = {
             let record = object.record();
