@@ -43,10 +43,8 @@ pub fn decide() -> Option<Decision> {
     let of_this_program = record.files().next().is_some_and(|file| file.path == program);
     let as_it_was = |file: commonhold_record::File<'_>| system::state_of(file.path) == Some(file.state);
     let addresses_are_free = || first_library(&record).is_none_or(system::is_free);
-    let holds = of_this_program
-        && names_copies(&record)
-        && record.files().all(as_it_was)
-        && addresses_are_free();
+    let holds =
+        of_this_program && names_copies(&record) && record.files().all(as_it_was) && addresses_are_free();
     holds.then_some(Decision { record: bytes, user })
 }
 
