@@ -3,6 +3,7 @@
 //! The structures are the kernel's (include/uapi/linux/userfaultfd.h, Linux 6.7). Everything works on the
 //! address space of whoever *created* the descriptor, whoever holds it: that is how a host serves its clients.
 
+use crate::alarm;
 use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io;
@@ -404,14 +405,19 @@ impl Userfaultfd {
     /// an empty list.
     pub fn read_faults(&self, faults: &mut Vec<Fault>) -> Result<(), Errno> {
         match self.read_faults_surely(faults) {
-            // Not known to this kernel: the flag does it, as long as its owner leaves it set.
+            // Not known to this kernel: the flag does it, and where its owner clears it meanwhile, a signal.
             Err(Errno::OPNOTSUPP) => {
                 self.set_nonblocking()?;
                 let mut messages = [Message::NONE; FAULTS_AT_ONCE];
-                take(rustix::io::read(&self.0, bytes_of(&mut messages)), &messages, faults)
+                take(self.read_for_a_moment(&mut messages), &messages, faults)
             }
             other => other,
         }
+    }
+
+    /// A read that ends after some milliseconds, whether or not it may wait: then with `INTR`.
+    fn read_for_a_moment(&self, messages: &mut [Message; FAULTS_AT_ONCE]) -> Result<usize, Errno> {
+        alarm::interrupting(|| rustix::io::read(&self.0, bytes_of(messages)))
     }
 
     /// As [`read_faults`](Self::read_faults), but `OPNOTSUPP` from a kernel (before 6.10) on which the descriptor's owner
@@ -495,5 +501,8 @@ mod tests {
         let mut faults = vec![Fault { address: 0, write: false, missing: false, protected: false }];
         uffd.read_faults(&mut faults).unwrap();
         assert!(faults.is_empty());
+        // As on a kernel whose reads wait because the owner was quicker.
+        let waited = uffd.read_for_a_moment(&mut [Message::NONE; FAULTS_AT_ONCE]);
+        assert_eq!(waited, Err(Errno::INTR));
     }
 }
