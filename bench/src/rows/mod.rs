@@ -122,7 +122,7 @@ mod tests {
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
-                        sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
+                        security.breaches security.collateral_ms sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \

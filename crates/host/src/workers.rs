@@ -190,9 +190,11 @@ impl ObjectThreads {
         ObjectThreads { of_user, share: Arc::default() }
     }
 
-    /// For what somebody asked for, if a share is given as one of its jobs.
-    pub fn run_request(&self, of: Option<Arc<Share>>, job: impl FnOnce() + Send + 'static) {
-        self.share.run_within(of, &self.of_user.requests, job);
+    /// For what a client asked for. The bound of the object stands in place of the client's: what hangs with one object
+    /// holds up nothing that the same client asks of others. The bound of the client's user holds.
+    pub fn run_request(&self, client: Option<Arc<Share>>, job: impl FnOnce() + Send + 'static) {
+        let user = client.and_then(|client| client.of.clone());
+        self.share.run_within(user, &self.of_user.requests, job);
     }
 
     /// For a fault.
@@ -238,6 +240,23 @@ mod tests {
             all_done.recv_timeout(Duration::from_secs(10)).unwrap();
         }
         assert_eq!(*order.lock().unwrap(), (AT_ONCE..AT_ONCE + 5).collect::<Vec<_>>());
+        drop(release);
+    }
+
+    #[test]
+    fn what_hangs_with_one_object_holds_up_none_of_the_same_clients_others() {
+        let of_user = PagerThreads::new(4 * AT_ONCE);
+        let [hanging, other] = [0, 1].map(|_| ObjectThreads::new(of_user.clone()));
+        let client = Arc::new(Share::within(Arc::new(Share::of_user())));
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        for _ in 0..2 * AT_ONCE {
+            let released = released.clone();
+            hanging.run_request(Some(client.clone()), move || drop(released.lock().unwrap().recv()));
+        }
+        let (done, is_done) = mpsc::channel();
+        other.run_request(Some(client), move || done.send(()).unwrap());
+        is_done.recv_timeout(Duration::from_secs(10)).unwrap();
         drop(release);
     }
 

@@ -152,7 +152,9 @@ fn claims(scene: &Members) {
     let list = home.connect(&scene.address(0)).expect("it has a certificate");
     if home.join(list, Vec::new()).is_ok() {
         match home.ask(list, Call::Lookup(name("/bystander"))) {
-            Ok(Answer::Home(host)) => assert_ne!(host, HostId(73), "the name is the attacker's"),
+            Ok(Answer::Named { home, object }) => {
+                assert!(home != HostId(73) && object != 77, "the name is the attacker's");
+            }
             other => panic!("the name is lost: {other:?}"),
         }
     }
