@@ -252,7 +252,9 @@ mod tests {
         let released = Arc::new(Mutex::new(released));
         for _ in 0..2 * AT_ONCE {
             let released = released.clone();
-            hanging.run_request(Some(client.clone()), move || drop(released.lock().unwrap().recv()));
+            hanging.run_request(Some(client.clone()), move || {
+                let _ = released.lock().unwrap().recv();
+            });
         }
         let (done, is_done) = mpsc::channel();
         other.run_request(Some(client), move || done.send(()).unwrap());
