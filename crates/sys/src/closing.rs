@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closer_closes_in_its_own_thread_and_says_when_too_many_wait() {
+    fn a_closer_closes_in_its_own_thread_and_does_not_wait_for_what_lingers() {
         let closer = Closer::default();
         let (read, write) = rustix::pipe::pipe().unwrap();
         closer.close([write]);
@@ -226,5 +226,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!closer.is_full());
+    }
+
+    #[test]
+    fn a_closer_with_as_many_as_may_wait_is_full() {
+        let closer = Closer::default();
+        // As if its thread were closing something that takes long.
+        closer.0.lock().has_thread = true;
+        let (read, _write) = rustix::pipe::pipe().unwrap();
+        closer.close((1..WAITING).map(|_| read.try_clone().unwrap()));
+        assert!(!closer.is_full());
+        closer.close([read]);
+        assert!(closer.is_full() && !closer.is_idle());
     }
 }

@@ -6,8 +6,8 @@ use commonhold_sys::socket;
 use commonhold_tests::cluster::{address_of, ca, secure_cluster};
 use commonhold_tests::raw::Raw;
 use commonhold_tests::stranger::Stranger;
+use commonhold_tests::user::as_user;
 use commonhold_tests::{Scratch, TestHost, Worker};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::os::fd::OwnedFd;
 
 /// Who attacks.
@@ -56,7 +56,7 @@ impl Local {
 
     /// The same, if the host lets them.
     pub fn try_socket(&self) -> std::io::Result<OwnedFd> {
-        as_user(ATTACKER, || socket::connect(self.host.state(), "host.sock"))
+        as_user(ATTACKER.0, || socket::connect(self.host.state(), "host.sock"))
     }
 }
 
@@ -64,21 +64,6 @@ impl Default for Local {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Runs something on a thread of that user, whose credentials a connection made there has.
-pub fn as_user<T: Send>((uid, gid): (u32, u32), work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
-            // These change the calling thread alone, which ends with its work.
-            set_thread_groups(&[]).expect("no further groups");
-            set_thread_res_gid(gid, gid, gid).expect("another group");
-            set_thread_res_uid(uid, uid, uid).expect("another user");
-            work()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// The word for `setpriv` that leaves the capabilities of the shipped unit alone.
