@@ -106,16 +106,25 @@ pub struct Inspected {
     pub is_apart: bool,
 }
 
+/// The seals of a file in memory and the type of its file system, which the kernel itself tells; `None` for any other file.
+pub fn in_memory(fd: impl AsFd) -> io::Result<Option<(SealFlags, Option<&'static str>)>> {
+    let fd = fd.as_fd();
+    let seals = match rustix::fs::fcntl_get_seals(fd) {
+        Ok(seals) => seals,
+        // Other files have none, and what is open as a path alone tells nothing.
+        Err(Errno::INVAL | Errno::BADF) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let number = rustix::fs::fstatfs(fd)?.f_type as u32;
+    let known = [(TMPFS, "tmpfs"), (HUGETLBFS, "hugetlbfs")];
+    Ok(Some((seals, known.iter().find(|(other, _)| *other == number).map(|(_, name)| *name))))
+}
+
 impl Inspected {
     /// Looks at a descriptor.
     pub fn of(fd: impl AsFd, mounts: &Mounts) -> io::Result<Inspected> {
         let fd = fd.as_fd();
-        let seals = match rustix::fs::fcntl_get_seals(fd) {
-            Ok(seals) => Some(seals),
-            // Other files have none, and what is open as a path alone tells nothing.
-            Err(Errno::INVAL | Errno::BADF) => None,
-            Err(errno) => return Err(errno.into()),
-        };
+        let memory = in_memory(fd)?;
         let flags = rustix::fs::fcntl_getfl(fd)?;
         let wanted = StatxFlags::TYPE
             | StatxFlags::MODE
@@ -128,10 +137,9 @@ impl Inspected {
         let found = rustix::fs::statx(fd, "", how, wanted)?;
         let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
         let is_apart = !mounts.0.iter().any(|mount| mount.id == found.stx_mnt_id);
-        let file_system = match &seals {
-            // The kernel itself has it in memory, and answers.
-            Some(_) => in_memory(rustix::fs::fstatfs(fd)?.f_type as u32),
-            None => mounts.file_system(found.stx_mnt_id, device).map(str::to_owned),
+        let file_system = match &memory {
+            Some((_, name)) => *name,
+            None => mounts.file_system(found.stx_mnt_id, device),
         };
         Ok(Inspected {
             kind: FileType::from_raw_mode(found.stx_mode.into()),
@@ -142,8 +150,8 @@ impl Inspected {
             owner_uid: found.stx_uid,
             group_gid: found.stx_gid,
             mode: u32::from(found.stx_mode) & 0o7777,
-            file_system,
-            seals,
+            file_system: file_system.map(str::to_owned),
+            seals: memory.map(|(seals, _)| seals),
             is_apart,
         })
     }
@@ -157,11 +165,6 @@ impl Inspected {
     pub fn cannot_grow(&self) -> bool {
         self.seals.is_some_and(|seals| seals.contains(SealFlags::GROW))
     }
-}
-
-fn in_memory(number: u32) -> Option<String> {
-    let known = [(TMPFS, "tmpfs"), (HUGETLBFS, "hugetlbfs")];
-    known.iter().find(|(other, _)| *other == number).map(|(_, name)| (*name).to_owned())
 }
 
 /// The same as [`is_of_the_kernel`] of a file whose mount is not seen. This asks the file system, which may wait for whoever

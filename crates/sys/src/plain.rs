@@ -1,23 +1,19 @@
 //! Whether a descriptor that came from outside is plain memory, and whose. Each question answers at once: a file that
 //! waits for its owner (FUSE) is told from memory before anything is asked of it.
 
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
+use crate::inspect::in_memory;
+use rustix::fs::{SealFlags, fstat};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The file system of memory in small pages. Memory in huge pages (hugetlbfs) has another: it may have no page for a
-/// touch, which is then SIGBUS.
-const TMPFS: u64 = 0x0102_1994;
-
-/// The seals of plain memory. An error for any other file, and for memory in huge pages.
+/// The seals of plain memory. An error for any other file, and for memory in huge pages, which may have no page for a touch:
+/// that is then SIGBUS.
 pub fn seals(fd: impl AsFd) -> io::Result<SealFlags> {
-    let fd = fd.as_fd();
-    // Only memory has seals. The kernel answers by itself, whatever the file is.
-    let seals = fcntl_get_seals(fd).map_err(|_| refused("this is not memory (memfd)"))?;
-    if fstatfs(fd)?.f_type as u64 != TMPFS {
-        return Err(refused("this is memory in huge pages: only memory in small pages can be used"));
+    match in_memory(fd)? {
+        Some((seals, Some("tmpfs"))) => Ok(seals),
+        Some(_) => Err(refused("this is memory in huge pages: only memory in small pages can be used")),
+        None => Err(refused("this is not memory (memfd)")),
     }
-    Ok(seals)
 }
 
 /// Whether a process of that user made the memory by `memfd_create` under a name that begins so.
