@@ -171,17 +171,13 @@ pub fn receive(
     wait: Wait,
 ) -> io::Result<usize> {
     let received = receive_message(socket, buffer, fds, wait);
-    match received {
-        Ok((length, true)) if fds.len() <= DESCRIPTORS => Ok(length),
-        Ok(_) => {
-            fds.clear();
-            Err(too_much())
-        }
-        Err(error) => {
-            fds.clear();
-            Err(error)
-        }
+    if let Ok((length, true)) = received
+        && fds.len() <= DESCRIPTORS
+    {
+        return Ok(length);
     }
+    fds.clear();
+    Err(received.err().unwrap_or_else(too_much))
 }
 
 /// As [`receive`], of whoever may send anything: all descriptors that came are given, also those of a message that is an

@@ -44,8 +44,13 @@ pub(super) fn check_file_systems(named: &[String]) -> Result<()> {
 
 /// Memory that is counted for an object on a file, besides what is reserved for it: a file in memory has no disk on which a
 /// quota of the machine would count it.
-pub(super) fn bytes_in_memory(found: &Inspected, size_bytes: u64) -> u64 {
-    if found.seals.is_some() { found.size_bytes.max(size_bytes) } else { 0 }
+pub(super) fn bytes_in_memory(fd: impl AsFd, size_bytes: u64) -> Result<u64> {
+    let fd = fd.as_fd();
+    if inspect::in_memory(fd).doing("looking at the backing file")?.is_none() {
+        return Ok(0);
+    }
+    let stat = rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at the backing file")?;
+    Ok(size_bytes.max(stat.st_size as u64))
 }
 
 /// A backing file that may become an object.
@@ -55,9 +60,13 @@ pub(super) struct Taken {
     pub memory_bytes: u64,
 }
 
-fn look(fd: impl AsFd) -> Result<Inspected> {
-    let mounts = Mounts::read().doing("reading /proc/self/mountinfo")?;
-    Inspected::of(fd, &mounts).doing("looking at the backing file")
+/// The mounts as they are now.
+pub(super) fn read_mounts() -> Result<Mounts> {
+    Mounts::read().doing("reading /proc/self/mountinfo")
+}
+
+fn look(fd: impl AsFd, mounts: &Mounts) -> Result<Inspected> {
+    Inspected::of(fd, mounts).doing("looking at the backing file")
 }
 
 impl Host {
@@ -81,7 +90,7 @@ impl Host {
                 "an object with a file pager needs the file's descriptor: open the file, then create",
             )
         })?;
-        let found = look(fd)?;
+        let found = look(fd, &read_mounts()?)?;
         if found.kind != FileType::RegularFile {
             return Err(Error::invalid("the backing file is not a regular file: only those can be objects"));
         }
@@ -110,7 +119,7 @@ impl Host {
             check_file_limit(session, options.size_bytes)?;
         }
         let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
-        let memory_bytes = bytes_in_memory(&found, options.size_bytes);
+        let memory_bytes = bytes_in_memory(fd, options.size_bytes)?;
         let file = BackingFile {
             path,
             device: found.device,
@@ -152,7 +161,7 @@ impl Host {
 
     /// The same of a descriptor that a host before this one took, which may have been an older version.
     pub(super) fn check_kept_backing(&self, fd: &OwnedFd, mounts: &Mounts) -> Result<()> {
-        let found = Inspected::of(fd, mounts).doing("looking at the backing file")?;
+        let found = look(fd, mounts)?;
         let of_the_kernel = found.file_system.as_deref().is_some_and(inspect::is_of_the_kernel);
         if found.kind == FileType::RegularFile && !of_the_kernel {
             return Ok(());
@@ -165,11 +174,16 @@ impl Host {
 
     /// Opens a backing file again after a reboot: only if it is the same file of the same owner, whom its object's user need not
     /// be. Nothing is opened before that is known: opening a device or a pipe does something.
-    pub(super) fn reopen_backing(&self, record: &ObjectRecord, file: &BackingFile) -> Result<OwnedFd> {
+    pub(super) fn reopen_backing(
+        &self,
+        record: &ObjectRecord,
+        file: &BackingFile,
+        mounts: &Mounts,
+    ) -> Result<OwnedFd> {
         let path = file.path.display();
         let failed = || format!("the backing file {path} cannot be opened again");
         let held = inspect::hold(&file.path).doing(failed())?;
-        let now = look(&held)?;
+        let now = look(&held, mounts)?;
         let is_same = (now.device, now.inode, now.owner_uid) == (file.device, file.inode, file.owner_uid);
         if !is_same || now.kind != FileType::RegularFile {
             return Err(Error::new(
@@ -203,7 +217,7 @@ impl Host {
     /// Holds a file by its path, looks at it, and opens it for reading and writing: a path that another host told.
     pub(super) fn open_by_path(&self, path: &std::path::Path) -> Result<OwnedFd> {
         let held = inspect::hold(path).doing(format!("opening {}", path.display()))?;
-        let found = look(&held)?;
+        let found = look(&held, &read_mounts()?)?;
         if found.kind != FileType::RegularFile {
             return Err(Error::invalid(format!("{} is not a regular file", path.display())));
         }

@@ -11,7 +11,6 @@ use commonhold_object::{
     Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
 };
 use commonhold_sys::frames;
-use commonhold_sys::inspect::{Inspected, Mounts};
 use std::sync::Arc;
 
 impl Host {
@@ -185,9 +184,7 @@ impl Host {
     fn memory_of(&self, object: &Object, options: &CreateOptions) -> Result<u64> {
         let file = object.descriptor().filter(|_| options.pager == PagerKind::File);
         let Some(file) = file.filter(|_| !options.is_replicated()) else { return Ok(0) };
-        let mounts = Mounts::default(); // memory is known by itself
-        let found = Inspected::of(&*file, &mounts).doing("looking at the backing file")?;
-        Ok(bytes_in_memory(&found, options.size_bytes))
+        bytes_in_memory(&*file, options.size_bytes)
     }
 
     fn resize_memory(

@@ -1,5 +1,6 @@
 //! How the next host process makes a host again of what the keeper held and the state directory holds.
 
+use super::backing::read_mounts;
 use super::kept::{SavedRegion, deadline_key, object_key, session_key};
 use super::object::Object;
 use super::session::{SavedSession, Session};
@@ -82,13 +83,13 @@ impl Host {
 
     fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>, pipe: &OwnedFd) -> Result<()> {
         let records = lock(&self.registry).records()?;
-        let mounts = Mounts::read().doing("reading /proc/self/mountinfo")?;
+        let mounts = read_mounts()?;
         for record in records {
             let id = record.id;
             let kept = |part: &str| by_key.get(object_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
             let (descriptor, unusable) = match kept("descriptor") {
                 Some(fd) => self.adopt_descriptor(&record, fd, &mounts),
-                None => self.reopen_descriptor(&record),
+                None => self.reopen_descriptor(&record, &mounts),
             };
             let had_descriptor = kept("descriptor").is_some();
             let object = Object::new(record.clone(), descriptor, unusable);
@@ -293,9 +294,9 @@ impl Host {
 
     /// After a reboot, or when host and keeper both died: the memory of anonymous objects is gone unless a client
     /// brings it back; a file is opened again if it is the same.
-    fn reopen_descriptor(&self, record: &ObjectRecord) -> (Option<Arc<OwnedFd>>, String) {
+    fn reopen_descriptor(&self, record: &ObjectRecord, mounts: &Mounts) -> (Option<Arc<OwnedFd>>, String) {
         let Some(file) = &record.file else { return (None, String::new()) };
-        match self.reopen_backing(record, file) {
+        match self.reopen_backing(record, file, mounts) {
             Ok(fd) => (Some(Arc::new(fd)), String::new()),
             Err(error) => {
                 let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
