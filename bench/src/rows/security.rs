@@ -11,51 +11,52 @@ use std::time::Duration;
 /// The program of the suite, which is built beside this one.
 const PROGRAM: &str = "commonhold-attacks";
 
-/// Attacks that got through.
-pub struct Breaches;
-
-impl Row for Breaches {
-    fn id(&self) -> &'static str {
-        "security.breaches"
-    }
-
-    fn unit(&self) -> &'static str {
-        "attacks"
-    }
-
-    fn bar(&self) -> Option<Bar> {
-        Some(Bar::Exactly(0.0))
-    }
-
-    fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
-    }
-
-    fn about(&self) -> &'static str {
-        "attacks of the suite, by users, by members of a cluster and by damaged files, that got through"
-    }
-
-    fn run(&self, context: &Context) -> Result<Measured> {
-        let all = attack(context)?;
-        let breaches = all.iter().filter(|line| !line["breach"].is_null()).count();
-        Ok(Measured::single(breaches as f64, all.len(), detail(&all)))
-    }
+/// A figure of the suite.
+pub struct Figure {
+    id: &'static str,
+    unit: &'static str,
+    bar: Bar,
+    about: &'static str,
+    /// Of the lines of all attacks.
+    of: fn(&[Value]) -> Measured,
 }
 
-/// How long others wait while attacks run.
-pub struct Collateral;
+/// Attacks that got through.
+pub static BREACHES: Figure = Figure {
+    id: "security.breaches",
+    unit: "attacks",
+    bar: Bar::Exactly(0.0),
+    about: "attacks of the suite, by users and by members of a cluster, that got through",
+    of: |all| {
+        let breaches = all.iter().filter(|line| !line["breach"].is_null()).count();
+        Measured::single(breaches as f64, all.len(), detail(all))
+    },
+};
 
-impl Row for Collateral {
+/// How long others wait while attacks run.
+pub static COLLATERAL: Figure = Figure {
+    id: "security.collateral_ms",
+    unit: "ms",
+    bar: Bar::AtMost(1000.0),
+    about: "longest time that another user's open, map, touch or sync took while each attack ran, over all attacks",
+    of: |all| {
+        let times: Vec<f64> = all.iter().filter_map(|line| line["collateral_ms"].as_f64()).collect();
+        let (min, max) = (least(&times), most(&times));
+        Measured { value: max, runs: times.len(), min, max, detail: detail(all) }
+    },
+};
+
+impl Row for Figure {
     fn id(&self) -> &'static str {
-        "security.collateral_ms"
+        self.id
     }
 
     fn unit(&self) -> &'static str {
-        "ms"
+        self.unit
     }
 
     fn bar(&self) -> Option<Bar> {
-        Some(Bar::AtMost(1000.0))
+        Some(self.bar)
     }
 
     fn limit(&self) -> Duration {
@@ -63,14 +64,11 @@ impl Row for Collateral {
     }
 
     fn about(&self) -> &'static str {
-        "longest time that another user's open, map, touch or sync took while each attack ran, over all attacks"
+        self.about
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let all = attack(context)?;
-        let times: Vec<f64> = all.iter().filter_map(|line| line["collateral_ms"].as_f64()).collect();
-        let (min, max) = (least(&times), most(&times));
-        Ok(Measured { value: max, runs: times.len(), min, max, detail: detail(&all) })
+        attack(context).map(|all| (self.of)(&all))
     }
 }
 
