@@ -2,8 +2,8 @@
 
 use crate::TestHost;
 use crate::wait::LONG;
-use commonhold_object::wire::{FromHost, Header, Reply, Request, decode, encode};
-use commonhold_object::{Error, limits};
+use commonhold_object::wire::{FromHost, Header, MapRequest, Reply, Request, decode, encode};
+use commonhold_object::{Error, MapFlags, MappingId, ObjectId, Protection, Sharing, limits};
 use commonhold_sys::socket::{self, Wait};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -131,6 +131,22 @@ impl Raw {
             }
         }
         panic!("the host neither answers nor hangs up");
+    }
+}
+
+/// A request to map some of an object from its beginning, shared, for reading and writing.
+pub fn map_request(object: ObjectId, address: u64, length: u64) -> MapRequest {
+    MapRequest {
+        mapping: MappingId(1),
+        object,
+        address,
+        length,
+        offset: 0,
+        protection: Protection::ReadWrite,
+        sharing: Sharing::Shared,
+        flags: MapFlags::default(),
+        with_descriptors: true,
+        with_claims: true,
     }
 }
 

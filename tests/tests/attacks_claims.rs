@@ -2,11 +2,9 @@
 //! what a host made.
 
 use commonhold_object::wire::{MapRequest, Reply, Request};
-use commonhold_object::{
-    Access, CreateOptions, ErrorKind, MapFlags, MappingId, Name, ObjectId, Protection, SessionId, Sharing,
-};
+use commonhold_object::{Access, CreateOptions, ErrorKind, MapFlags, Name, ObjectId, SessionId};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
-use commonhold_tests::raw::Raw;
+use commonhold_tests::raw::{Raw, map_request};
 use commonhold_tests::{MIB, TestHost, root_or_skip, user, wait};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,16 +81,8 @@ impl Mapper {
     /// Says that it maps the object, with those claim words.
     fn map(&mut self, words: &OwnedFd) -> ErrorKind {
         let request = Request::Map(MapRequest {
-            mapping: MappingId(1),
-            object: self.object,
-            address: 0x10_0000_0000,
-            length: MIB,
-            offset: 0,
-            protection: Protection::ReadWrite,
-            sharing: Sharing::Shared,
             flags: MapFlags { in_thread: true, ..MapFlags::default() },
-            with_descriptors: true,
-            with_claims: true,
+            ..map_request(self.object, 0x10_0000_0000, MIB)
         });
         let fds = [self.uffd.as_fd(), self.pagemap.as_fd(), words.as_fd()];
         let answer = self.raw.ask(&request, &fds).expect("the host answers");

@@ -1,13 +1,11 @@
 //! What a client attaches to its messages may wait for whoever closes it last (a socket that lingers): nobody else waits for
 //! that, not the host, not its keeper, not who replaces them.
 
-use commonhold_object::wire::{MapRequest, Request};
-use commonhold_object::{
-    Access, CreateOptions, MapFlags, MappingId, Name, ObjectId, PagerKind, Protection, SessionId, Sharing,
-};
+use commonhold_object::wire::Request;
+use commonhold_object::{Access, CreateOptions, Name, ObjectId, PagerKind, SessionId};
 use commonhold_tests::host::{kill, signal};
 use commonhold_tests::lingering::Lingering;
-use commonhold_tests::raw::{Raw, bytes_of};
+use commonhold_tests::raw::{Raw, bytes_of, map_request};
 use commonhold_tests::{TestHost, Worker, host, root_or_skip, user, wait};
 
 const USER: u32 = 4242;
@@ -43,18 +41,7 @@ fn sockets_of(pid: u32) -> usize {
 /// Requests with which descriptors may come, and others.
 fn requests() -> Vec<Request> {
     let name = || Name::directory("/x").unwrap();
-    let map = MapRequest {
-        mapping: MappingId(1),
-        object: ObjectId(1),
-        address: 0x10_0000,
-        length: 4096,
-        offset: 0,
-        protection: Protection::ReadWrite,
-        sharing: Sharing::Shared,
-        flags: MapFlags::default(),
-        with_descriptors: true,
-        with_claims: true,
-    };
+    let map = map_request(ObjectId(1), 0x10_0000, 4096);
     let file = CreateOptions { pager: PagerKind::File, size_bytes: 4096, ..CreateOptions::default() };
     vec![
         Request::Hello { program: "attack".into() },

@@ -1,12 +1,9 @@
 //! Clients that lie, flood, fall silent or are of another version: nobody else notices.
 
 use commonhold_object::wire::{MapRequest, PROTOCOL_VERSION, Request};
-use commonhold_object::{
-    Access, CreateOptions, ErrorKind, MapFlags, MappingId, Name, ObjectId, PagerKind, Protection, SessionId,
-    Sharing,
-};
+use commonhold_object::{Access, CreateOptions, ErrorKind, Name, ObjectId, PagerKind, Protection, SessionId};
 use commonhold_tests::crash::Chance;
-use commonhold_tests::raw::{Raw, bytes_of};
+use commonhold_tests::raw::{self, Raw, bytes_of};
 use commonhold_tests::{TestHost, Worker, wait};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -34,18 +31,8 @@ fn name(text: &str) -> Name {
 }
 
 fn map_request(object: u64, address: u64) -> MapRequest {
-    MapRequest {
-        mapping: MappingId(1),
-        object: ObjectId(object),
-        address,
-        length: 4096,
-        offset: 0,
-        protection: Protection::Read,
-        sharing: Sharing::Shared,
-        flags: MapFlags::default(),
-        with_descriptors: true,
-        with_claims: false,
-    }
+    let protection = Protection::Read;
+    MapRequest { protection, with_claims: false, ..raw::map_request(ObjectId(object), address, 4096) }
 }
 
 /// One request of each kind, harmless to the object that the busy client uses (it is another user's, or not named).

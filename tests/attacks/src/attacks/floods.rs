@@ -87,6 +87,7 @@ fn locks(scene: &Local) {
     attacker.ok("create l /locked size=8388608 controlled");
     // Every other page, so that no two become one.
     for page in (0..2048u64).step_by(2) {
+        // Refused from the limit on.
         let _ = attacker.ask(&format!("lock l {} 4096", page * 4096));
     }
     attacker.all("close l\nremove /locked");
@@ -97,6 +98,7 @@ fn pagers(scene: &Local) {
     for number in 0..300 {
         let mut raw = scene.greeted();
         let serve = Request::ServePager { pager: name(&format!("/pager{number}")) };
+        // Refused or not: what counts is what others notice.
         let _ = raw.ask(&serve, &[]);
         all.push(raw);
     }

@@ -4,7 +4,8 @@ use super::user;
 use crate::Attack;
 use crate::scene::{Local, name, small};
 use commonhold_object::wire::{MapRequest, PagerReply, Reply, Request};
-use commonhold_object::{Access, ErrorKind, MapFlags, MappingId, ObjectId, Protection, SessionId, Sharing};
+use commonhold_object::{Access, ErrorKind, ObjectId, SessionId};
+use commonhold_tests::raw::map_request;
 use std::os::fd::AsFd;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -31,16 +32,9 @@ fn by_number(object: ObjectId) -> Vec<Request> {
         Request::Prefetch { object, offset, length },
         Request::Close { object },
         Request::Map(MapRequest {
-            mapping: MappingId(1),
-            object,
-            address: 0x10_0000,
-            length,
-            offset,
-            protection: Protection::ReadWrite,
-            sharing: Sharing::Shared,
-            flags: MapFlags::default(),
             with_descriptors: false,
             with_claims: false,
+            ..map_request(object, 0x10_0000, length)
         }),
     ]
 }
@@ -79,6 +73,7 @@ fn sessions(scene: &Local) {
 fn frames(scene: &Local) {
     for number in 0..16 {
         let mut raw = scene.raw();
+        // Whatever it is told: what counts is what it has afterwards.
         let _ = raw.ask(&Request::Return { session: SessionId(number) }, &[]);
         let memory = commonhold_sys::frames::create("commonhold-frames-1", 65_536).expect("a memfd");
         let object = ObjectId(number);
@@ -108,7 +103,7 @@ fn pagers(scene: &Local) {
     let theirs = scene.host.worker_of(crate::scene::BYSTANDER.0, crate::scene::BYSTANDER.1);
     theirs.ok("create p /paged size=65536 pager=/theirs pager-deadline=2000 mode=600");
     let mut raw = scene.greeted();
-    // Whoever serves the name: it is asked only for objects of its own user, or of root's.
+    // It may serve that name, but is asked only for objects of its own user.
     let _ = raw.ask(&Request::ServePager { pager: name("/theirs") }, &[]).expect("an answer");
     theirs.all("map m p rw shared 0 0");
     let asked = theirs.ask("prefetch p 0 4096");

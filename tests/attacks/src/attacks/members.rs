@@ -127,6 +127,17 @@ fn namesake(scene: &Members) {
     member.name = "host1".into();
     let refused = stranger.ask(list, Call::Join { member, claims: Vec::new(), before: None });
     assert!(refused.is_err(), "it joined as host1: {refused:?}");
+    are_the_three(scene);
+}
+
+/// The cluster is of just those hosts that it was of.
+fn are_the_three(scene: &Members) {
+    let hosts = scene.hosts[1].connect().hosts().expect("the hosts");
+    let mut names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["host0", "host1", "host2"]);
+    let list = hosts.iter().find(|host| host.name == "host0").expect("the list's host");
+    assert_eq!(list.address.to_string(), scene.address(0));
 }
 
 fn number(scene: &Members) {
@@ -137,6 +148,7 @@ fn number(scene: &Members) {
         let bytes = Call::Lookup(name("/bystander"));
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stranger.ask(host, bytes)));
     }
+    are_the_three(scene);
 }
 
 fn claims(scene: &Members) {

@@ -4,10 +4,8 @@ use super::user;
 use crate::Attack;
 use crate::scene::{Local, name, small};
 use commonhold_object::wire::{MapRequest, PROTOCOL_VERSION, Reply, Request};
-use commonhold_object::{
-    Access, CreateOptions, MapFlags, MappingId, ObjectId, PagerKind, Protection, Sharing, limits,
-};
-use commonhold_tests::raw::{Raw, bytes_of};
+use commonhold_object::{Access, CreateOptions, ObjectId, PagerKind, limits};
+use commonhold_tests::raw::{Raw, bytes_of, map_request};
 use commonhold_tests::stranger::Numbers;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -75,7 +73,7 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Resize { name: named.clone(), size_bytes: length },
         Request::Rename { from: named.clone(), to: name("/z") },
         Request::SetMode { name: named.clone(), mode: u32::MAX },
-        Request::Map(map(object, offset, length)),
+        Request::Map(map_request(object, offset, length)),
         Request::Unmap { address: offset, length },
         Request::Sync { object, offset, length, freeze: true },
         Request::Lock { object, offset, length },
@@ -89,21 +87,6 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Reattach { object, access: Access::ReadWrite },
         Request::Remove { name: name("/made") },
     ]
-}
-
-fn map(object: ObjectId, address: u64, length: u64) -> MapRequest {
-    MapRequest {
-        mapping: MappingId(address),
-        object,
-        address,
-        length,
-        offset: 0,
-        protection: Protection::ReadWrite,
-        sharing: Sharing::Shared,
-        flags: MapFlags::default(),
-        with_descriptors: true,
-        with_claims: true,
-    }
 }
 
 /// A seed that is the same in every run: what is found can be found again.
@@ -214,8 +197,11 @@ fn mappings(scene: &Local) {
     for address in [0, 1, 4096, 1 << 47, (1 << 47) - 4096, 1 << 63, u64::MAX - 4095, u64::MAX] {
         for length in [0, 1, 4096, 65_536, 1 << 40, u64::MAX] {
             for (with_descriptors, with_claims) in [(false, false), (true, false), (true, true)] {
-                let map =
-                    MapRequest { with_descriptors, with_claims, ..map(opened.info.id, address, length) };
+                let map = MapRequest {
+                    with_descriptors,
+                    with_claims,
+                    ..map_request(opened.info.id, address, length)
+                };
                 match raw.ask(&Request::Map(map.clone()), &[]) {
                     Some(Ok(reply)) => panic!("{map:?} was answered with {reply:?}"),
                     Some(Err(_)) => {}
