@@ -18,6 +18,7 @@
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
 //! | `fuse` | a file system that falls silent |
 //! | `lingering` | sockets whose close waits |
+//! | `lease` | files whose opening waits |
 //! | `user` | is another user for a moment |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
@@ -33,6 +34,7 @@ pub mod etcd;
 pub mod field;
 pub mod fuse;
 pub mod host;
+pub mod lease;
 pub mod ledger;
 pub mod lingering;
 pub mod moving;
