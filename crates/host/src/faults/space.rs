@@ -86,6 +86,11 @@ impl AddressSpace {
         map.find(address).map(|region| region.value.clone())
     }
 
+    /// Whether any fault is parked.
+    pub fn has_parked(&self) -> bool {
+        self.parked.try_lock().map_or(true, |parked| !parked.is_empty())
+    }
+
     /// Lets parked faults try again whose address is known by now, and ends those that waited too long with SIGBUS: not
     /// a wait without end. Whether any are left.
     pub fn look_at_parked(&self) -> bool {
