@@ -1,5 +1,5 @@
 //! A host that was killed and cannot end: a thread of it waits, deep in the kernel, for a file system in user space (FUSE)
-//! that does not answer. A kill does not end that wait, and the process is not gone before it is over. But it does nothing
+//! that does not answer, or for a client that keeps others from its object's memory. A kill does not end that wait, and the process is not gone before it is over. But it does nothing
 //! any more either: no instruction of it is ever run again. So it counts as gone.
 
 use std::path::Path;
@@ -11,8 +11,9 @@ const PENDING: usize = 28;
 const EXITING: u64 = 4;
 /// Of the pending signals: SIGKILL.
 const KILLED: u64 = 1 << 8;
-/// In which function of the kernel a thread stands that waits for the answer of a file system in user space.
-const WAITS: [&str; 2] = ["request_wait_answer", "fuse_"];
+/// In which function of the kernel a thread stands that waits for the answer of a file system in user space; or for
+/// whoever writes to an object's memory by write(2).
+const WAITS: [&str; 4] = ["request_wait_answer", "fuse_", "shmem_", "do_truncate"];
 
 /// Whether no thread of that process will run any more, though it has not ended. Reads nothing that takes the process's
 /// memory lock, which such a thread may hold.

@@ -9,6 +9,7 @@ use commonhold_tests::stranger::Stranger;
 use commonhold_tests::user::as_user;
 use commonhold_tests::{Scratch, TestHost, Worker};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Who attacks.
 pub const ATTACKER: (u32, u32) = (64_001, 64_001);
@@ -85,6 +86,29 @@ pub fn small() -> CreateOptions {
 pub fn name(text: &str) -> Name {
     Name::directory(text).expect("a name")
 }
+
+/// Someone else's work goes on, now: with an object that needs pages, a sync and a look at all names.
+pub fn others_go_on(scene: &Local) {
+    let theirs = scene.host.worker_of(BYSTANDER.0, BYSTANDER.1);
+    for line in [
+        "create o /others size=1048576 controlled mode=600",
+        "map o o rw shared 0 0",
+        "fill o 0 256 7",
+        "check o 0 256 7",
+        "list /",
+        "stat /others resident",
+        "drop o",
+        "close o",
+        "remove /others",
+    ] {
+        theirs.send(line);
+        let answer = theirs.answer_within(SOON).unwrap_or_else(|| panic!("{line}: no answer in {SOON:?}"));
+        assert!(answer.is_ok(), "{line}: {answer:?}");
+    }
+}
+
+/// The longest that somebody else waits for anything.
+const SOON: Duration = Duration::from_secs(5);
 
 /// A cluster of three with certificates, and one who has a certificate as well.
 pub struct Members {

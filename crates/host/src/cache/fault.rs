@@ -148,12 +148,6 @@ impl Cache {
         self.note_write(inner, page);
     }
 
-    /// Whether there is a frame now: one that the message speaks of may have been evicted since.
-    pub(super) fn has_frame(&self, page: u64) -> bool {
-        let offset = page * PAGE_SIZE_BYTES;
-        rustix::fs::seek(&*self.frames, rustix::fs::SeekFrom::Data(offset)).is_ok_and(|found| found == offset)
-    }
-
     /// A write to a protected page of a mapping under synchronous protection.
     fn protected_write(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) {
         if inner.holds_writers() || inner.in_flight.contains(page as u32) {
@@ -278,7 +272,9 @@ impl Cache {
             mapping.uffd.copy(address, &ZERO_PAGE, protect)
         } else {
             // Makes the frame unless somebody just did, and never touches one that is there.
-            let _ = commonhold_sys::frames::allocate(&*self.frames, page * PAGE_SIZE_BYTES, PAGE_SIZE_BYTES);
+            let _ = self.on_frames(move |fd| {
+                commonhold_sys::frames::allocate(fd, page * PAGE_SIZE_BYTES, PAGE_SIZE_BYTES)
+            });
             mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect)
         };
         match progress.stopped_by {

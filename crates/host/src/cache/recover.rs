@@ -9,12 +9,16 @@ use std::sync::Arc;
 impl Cache {
     /// Frames that exist are resident.
     pub fn adopt_frames(&self) -> Result<()> {
-        let mut resident = RoaringBitmap::new();
-        commonhold_sys::frames::resident_runs(&*self.frames, |offset, length| {
-            let first = offset / commonhold_object::PAGE_SIZE_BYTES;
-            book::insert(&mut resident, PageRange::new(first, commonhold_object::pages_of(length)));
-        })
-        .map_err(|e| commonhold_object::Error::io("looking for frames", &e))?;
+        let look = |fd: &std::os::fd::OwnedFd| {
+            let mut resident = RoaringBitmap::new();
+            commonhold_sys::frames::resident_runs(fd, |offset, length| {
+                let first = offset / commonhold_object::PAGE_SIZE_BYTES;
+                book::insert(&mut resident, PageRange::new(first, commonhold_object::pages_of(length)));
+            })?;
+            Ok(resident)
+        };
+        let resident =
+            self.on_frames(look).map_err(|e| commonhold_object::Error::io("looking for frames", &e))?;
         let mut inner = self.lock();
         self.budget.take_anyway(resident.len());
         self.machine.budget.take_anyway(resident.len());

@@ -47,9 +47,7 @@ impl Cache {
             self.forget_past_end(&mut inner, gone);
         }
         let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
-        rustix::fs::ftruncate(&*self.frames, file_bytes)
-            .map_err(std::io::Error::from)
-            .doing("resizing the frames")?;
+        self.on_frames(move |fd| Ok(rustix::fs::ftruncate(fd, file_bytes)?)).doing("resizing the frames")?;
         if !grown {
             inner.book.set_size(size_bytes)?;
             self.clear_tail(&inner, size_bytes)?;
@@ -130,8 +128,10 @@ impl Cache {
             return Ok(());
         }
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
-        let frames = std::fs::File::from(self.frames.try_clone().doing("resizing the frames")?);
-        frames.write_all_at(&zeros, size_bytes).doing("resizing the frames")
+        self.on_frames(move |fd| {
+            std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes)
+        })
+        .doing("resizing the frames")
     }
 }
 

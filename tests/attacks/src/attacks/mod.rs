@@ -7,10 +7,18 @@ mod guesses;
 mod members;
 mod messages;
 mod names;
+mod waits;
 
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] =
-    &[floods::ATTACKS, guesses::ATTACKS, members::ATTACKS, messages::ATTACKS, names::ATTACKS];
+    &[
+        floods::ATTACKS,
+        guesses::ATTACKS,
+        members::ATTACKS,
+        messages::ATTACKS,
+        names::ATTACKS,
+        waits::ATTACKS,
+    ];
 
 /// An attack by a user.
 const fn user(id: &'static str, tries: &'static str, attack: fn(&crate::scene::Local)) -> Attack {
