@@ -171,6 +171,11 @@ pub struct PagerThreads {
 }
 
 impl PagerThreads {
+    /// For somebody else, who does not wait for long.
+    pub fn run_for_another(&self, job: impl FnOnce() + Send + 'static) {
+        self.faults.run(job);
+    }
+
     /// At most so many of each kind.
     pub fn new(limit: usize) -> Arc<PagerThreads> {
         Arc::new(PagerThreads { requests: Workers::new(limit), faults: Workers::new(limit) })

@@ -43,13 +43,20 @@ pub struct Memory {
 impl ByHand {
     /// One that makes an object, and has mapped all of it.
     pub fn with(scene: &Local, name: Name, options: CreateOptions) -> ByHand {
+        Self::of_a_file(scene, name, options, None)
+    }
+
+    /// The same, with a file behind it.
+    pub fn of_a_file(scene: &Local, name: Name, options: CreateOptions, file: Option<&OwnedFd>) -> ByHand {
         let mut raw = scene.raw();
         let (_, device) = raw.ask_for(&Request::Hello { program: "by hand".into() });
         let length = options.size_bytes as usize;
-        let (reply, mut frames) = raw.ask_for(&Request::Create { name, options, nonce: 77 });
-        let Reply::Opened(opened) = reply else { panic!("{reply:?}") };
+        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        let (reply, mut frames) = raw.ask_with(&Request::Create { name, options, nonce: 77 }, &files);
+        let Ok(Reply::Opened(opened)) = reply else { panic!("{reply:?}") };
         let frames = frames.pop().expect("the object's memory");
-        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, device.first().map(AsFd::as_fd)).expect("faults");
+        let (uffd, _) =
+            Userfaultfd::create(Kind::Asynchronous, device.first().map(AsFd::as_fd)).expect("faults");
         let memory = Memory::of(&frames, length);
         let (object, frames, uffd) = (opened.info.id, Arc::new(frames), Arc::new(uffd));
         let mut this = ByHand { raw, object, frames, uffd, memory };

@@ -397,7 +397,7 @@ impl Cache {
         let mut at = range.first;
         while at < range.end() {
             let mut inner = self.lock();
-            let end = range.end().min(inner.size_pages());
+            let end = range.end().min(inner.size_pages()).min(inner.closing);
             if at >= end {
                 return Ok(());
             }

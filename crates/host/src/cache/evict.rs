@@ -9,10 +9,15 @@ use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
 
 /// Frames that leave together.
 const PART_PAGES: usize = 32;
+
+/// How long another user waits for an eviction.
+const FOR_ANOTHER: Duration = Duration::from_secs(1);
 
 /// Evictions that may fail before whoever needs the room is told.
 const MOST_FAILURES: u32 = 20;
@@ -86,10 +91,9 @@ impl Cache {
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<usize> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
         for victim in victims {
-            let gone = if victim.has_pages() {
-                victim.evict(INTENT_PAGES)
-            } else {
-                victim.evict_shared(INTENT_PAGES)
+            let gone = match victim.traits.uid == self.traits.uid {
+                true => victim.evict_some(),
+                false => victim.evict_for_another(),
             };
             match gone {
                 Ok(0) => {}
@@ -99,6 +103,24 @@ impl Cache {
             }
         }
         Ok(0)
+    }
+
+    fn evict_some(self: &Arc<Self>) -> Result<usize> {
+        if self.has_pages() { self.evict(INTENT_PAGES) } else { self.evict_shared(INTENT_PAGES) }
+    }
+
+    /// The same for another user, who does not wait for long: an eviction may wait for the object's file, and for that its
+    /// owner can make it wait.
+    fn evict_for_another(self: &Arc<Self>) -> Result<usize> {
+        if matches!(self.evict_turn.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(0); // somebody is at it
+        }
+        let (tell, told) = channel();
+        let this = self.clone();
+        // Who asked may have gone on.
+        let job = move || drop(tell.send(this.evict_some()));
+        self.machine.pager_threads(self.traits.uid).run_for_another(job);
+        told.recv_timeout(FOR_ANOTHER).unwrap_or(Ok(0))
     }
 
     /// Begins to evict in the background when little room is left, so that faults need not wait.

@@ -68,6 +68,7 @@ impl Cache {
             inner.wait(mapping, page, writes);
             return Answer::Done;
         }
+        let within = PageRange::new(within.first, within.end().min(inner.closing) - within.first);
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
             return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };

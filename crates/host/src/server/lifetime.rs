@@ -16,8 +16,9 @@ use std::time::Duration;
 impl Host {
     /// A client's process has ended: its mappings, locks and pins go, what it wrote stays.
     pub(super) fn process_ended(self: &Arc<Self>, session: &Arc<Session>) {
-        let (this, session) = (self.clone(), session.clone());
-        self.machine.urgent.run(move || this.end_session(&session));
+        let (this, ends) = (self.clone(), session.clone());
+        // One user's ends may wait for that user's files: not with all threads.
+        session.share.run(&self.machine.urgent, move || this.end_session(&ends));
     }
 
     /// Ends a session.
