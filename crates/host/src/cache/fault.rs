@@ -393,11 +393,13 @@ impl Inner {
     }
 
     fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        let Some(counted) = mapping.asker.waits() else { return wake(mapping, page) };
         self.waiting.push(Waiting {
             mapping: mapping.clone(),
             page: page as u32,
             write,
             since: Instant::now(),
+            _counted: counted,
         });
         if self.has_deadline {
             self.machine.arm();

@@ -57,6 +57,7 @@ mod views;
 pub use evict::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
 
+use crate::asker::Waits;
 use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::Pager;
@@ -198,6 +199,7 @@ struct Waiting {
     page: u32,
     write: bool,
     since: Instant,
+    _counted: Waits,
 }
 
 /// A page of a mapping whose touch was answered with SIGBUS.

@@ -2,6 +2,7 @@
 
 use crate::{Attack, How};
 
+mod faults;
 mod floods;
 mod guesses;
 mod members;
@@ -12,6 +13,7 @@ mod waits;
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] =
     &[
+        faults::ATTACKS,
         floods::ATTACKS,
         guesses::ATTACKS,
         members::ATTACKS,
