@@ -5,6 +5,7 @@ use crate::budget::{Budget, Holdings};
 use crate::cache::evictor::Pipe;
 use crate::cache::{Cache, Evictor};
 use crate::on_way::OnWay;
+use crate::patience::Patience;
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::{PagerThreads, Share, Workers};
@@ -31,6 +32,8 @@ pub struct Machine {
     pub refuge: Refuge,
     /// Pages that are on their way home.
     pub on_way: OnWay,
+    /// For calls that clients can make wait.
+    pub patience: Arc<Patience>,
     /// Threads for what takes long.
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
@@ -105,6 +108,7 @@ impl Machine {
             evictor,
             refuge,
             on_way,
+            patience: Arc::default(),
             workers: Workers::new(64),
             returning: Workers::new(8),
             locking: Workers::new(64),

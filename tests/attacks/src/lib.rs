@@ -6,6 +6,7 @@
 //! | `scene` | a host with the rights of the shipped unit, two users who do not trust each other, or a cluster of three |
 //! | `bystander` | another user who goes on working, and how long each of their steps takes |
 //! | `run` | runs one attack, and judges it |
+//! | `by_hand` | a client without the library |
 //! | `attacks` | the attacks, by what they reach for |
 //!
 //! An attack is a function that panics if it got through. Afterwards host and keeper must be the same processes, and
@@ -13,6 +14,7 @@
 //! The attacks that have mended a defect, each with its history, lie in `tests/tests/attacks_*.rs`.
 
 pub mod attacks;
+pub mod by_hand;
 pub mod bystander;
 pub mod run;
 pub mod scene;

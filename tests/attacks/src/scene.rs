@@ -9,6 +9,7 @@ use commonhold_tests::stranger::Stranger;
 use commonhold_tests::user::as_user;
 use commonhold_tests::{Scratch, TestHost, Worker};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Who attacks.
 pub const ATTACKER: (u32, u32) = (64_001, 64_001);
@@ -27,9 +28,14 @@ pub struct Local {
 impl Local {
     /// Starts one.
     pub fn new() -> Local {
+        Self::with(&[])
+    }
+
+    /// The same with more options of `host start`.
+    pub fn with(options: &[&str]) -> Local {
         let capabilities = unit_capabilities();
         let words = ["setpriv", "--no-new-privs", "--inh-caps=-all", &capabilities];
-        Local { host: TestHost::by(&words, &[]) }
+        Local { host: TestHost::by(&words, options) }
     }
 
     /// A process of the attacker.
@@ -47,6 +53,13 @@ impl Local {
         let mut raw = self.raw();
         raw.ask(&Request::Hello { program: "attacker".into() }, &[]).expect("an answer").expect("hello");
         raw
+    }
+
+    /// A file of the attacker, open for reading and writing.
+    pub fn file(&self, name: &str, bytes: u64) -> OwnedFd {
+        let path = self.host.scratch().file(name, bytes);
+        std::os::unix::fs::chown(&path, Some(ATTACKER.0), Some(ATTACKER.1)).expect("a file of the attacker");
+        std::fs::File::options().read(true).write(true).open(path).expect("a file").into()
     }
 
     /// A connected socket of the attacker.
@@ -85,6 +98,34 @@ pub fn small() -> CreateOptions {
 pub fn name(text: &str) -> Name {
     Name::directory(text).expect("a name")
 }
+
+/// Someone else's work goes on, now: with an object that needs pages, and a look at all names.
+pub fn others_go_on(scene: &Local) {
+    others_go_on_with(scene, 256);
+}
+
+/// The same with an object of so many pages.
+pub fn others_go_on_with(scene: &Local, pages: usize) {
+    let theirs = scene.host.worker_of(BYSTANDER.0, BYSTANDER.1);
+    for line in [
+        &format!("create o /others size={} controlled mode=600", pages * 4096),
+        "map o o rw shared 0 0",
+        &format!("fill o 0 {pages} 7"),
+        &format!("check o 0 {pages} 7"),
+        "list /",
+        "stat /others resident",
+        "drop o",
+        "close o",
+        "remove /others",
+    ] {
+        theirs.send(line);
+        let answer = theirs.answer_within(SOON).unwrap_or_else(|| panic!("{line}: no answer in {SOON:?}"));
+        assert!(answer.is_ok(), "{line}: {answer:?}");
+    }
+}
+
+/// The longest that somebody else waits for anything.
+pub const SOON: Duration = Duration::from_secs(5);
 
 /// A cluster of three with certificates, and one who has a certificate as well.
 pub struct Members {

@@ -2,7 +2,7 @@
 
 use super::fault::Ahead;
 use super::view::{Mapping, View};
-use super::{Cache, Inner, book, lock, write_frames};
+use super::{Cache, Inner, book, lock};
 use crate::arriving::Arrival;
 use crate::asker;
 use commonhold_object::error::Doing;
@@ -371,7 +371,7 @@ impl Cache {
         // Nobody's mapping, a reader's, or one that went away in between: the frame comes into being all the same,
         // and who waits for it is shown it afterwards.
         let first = run.first + done as u64 / PAGE_SIZE_BYTES;
-        write_frames(&self.frames, first, &bytes[done..]).doing("making a frame")?;
+        self.write_frames(first, &bytes[done..]).doing("making a frame")?;
         Ok(false)
     }
 
@@ -397,7 +397,7 @@ impl Cache {
         let mut at = range.first;
         while at < range.end() {
             let mut inner = self.lock();
-            let end = range.end().min(inner.size_pages());
+            let end = range.end().min(inner.size_pages()).min(inner.closing);
             if at >= end {
                 return Ok(());
             }

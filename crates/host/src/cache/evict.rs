@@ -8,6 +8,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use commonhold_sys::frames;
 use roaring::RoaringBitmap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -356,21 +357,27 @@ impl Cache {
             }
         }
         let going: RoaringBitmap = order[..referenced as usize].iter().copied().collect();
-        let mut punched = RoaringBitmap::new();
-        let mut failed = None;
-        for run in book::runs(&going) {
-            match frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()) {
-                Ok(()) => book::insert(&mut punched, run),
-                Err(error) => {
-                    failed = Some(Error::io("punching frames", &error));
-                    break;
-                }
-            }
-        }
+        let (punched, failed) = self.punch_all(&going)?;
         let written = self.written_before_punch(inner, &punched);
         let lost = self.put_back(inner, pipe, &going, &written);
         self.after_punch(inner, &punched, &(written - &lost), &lost);
         failed.map_or(Ok(punched.len()), Err)
+    }
+
+    /// Gives those that are gone, and why not all. An error: that is not known, somebody keeps the host from it.
+    fn punch_all(&self, going: &RoaringBitmap) -> Result<(RoaringBitmap, Option<Error>)> {
+        let runs = book::runs(going);
+        let punch = move |fd: &OwnedFd| {
+            let mut punched = RoaringBitmap::new();
+            for run in runs {
+                if let Err(error) = frames::punch(fd, run.offset_bytes(), run.length_bytes()) {
+                    return Ok((punched, Some(Error::io("punching frames", &error))));
+                }
+                book::insert(&mut punched, run);
+            }
+            Ok((punched, None))
+        };
+        self.on_frames(punch).doing("punching frames")
     }
 
     /// Puts the frames back that were written; gives those that went to the spill file instead, for lack of memory.

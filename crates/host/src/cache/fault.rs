@@ -102,6 +102,7 @@ impl Cache {
             inner.wait(mapping, page, writes);
             return Answer::Done;
         }
+        let within = PageRange::new(within.first, within.end().min(inner.closing) - within.first);
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
             return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };
@@ -180,11 +181,6 @@ impl Cache {
         self.budget.take_anyway(1);
         self.machine.budget.take_anyway(1);
         self.note_write(inner, page);
-    }
-
-    /// Whether there is a frame now: one that the message speaks of may have been evicted since.
-    pub(super) fn has_frame(&self, page: u64) -> bool {
-        commonhold_sys::frames::has_page(&*self.frames, page * PAGE_SIZE_BYTES).unwrap_or(false)
     }
 
     /// A write to a protected page of a mapping under synchronous protection.
@@ -430,11 +426,13 @@ impl Inner {
     }
 
     fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        let Some(counted) = mapping.asker.waits() else { return wake(mapping, page) };
         self.waiting.push(Waiting {
             mapping: mapping.clone(),
             page: page as u32,
             write,
             since: Instant::now(),
+            _counted: counted,
         });
         if self.has_deadline {
             self.machine.arm();

@@ -21,6 +21,7 @@
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `telling` | what replicas must hear before a page is written |
 //! | `leaving` | what is newest here when nobody here uses it any more |
+//! | `memory` | calls on frames, for which writers of them can make the host wait |
 //! | `resize`, `recover` | what the names say |
 
 mod ask;
@@ -39,6 +40,7 @@ mod install;
 pub mod kept;
 mod larger;
 mod leaving;
+mod memory;
 mod moving;
 mod recover;
 mod resize;
@@ -56,6 +58,7 @@ mod views;
 pub use evictor::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
 
+use crate::asker::Waits;
 use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::Pager;
@@ -101,6 +104,8 @@ pub struct Cache {
     pub traits: Traits,
     /// One memfd holds all frames.
     pub frames: Arc<OwnedFd>,
+    /// Processes of other users may write to them past the host.
+    written_by_others: AtomicBool,
     /// What tells them from others, once it was needed.
     frames_inode: OnceLock<u64>,
     /// Where pages come from.
@@ -209,6 +214,7 @@ struct Waiting {
     page: u32,
     write: bool,
     since: Instant,
+    _counted: Waits,
 }
 
 /// A page of a mapping whose touch was answered with SIGBUS.
@@ -264,6 +270,7 @@ impl Cache {
             id,
             uuid,
             frames,
+            written_by_others: AtomicBool::new(false),
             frames_inode: OnceLock::new(),
             pager,
             budget: Budget::new(traits.limit_pages),

@@ -288,8 +288,7 @@ impl Cache {
 
     fn drop_dirty(&self, inner: &mut Inner, pages: &RoaringBitmap) -> Result<()> {
         for run in book::runs(pages) {
-            commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes())
-                .doing("dropping frames")?;
+            self.punch(run).doing("dropping frames")?;
         }
         for view in &mut inner.views {
             view.forget(pages);

@@ -228,15 +228,20 @@ impl Host {
         let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
             return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
         };
+        let machine = self.machine.clone();
         self.machine
-            .refuge
-            .put_back(&*frames)
+            .patience
+            .call(&frames, record.charged_uid, move |frames| machine.refuge.put_back(frames))
             .doing("putting back what a host that was killed had at hand")?;
         let unfinished = live.intent()?;
         // Of the size that the frames had, or were about to have.
         let mut as_left = record.clone();
         as_left.options.size_bytes = header.size_bytes;
         let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
+        // Who wrote to them before is not known.
+        if rustix::process::geteuid().is_root() {
+            cache.is_written_by_others();
+        }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
             cache.finish_eviction(takes_over)?;

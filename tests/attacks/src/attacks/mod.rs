@@ -2,15 +2,24 @@
 
 use crate::{Attack, How};
 
+mod faults;
 mod floods;
 mod guesses;
 mod members;
 mod messages;
 mod names;
+mod waits;
 
 /// All of them.
-pub(crate) const TOPICS: &[&[Attack]] =
-    &[floods::ATTACKS, guesses::ATTACKS, members::ATTACKS, messages::ATTACKS, names::ATTACKS];
+pub(crate) const TOPICS: &[&[Attack]] = &[
+    faults::ATTACKS,
+    floods::ATTACKS,
+    guesses::ATTACKS,
+    members::ATTACKS,
+    messages::ATTACKS,
+    names::ATTACKS,
+    waits::ATTACKS,
+];
 
 /// An attack by a user.
 const fn user(id: &'static str, tries: &'static str, attack: fn(&crate::scene::Local)) -> Attack {
