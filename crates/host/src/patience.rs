@@ -1,4 +1,4 @@
-//! Calls to the kernel that a client can make wait: it lets nobody write to an object's memory, cut it off, punch holes in
+//! Calls about objects that hosts share, which a client can make wait: the kernel lets nobody write to an object's memory, cut it off, punch holes in
 //! it or look for them while somebody does so by write(2), and that waits for the page that is written from. Who owns that
 //! page can keep it away for ever, and no signal ends the wait of the others.
 //!
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a call may take before anybody looks what its thread does.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// The same with objects of a user with whose objects it took longer.
 const LITTLE: Duration = Duration::from_millis(2);
 /// For how long that.
@@ -170,7 +170,7 @@ mod tests {
         }
         // Slow, but it does not stand still.
         let slow = patience.call(&memory, 7, |_| {
-            std::thread::sleep(3 * PATIENCE);
+            std::thread::sleep(PATIENCE + 20 * LOOK);
             Ok(5)
         });
         assert_eq!(slow.unwrap(), 5);

@@ -13,12 +13,13 @@ impl Cache {
         self.written_by_others.store(true, Ordering::Relaxed);
     }
 
-    /// Makes calls on the memory: none that waits for a writer of it holds up this thread.
+    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share the thread
+    /// may be one that others need, and gives up; of any other it is its owner's, and nothing is lost.
     pub(super) fn on_frames<T: Send + 'static>(
         &self,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        if self.written_by_others.load(Ordering::Relaxed) {
+        if self.written_by_others.load(Ordering::Relaxed) && self.driver().is_some() {
             self.machine.patience.call(&self.frames, self.traits.uid, job)
         } else {
             job(&self.frames)
