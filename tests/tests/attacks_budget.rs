@@ -150,6 +150,38 @@ impl Pager for Keeping {
 }
 
 #[test]
+fn a_sync_as_a_whole_takes_no_more_than_a_share() {
+    if !root_or_skip("a host of several users") {
+        return;
+    }
+    let host = TestHost::with(&["--budget", "16MiB"]);
+    let pager = Keeping::default();
+    let (serving, connection) = (pager.clone(), host.connect());
+    let thread = std::thread::spawn(move || connection.serve_pager("/keeping", serving));
+    let attacker = host.worker_of(1001, 1001);
+    for (how, verb) in [("sync=atomic", "sync"), ("sync=ordered freezable", "freeze")] {
+        let (size, share) = (12 * MIB, 4 * MIB);
+        attacker.ok(&format!("create o /o size={size} {how} pager=/keeping pager-deadline=3600000"));
+        attacker.all("map m o rw shared 0 0\nfill m 0 3072 1");
+        let says = attacker.refused(&format!("{verb} o 0 {size}"), "TooMany");
+        assert!(says.contains("a sync as a whole would keep 3072 pages in memory"), "{says}");
+        assert!(!pager.is_asked(), "{how}");
+        attacker.ok("check m 0 3072 1");
+        attacker.send(&format!("{verb} o 0 {share}"));
+        wait::until("it is told to store", || pager.is_asked().then_some(()));
+        let victim = host.worker_of(1002, 1002);
+        use_an_object(&victim, "/mine");
+        assert!(attacker.answer_within(Duration::ZERO).is_none());
+        pager.let_go();
+        attacker.answer().expect("it is stored at last");
+        attacker.all("drop m\nclose o\nremove /o");
+        *pager.0.0.lock().unwrap() = (false, false);
+    }
+    drop((attacker, host));
+    let _ = thread.join();
+}
+
+#[test]
 fn a_deadline_of_more_than_an_hour_is_refused() {
     let host = TestHost::start();
     let worker = host.worker();
