@@ -145,7 +145,8 @@ impl Served {
             26 => Ok(words(&[7 | 31 << 32, 0, 16 | 12 << 16 | 65536 << 32, 1, 0, 0, 0, 0])),
             1 => self.lookup(body),
             GETATTR | 4 => Ok([words(&[0, 0]), self.attributes(node)].concat()),
-            14 | 27 => Ok(words(&[1, 0])),
+            // Opened with O_SYNC: past the page cache (FOPEN_DIRECT_IO).
+            14 | 27 => Ok(words(&[1, u64::from(number(body, 0, 4) as i32 & libc::O_SYNC == libc::O_SYNC)])),
             READ => Ok(read(number(body, 8, 8), number(body, 16, 4))),
             16 => Ok(words(&[number(body, 16, 4)])),
             STATFS => Ok(words(&[1000, 500, 500, 100, 50, 4096 | 255 << 32, 4096, 0, 0, 0])),

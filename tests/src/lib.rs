@@ -20,6 +20,7 @@
 //! | `lingering` | sockets whose close waits |
 //! | `lease` | files whose opening waits |
 //! | `user` | is another user for a moment |
+//! | `stuck` | locks of the kernel that are held for as long as a test likes |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
 //!
@@ -43,6 +44,7 @@ pub mod page;
 pub mod raw;
 pub mod scratch;
 pub mod stranger;
+pub mod stuck;
 pub mod user;
 pub mod wait;
 pub mod worker;

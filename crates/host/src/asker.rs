@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Faults of one session that may wait at once. A process can wake its threads itself, and each comes again.
+const MOST_WAITING: usize = 4096;
 
 /// Whoever a session is of.
 #[derive(Debug)]
@@ -10,6 +13,17 @@ pub struct Asker {
     /// Its user.
     pub uid: u32,
     gone: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+/// A fault of the session that waits, until it is dropped.
+#[derive(Debug)]
+pub struct Waits(Arc<Asker>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 thread_local! {
@@ -19,7 +33,13 @@ thread_local! {
 impl Asker {
     /// A session's, of that user.
     pub fn new(uid: u32) -> Arc<Asker> {
-        Arc::new(Asker { uid, gone: AtomicBool::new(false) })
+        Arc::new(Asker { uid, gone: AtomicBool::new(false), waiting: AtomicUsize::new(0) })
+    }
+
+    /// Another fault waits. None: so many do that this one is to ask again.
+    pub fn waits(self: &Arc<Self>) -> Option<Waits> {
+        let counted = Waits(self.clone());
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING).then_some(counted)
     }
 
     /// The session has ended: nobody waits for what it asked for.

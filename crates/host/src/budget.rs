@@ -30,9 +30,14 @@ impl Budget {
 
     /// Takes room for `pages` frames if there is as much.
     pub fn try_take(&self, pages: u64) -> bool {
+        self.try_take_beyond(pages, 0)
+    }
+
+    /// The same of a budget that is larger by so many.
+    pub fn try_take_beyond(&self, pages: u64, beyond: u64) -> bool {
         self.used_pages
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                (used + pages <= self.limit_pages).then_some(used + pages)
+                (used + pages <= self.limit_pages + beyond).then_some(used + pages)
             })
             .is_ok()
     }

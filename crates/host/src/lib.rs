@@ -12,6 +12,7 @@ pub mod machine;
 pub mod newer;
 pub mod on_way;
 pub mod pagers;
+pub mod patience;
 pub mod refuge;
 pub mod seeing;
 pub mod server;

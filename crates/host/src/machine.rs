@@ -2,15 +2,17 @@
 
 use crate::arriving::Arriving;
 use crate::budget::{Budget, Holdings};
+use crate::cache::evictor::Pipe;
 use crate::cache::{Cache, Evictor};
 use crate::on_way::OnWay;
+use crate::patience::Patience;
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
-use crate::workers::{PagerThreads, Workers};
+use crate::workers::{PagerThreads, Share, Workers};
 use commonhold_object::Result;
 use commonhold_object::error::Doing;
 use rustix::event::EventfdFlags;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,12 +26,14 @@ pub struct Machine {
     pub holdings: Arc<Holdings>,
     /// How many of them are on their way to and from pagers that are other processes, and for whom.
     pub arriving: Arc<Arriving>,
-    /// The pipe through which frames leave.
+    /// The pipes through which frames leave.
     pub evictor: Evictor,
     /// Where bytes are while their frames are taken out of page tables.
     pub refuge: Refuge,
     /// Pages that are on their way home.
     pub on_way: OnWay,
+    /// For calls that clients can make wait.
+    pub patience: Arc<Patience>,
     /// Threads for what takes long.
     pub workers: Arc<Workers>,
     /// Threads for clients that come back after the death of host and keeper, for whom others wait.
@@ -51,6 +55,9 @@ pub struct Machine {
     caches: Mutex<Vec<Weak<Cache>>>,
     seen: Mutex<HashMap<u128, Weak<Seen>>>,
     pager_threads: Mutex<HashMap<u32, Weak<PagerThreads>>>,
+    owner_shares: Mutex<HashMap<u32, Weak<Share>>>,
+    /// Users of whom a client did not let its page tables be scanned in time, when this host took over.
+    scans_held_up: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
 }
@@ -101,6 +108,7 @@ impl Machine {
             evictor,
             refuge,
             on_way,
+            patience: Arc::default(),
             workers: Workers::new(64),
             returning: Workers::new(8),
             locking: Workers::new(64),
@@ -113,6 +121,8 @@ impl Machine {
             caches: Mutex::default(),
             seen: Mutex::default(),
             pager_threads: Mutex::default(),
+            owner_shares: Mutex::default(),
+            scans_held_up: Mutex::default(),
             log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
         }))
@@ -183,6 +193,41 @@ impl Machine {
         let threads = PagerThreads::new(limit);
         all.insert(uid, Arc::downgrade(&threads));
         threads
+    }
+
+    /// The share that a user's objects have of the threads that all objects use; none: as many as there are.
+    pub fn share_of_objects(&self, uid: u32) -> Option<Arc<Share>> {
+        if !self.is_ordinary(uid) {
+            return None;
+        }
+        let mut all = self.owner_shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = all.get(&uid).and_then(Weak::upgrade) {
+            return Some(share);
+        }
+        all.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Share::of_user());
+        all.insert(uid, Arc::downgrade(&share));
+        Some(share)
+    }
+
+    /// Whether a client of that user held a scan of its page tables up.
+    pub fn holds_scans_up(&self, uid: u32) -> bool {
+        self.scans_held_up.lock().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+    }
+
+    /// One does.
+    pub fn note_holds_scans_up(&self, uid: u32) {
+        self.scans_held_up.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
+    }
+
+    /// The pipe by which a user's objects are evicted.
+    pub fn pipe_of(&self, uid: u32) -> Result<Arc<Mutex<Pipe>>> {
+        self.evictor.pipe_of(Some(uid).filter(|uid| self.is_ordinary(*uid)))
+    }
+
+    /// The same, if the host before had it.
+    pub fn kept_pipe_of(&self, uid: u32) -> Option<Arc<Mutex<Pipe>>> {
+        self.evictor.kept_pipe_of(Some(uid).filter(|uid| self.is_ordinary(*uid)))
     }
 
     /// The caches that have frames: those of the user who has most first, and of these the one with most. So a user who

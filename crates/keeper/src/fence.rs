@@ -11,6 +11,8 @@ use commonhold_sys::{clock, frames};
 use rustix::event::PollFd;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
 
 /// Under which the memory of the word is kept.
 pub const FENCE_KEY: &str = "fence";
@@ -18,6 +20,9 @@ pub const FENCE_KEY: &str = "fence";
 pub const FENCED: &[u8] = b"fenced";
 /// The same, after all others.
 pub const FENCED_LAST: &[u8] = b"fenced last";
+/// How long it may take to fence everything, and how much longer for each GiB.
+const TAKES: Duration = Duration::from_secs(20);
+const A_GIB_TAKES: Duration = Duration::from_secs(4);
 /// How soon to try again what failed.
 const AGAIN: u64 = 100_000_000;
 
@@ -94,13 +99,11 @@ impl Fence {
         self.killing = false;
         let (mut done, mut failed) = (0, None);
         for mark in [FENCED, FENCED_LAST] {
-            for key in store.keys() {
-                let fd =
-                    store.get(key).filter(|thing| thing.blob == mark).and_then(|thing| thing.fd.as_ref());
-                match fd.map(frames::take_from_page_tables) {
+            for (key, outcome) in take_all(store, mark) {
+                match outcome {
                     Some(Ok(())) => done += 1,
                     Some(Err(error)) => failed = Some(format!("{key}: {error}")),
-                    None => {}
+                    None => log.say(&format!("{key} is not fenced yet, and is not waited for: a process that may write it can hold its memory")),
                 }
             }
         }
@@ -127,6 +130,31 @@ impl Fence {
             let _ = FenceWord(fd).write(0);
         }
     }
+}
+
+/// Takes everything that is kept so out of all page tables, each by a thread of its own: a process that may write to the
+/// memory can hold a lock that is needed for it, and that for ever. None: it does.
+fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Result<()>>)> {
+    let marked = store.keys().filter_map(|key| {
+        let thing = store.get(key).filter(|thing| thing.blob == mark)?;
+        Some((key, thing.fd.clone()?))
+    });
+    let mut bytes = 0;
+    let begun: Vec<_> = marked
+        .map(|(key, fd)| {
+            bytes += frames::resident_bytes(&*fd).unwrap_or(0);
+            let (tell, told) = sync_channel(1);
+            // Nobody hears it any more, where it took too long.
+            let take = move || drop(tell.send(frames::take_from_page_tables(&*fd)));
+            let spawned = std::thread::Builder::new().name("fencing".into()).spawn(take);
+            (key, spawned.map(|_| told))
+        })
+        .collect();
+    let until = Instant::now() + TAKES + A_GIB_TAKES * (bytes >> 30) as u32;
+    let outcome = |told: Receiver<io::Result<()>>| {
+        told.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    };
+    begun.into_iter().map(|(key, told)| (key, told.map_or_else(|error| Some(Err(error)), outcome))).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::log::StateLog;
 use crate::protocol::{MESSAGE_BYTES, TELLS_OF_ENDED};
 use crate::store::{Store, Thing};
 use crate::waits::Waits;
-use crate::{limits, lock, waits};
+use crate::{filter, limits, lock, waits};
 use commonhold_sys::socket;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -48,6 +48,9 @@ pub fn run_keeper(
         ..config
     };
     let log = StateLog::new(&config.state_directory, "keeper");
+    if let Err(error) = filter::refuse_calls() {
+        log.say(&format!("system calls that nobody here makes are not refused: {error}"));
+    }
     let keeper = Keeper::new(config, log.clone(), lock, inherited, host_pid);
     // The lock goes after the last word: from then on the directory is another's.
     let (outcome, held) = match keeper {

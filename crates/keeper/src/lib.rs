@@ -17,6 +17,7 @@ mod config;
 pub mod deadline;
 mod descriptor;
 pub mod fence;
+mod filter;
 mod hosted;
 mod keeper;
 mod kept;

@@ -1,6 +1,7 @@
-//! A host that was killed and cannot end: a thread of it waits, deep in the kernel, for a file system in user space (FUSE)
-//! that does not answer. A kill does not end that wait, and the process is not gone before it is over. But it does nothing
-//! any more either: no instruction of it is ever run again. So it counts as gone.
+//! A host that was killed and cannot end: a thread of it waits, deep in the kernel, for what a client can keep from coming. A
+//! kill does not end that wait, and the process is not gone before it is over. But it does nothing any more either: no
+//! instruction of it is ever run again, and what the kernel does for it yet is what it asked of that client's own memory. So
+//! it counts as gone.
 
 use std::path::Path;
 
@@ -11,8 +12,21 @@ const PENDING: usize = 28;
 const EXITING: u64 = 4;
 /// Of the pending signals: SIGKILL.
 const KILLED: u64 = 1 << 8;
-/// In which function of the kernel a thread stands that waits for the answer of a file system in user space.
-const WAITS: [&str; 2] = ["request_wait_answer", "fuse_"];
+/// In which function of the kernel a thread stands that waits for a client.
+const WAITS: [&str; 9] = [
+    // For the answer of a file system in user space.
+    "request_wait_answer",
+    "fuse_",
+    // For the lock of memory to which the client writes bytes that do not come.
+    "shmem_fallocate",
+    "shmem_file_write_iter",
+    "shmem_file_llseek",
+    "do_truncate",
+    // For the lock of the client's address space.
+    "mwriteprotect_range",
+    "mfill_atomic",
+    "userfaultfd_",
+];
 
 /// Whether no thread of that process will run any more, though it has not ended. Reads nothing that takes the process's
 /// memory lock, which such a thread may hold.

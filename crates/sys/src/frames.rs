@@ -1,10 +1,14 @@
 //! Frames: one memfd per object holds the memory of its pages.
 
+use crate::memory::FileWindow;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// Makes a memfd of `size_bytes`, mode 0600: a memfd is born 0777, and then anybody who holds it read-only can
 /// open it again for writing.
@@ -97,6 +101,74 @@ pub fn resident_runs_in(
         let end = rustix::fs::seek(fd, SeekFrom::Hole(start))?;
         each(start, end - start);
         at = end;
+    }
+}
+
+/// Whether memory has the page at `offset`. Takes no lock that a writer of that memory may hold, as `lseek` does: a write
+/// whose bytes do not come holds it for as long as its sender likes.
+pub fn has_page(memory: impl AsFd, offset: u64) -> io::Result<bool> {
+    match cache_state(memory.as_fd(), offset, PAGE) {
+        Ok(state) => Ok(state.cached + state.evicted > 0),
+        Err(error) if is_refused(&error) => {
+            let found = rustix::fs::seek(memory, SeekFrom::Data(offset));
+            Ok(found.is_ok_and(|found| found == offset))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Calls `each` with every run `(offset, length)` of memory that has pages, below `size_bytes`. Takes no lock that a writer
+/// of that memory may hold.
+pub fn runs_of_memory(memory: impl AsFd, size_bytes: u64, mut each: impl FnMut(u64, u64)) -> io::Result<()> {
+    /// Pages in memory, or swapped out.
+    fn count(memory: BorrowedFd<'_>, part: (u64, u64)) -> io::Result<u64> {
+        cache_state(memory, part.0, part.1).map(|state| state.cached + state.evicted)
+    }
+    let memory = memory.as_fd();
+    let whole = (0, size_bytes.next_multiple_of(PAGE));
+    // Halves that are neither full nor empty are looked at in turn, the first of them first.
+    let mut open = vec![whole];
+    while let Some((offset, length)) = open.pop() {
+        let there = match count(memory, (offset, length)) {
+            Err(error) if is_refused(&error) && (offset, length) == whole => {
+                return resident_runs(memory, each);
+            }
+            there => there?,
+        };
+        let pages = length / PAGE;
+        if there >= pages && pages > 0 {
+            each(offset, length);
+        } else if there > 0 && pages > 1 {
+            let half = pages.div_ceil(2) * PAGE;
+            open.extend([(offset + half, length - half), (offset, half)]);
+        }
+    }
+    Ok(())
+}
+
+/// Whether this machine does not let the question be asked: an old filter of system calls.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
+}
+
+/// Makes the page at `offset` of the memory, of zeros, unless it is there. Takes no lock that a writer of that memory may
+/// hold, as `fallocate` does.
+pub fn make_page(memory: impl AsFd, offset: u64) -> io::Result<()> {
+    FileWindow::open(memory, offset, PAGE as usize).map(drop)
+}
+
+/// Writes bytes to whole pages of memory. Takes no lock that a writer of that memory may hold, as `pwrite` does.
+pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let window = FileWindow::for_writing(memory, offset, bytes.len())?;
+    let from = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let to = libc::iovec { iov_base: window.as_ptr().cast_mut().cast(), iov_len: window.len() };
+    // SAFETY: reads `bytes`, and writes to the window, which is as long and writable; both outlive the call. Where the memory
+    // has shrunk the kernel says so, and nothing is touched.
+    let written = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
+    match usize::try_from(written) {
+        Ok(written) if written == bytes.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 
@@ -225,6 +297,29 @@ mod tests {
         let mut bytes = [0; 4];
         rustix::io::pread(&fd, &mut bytes, 4096).unwrap();
         assert_eq!(&bytes, b"page");
+    }
+
+    #[test]
+    fn pages_of_memory_are_told_made_and_written() {
+        const PAGES: u64 = 1000;
+        let fd = create("unlocked", PAGES * PAGE).unwrap();
+        let there = [0, 1, 2, 500, 501, 777, 999];
+        there.iter().for_each(|page| write_unlocked(&fd, page * PAGE, &[7; PAGE as usize]).unwrap());
+        let mut runs = Vec::new();
+        runs_of_memory(&fd, PAGES * PAGE, |offset, length| runs.push((offset / PAGE, length / PAGE)))
+            .unwrap();
+        let pages: Vec<u64> = runs.iter().flat_map(|(first, count)| *first..first + count).collect();
+        assert_eq!(pages, there);
+        assert!((0..PAGES).all(|page| has_page(&fd, page * PAGE).unwrap() == there.contains(&page)));
+        make_page(&fd, 3 * PAGE).unwrap();
+        make_page(&fd, 2 * PAGE).unwrap();
+        let mut bytes = [1; 2 * PAGE as usize];
+        rustix::io::pread(&fd, &mut bytes, 2 * PAGE).unwrap();
+        assert!(bytes[..PAGE as usize] == [7; PAGE as usize] && bytes[PAGE as usize..] == [0; PAGE as usize]);
+        // Past its end: an error, and no signal.
+        rustix::fs::ftruncate(&fd, PAGE).unwrap();
+        assert!(make_page(&fd, 9 * PAGE).is_err());
+        assert!(write_unlocked(&fd, 9 * PAGE, &[1; PAGE as usize]).is_err());
     }
 
     #[test]

@@ -162,15 +162,23 @@ pub struct FileWindow {
 impl FileWindow {
     /// Maps the bytes, and brings in what the page cache has.
     pub fn open(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address the kernel chooses.
-        let address = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, offset)
-        }?;
-        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
-        let this = FileWindow { address, length };
-        // SAFETY: populating a readable mapping changes no content; past the end of the file it is an error.
-        unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, Advice::LinuxPopulateRead) }?;
+        let this = Self::map(file, offset, length, ProtFlags::READ)?;
+        populate_read(this.address, length)?;
         Ok(this)
+    }
+
+    /// The same for the kernel to copy to. Nothing is brought in.
+    pub fn for_writing(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        Self::map(file, offset, length, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map(file: impl AsFd, offset: u64, length: usize, protection: ProtFlags) -> io::Result<Self> {
+        let flags = MapFlags::SHARED;
+        // SAFETY: a fresh mapping at an address the kernel chooses.
+        let address =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, offset) }?;
+        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        Ok(FileWindow { address, length })
     }
 
     /// First byte. Reading it from this process may raise SIGBUS when the file shrinks; the kernel's copies

@@ -6,6 +6,7 @@
 //! | `scene` | a host with the rights of the shipped unit, users who do not trust each other, or a cluster |
 //! | `bystander` | another user who goes on working, and how long each of their steps takes |
 //! | `held` | what host and keeper hold, of which nothing may stay when an attacker is gone |
+//! | `by_hand` | a client without the library |
 //! | `run` | runs one attack in a process of its own, and judges it |
 //! | `attacks` | the attacks, by what they reach for |
 //!
@@ -14,6 +15,7 @@
 //! `cargo test -p commonhold-attacks` runs all; words choose some of them.
 
 pub mod attacks;
+pub mod by_hand;
 pub mod bystander;
 pub mod held;
 pub mod run;

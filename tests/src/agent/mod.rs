@@ -16,6 +16,7 @@
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
 //! pin M first count              unpin      (for I/O, as a registered buffer)
+//! hold-address-space path     (nothing that needs it goes on, until the file's file system ends)
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
 //! counted M first stride pages ledger

@@ -54,6 +54,10 @@ impl Agent {
             }
             ["raw-clone", rest @ ..] => self.raw_clone(rest),
             ["threads", count, rest @ ..] => self.threads(number(count)?, rest),
+            ["hold-address-space", path] => {
+                crate::stuck::hold_address_space(path)?;
+                Ok(String::new())
+            }
             ["pid"] => Ok(std::process::id().to_string()),
             ["limit", what, value] => limit(what, number(value)?),
             _ => Err(wrong(format!("what is {words:?}?"))),

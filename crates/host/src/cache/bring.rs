@@ -2,7 +2,7 @@
 
 use super::fault::Ahead;
 use super::view::{Mapping, View};
-use super::{Cache, Inner, book, lock, write_frames};
+use super::{Cache, Inner, book, lock};
 use crate::arriving::Arrival;
 use crate::asker;
 use commonhold_object::error::Doing;
@@ -171,15 +171,15 @@ impl Cache {
         if self.pager.may_block() { PART_PAGES.min(self.machine.arriving.of_one_user()) } else { u64::MAX }
     }
 
+    /// The ordinary user for whom pages on their way to or from the pager count, if that is another process.
+    pub(super) fn pays_for_pager(&self) -> Option<u32> {
+        let uid = asker::Asker::acting().map_or(self.traits.uid, |asker| asker.uid);
+        (self.pager.may_block() && self.machine.is_ordinary(uid)).then_some(uid)
+    }
+
     /// Waits until so many pages more may be on their way to or from the pager, if that is another process.
     pub(super) fn on_its_way(&self, pages: u64) -> Result<Option<Arrival>> {
-        if !self.pager.may_block() {
-            return Ok(None);
-        }
-        let uid = asker::Asker::acting().map_or(self.traits.uid, |asker| asker.uid);
-        if !self.machine.is_ordinary(uid) {
-            return Ok(None);
-        }
+        let Some(uid) = self.pays_for_pager() else { return Ok(None) };
         let arriving = &self.machine.arriving;
         let arrival = arriving.wait(uid, pages.min(arriving.of_one_user()), Instant::now() + MOST_WAIT);
         arrival.map(Some).ok_or_else(|| {
@@ -371,7 +371,7 @@ impl Cache {
         // Nobody's mapping, a reader's, or one that went away in between: the frame comes into being all the same,
         // and who waits for it is shown it afterwards.
         let first = run.first + done as u64 / PAGE_SIZE_BYTES;
-        write_frames(&self.frames, first, &bytes[done..]).doing("making a frame")?;
+        self.write_frames(first, &bytes[done..]).doing("making a frame")?;
         Ok(false)
     }
 
@@ -397,7 +397,7 @@ impl Cache {
         let mut at = range.first;
         while at < range.end() {
             let mut inner = self.lock();
-            let end = range.end().min(inner.size_pages());
+            let end = range.end().min(inner.size_pages()).min(inner.closing);
             if at >= end {
                 return Ok(());
             }

@@ -12,13 +12,12 @@
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
 use super::kept::Lent;
-use super::{Cache, Inner, book, lock, read_frames, write_frames};
+use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange, Result};
-use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::atomic::Ordering;
@@ -180,7 +179,7 @@ impl Cache {
             return Ok(());
         }
         if let Some(bytes) = bytes {
-            write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
+            self.write_frames(pages.first, bytes).doing("making a frame")?;
         }
         let mut inner = self.lock();
         if bytes.is_some() {
@@ -260,7 +259,8 @@ impl Cache {
                 *self.frames_inode.get_or_init(|| inode)
             }
         };
-        self.machine.refuge.make_anew(&*self.frames, inode, pages.offset_bytes(), bytes)
+        let (machine, bytes) = (self.machine.clone(), bytes.to_vec());
+        self.on_frames(move |fd| machine.refuge.make_anew(fd, inode, pages.offset_bytes(), &bytes))
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand
@@ -292,7 +292,7 @@ impl Cache {
         }
         // No page table of this host has them: they were lent.
         let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
-        write_frames(&self.frames, pages.first, bytes).doing("saving a page")?;
+        self.write_frames(pages.first, bytes).doing("saving a page")?;
         self.count_frames(&mut inner, pages);
         self.note_writes(&mut inner, pages);
         self.cut_tail(&inner, pages)
@@ -303,7 +303,7 @@ impl Cache {
         let mut inner = self.idle(pages);
         let pages = pages.intersect(inner.whole());
         let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
-        write_frames(&self.frames, pages.first, bytes).doing("restoring a page")?;
+        self.write_frames(pages.first, bytes).doing("restoring a page")?;
         self.count_frames(&mut inner, pages);
         if self.is_copies() {
             self.record(&mut inner, &book::set_of(pages));
@@ -386,7 +386,7 @@ impl Cache {
             *rights = Rights::default();
         }
         for run in book::runs(&all) {
-            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+            self.punch(run).doing("dropping frames")?;
         }
         inner.views.iter_mut().for_each(|view| view.forget(&all));
         inner.resident.clear();

@@ -1,47 +1,52 @@
 //! Making room. Asynchronous protection cannot hold a writer between "is it clean?" and the punch, so this
 //! does not rely on the question: see docs/DESIGN.md, "Eviction without stopping writers".
 
-use super::{Cache, Inner, book, lock, read_frames, write_frames};
+use super::evictor::{Pipe, drain, read_exact};
+use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::INTENT_PAGES;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 
 /// Frames that leave together.
-const PART_PAGES: usize = 32;
+pub(super) const PART_PAGES: usize = 32;
 
 /// Evictions that may fail before whoever needs the room is told.
 const MOST_FAILURES: u32 = 20;
 
-/// The pipe through which frames leave. One eviction at a time: what is in it belongs to one object's intent.
-pub struct Evictor {
-    pipe: Mutex<Pipe>,
+/// How long whoever needs room waits for an eviction of another object. It may wait for clients, and that for ever.
+const OTHERS_WAIT: Duration = Duration::from_millis(500);
+
+/// How long whoever needs room waits for evictions that are under way, if there is nothing else to be had.
+const MOST_WAIT: Duration = Duration::from_secs(30);
+
+/// What came of an attempt to make room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evicted {
+    /// Some pages left.
+    Some,
+    /// None can.
+    Nothing,
+    /// Some may, if clients let them.
+    UnderWay,
 }
 
-/// The pipe that outlives the host, and one of its own to read from: what is in the first stays there until nothing
-/// depends on it any more.
-struct Pipe {
-    read: Arc<OwnedFd>,
-    write: Arc<OwnedFd>,
-    scratch: Option<(OwnedFd, OwnedFd)>,
-}
-
-impl Evictor {
-    /// Uses the pipe (reading end, writing end).
-    pub fn new(read: Arc<OwnedFd>, write: Arc<OwnedFd>) -> Evictor {
-        let scratch = frames::frame_pipe(INTENT_PAGES).ok();
-        Evictor { pipe: Mutex::new(Pipe { read, write, scratch }) }
+impl Evicted {
+    fn of(pages: usize) -> Evicted {
+        if pages == 0 { Evicted::Nothing } else { Evicted::Some }
     }
 }
 
 impl Cache {
     /// Takes room for `pages` frames, evicting as needed. An error says what holds the memory.
     pub(super) fn make_room(self: &Arc<Self>, pages: u64) -> Result<()> {
-        let (mut fruitless, mut failures) = (0, 0);
+        let (mut fruitless, mut failures, mut waits_since) = (0, 0, None);
         while !self.try_take(pages) {
             if self.is_incomplete() {
                 // Nothing may leave until all clients are back: for that while the budget gives way.
@@ -55,50 +60,107 @@ impl Cache {
                 Err(error) if failures == MOST_FAILURES => return Err(error),
                 Err(_) => {
                     failures += 1;
-                    0
+                    Evicted::Nothing
                 }
                 Ok(gone) => gone,
             };
-            fruitless = if gone == 0 { fruitless + 1 } else { 0 };
-            if fruitless > 200 {
-                let (what, limit) = if short_here {
-                    ("the object's memory budget", self.budget.limit_pages())
-                } else {
-                    ("the host's memory budget", self.machine.budget.limit_pages())
-                };
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    format!(
-                        "no page of {what} ({} bytes) can be evicted, all are held or in use: unlock some, or \
-                         give a larger budget",
-                        limit * PAGE_SIZE_BYTES
-                    ),
-                ));
+            match gone {
+                Evicted::Some => (fruitless, waits_since) = (0, None),
+                Evicted::Nothing => fruitless += 1,
+                Evicted::UnderWay if !short_here && self.take_beyond(pages) => return Ok(()),
+                Evicted::UnderWay => {
+                    let since = *waits_since.get_or_insert_with(Instant::now);
+                    fruitless += if since.elapsed() > MOST_WAIT { 1 } else { 0 };
+                }
             }
-            if fruitless > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+            if fruitless > 200 {
+                return Err(self.nothing_leaves(short_here));
+            }
+            if gone != Evicted::Some {
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
         Ok(())
     }
 
+    fn nothing_leaves(&self, short_here: bool) -> Error {
+        let (what, limit) = if short_here {
+            ("the object's memory budget", self.budget.limit_pages())
+        } else {
+            ("the host's memory budget", self.machine.budget.limit_pages())
+        };
+        Error::new(
+            ErrorKind::NoSpace,
+            format!(
+                "no page of {what} ({} bytes) can be evicted, all are held or in use: unlock some, or give a larger \
+                 budget",
+                limit * PAGE_SIZE_BYTES
+            ),
+        )
+    }
+
+    /// Frames of others do not leave, since they wait for a client: takes room beyond the budget for as many, up to a
+    /// quarter of it, unless they are of this object's owner.
+    fn take_beyond(&self, pages: u64) -> bool {
+        let waiting: Vec<_> = self
+            .machine
+            .by_size()
+            .into_iter()
+            .filter(|cache| cache.leaves_apart.load(Ordering::Acquire))
+            .collect();
+        let mine = waiting.iter().any(|cache| cache.traits.uid == self.traits.uid);
+        let beyond: u64 = waiting.iter().map(|cache| cache.used_pages()).sum();
+        let beyond = beyond.min(self.machine.budget.limit_pages() / 4);
+        if mine || !self.budget.try_take(pages) {
+            return false;
+        }
+        let taken = self.machine.budget.try_take_beyond(pages, beyond);
+        if !taken {
+            self.budget.give(pages);
+        }
+        taken
+    }
+
     /// Evicts from this object, or from whichever has most. Another object's failure is not this one's.
-    fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<usize> {
+    fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<Evicted> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
+        let mut nothing = Evicted::Nothing;
         for victim in victims {
-            let gone = if victim.has_pages() {
-                victim.evict(INTENT_PAGES)
+            let gone = if Arc::ptr_eq(&victim, self) {
+                self.evict_some().map(Evicted::of)
             } else {
-                victim.evict_shared(INTENT_PAGES)
+                victim.evict_apart()
             };
             match gone {
-                Ok(0) => {}
+                Ok(Evicted::Nothing) => {}
+                Ok(Evicted::UnderWay) => nothing = Evicted::UnderWay,
                 Ok(gone) => return Ok(gone),
                 Err(error) if Arc::ptr_eq(&victim, self) => return Err(error),
                 Err(error) => victim.machine.log(format_args!("object {}: eviction: {error}", victim.id.0)),
             }
         }
-        Ok(0)
+        Ok(nothing)
+    }
+
+    fn evict_some(self: &Arc<Self>) -> Result<usize> {
+        if self.has_pages() { self.evict(INTENT_PAGES) } else { self.evict_shared(INTENT_PAGES) }
+    }
+
+    /// Evicts on a thread of the owner's share: what is asked of the object's memory, and of its clients' address spaces,
+    /// waits for locks that those clients can hold. Whoever needs the room waits for a while only.
+    fn evict_apart(self: &Arc<Self>) -> Result<Evicted> {
+        if self.leaves_apart.swap(true, Ordering::AcqRel) {
+            return Ok(Evicted::UnderWay);
+        }
+        let (tell, told) = sync_channel(1);
+        let this = self.clone();
+        self.run_on(&self.machine.urgent, move || {
+            let gone = this.evict_some();
+            this.leaves_apart.store(false, Ordering::Release);
+            // Nobody hears it any more, where it took too long.
+            let _ = tell.send(gone);
+        });
+        told.recv_timeout(OTHERS_WAIT).map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
     }
 
     /// Begins to evict in the background when little room is left, so that faults need not wait.
@@ -117,7 +179,7 @@ impl Cache {
                     break;
                 }
                 match this.evict_somewhere(here) {
-                    Ok(gone) if gone > 0 => {}
+                    Ok(Evicted::Some) => {}
                     Ok(_) => break,
                     Err(error) => {
                         this.machine.log(format_args!("object {}: eviction: {error}", this.id.0));
@@ -154,7 +216,8 @@ impl Cache {
         drop(inner);
         let saved = self.save(&unsaved);
         // Only now, when nothing waits for another process: the pipe is everybody's.
-        let pipe = lock(&self.machine.evictor.pipe);
+        let pipe = self.machine.pipe_of(self.traits.uid)?;
+        let pipe = lock(&pipe);
         let mut inner = self.lock();
         let outcome = saved.and_then(|()| self.drop_in_parts(&mut inner, &victims, &unsaved, &pipe));
         inner.leaving.clear();
@@ -294,21 +357,27 @@ impl Cache {
             }
         }
         let going: RoaringBitmap = order[..referenced as usize].iter().copied().collect();
-        let mut punched = RoaringBitmap::new();
-        let mut failed = None;
-        for run in book::runs(&going) {
-            match frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()) {
-                Ok(()) => book::insert(&mut punched, run),
-                Err(error) => {
-                    failed = Some(Error::io("punching frames", &error));
-                    break;
-                }
-            }
-        }
+        let (punched, failed) = self.punch_all(&going)?;
         let written = self.written_before_punch(inner, &punched);
         let lost = self.put_back(inner, pipe, &going, &written);
         self.after_punch(inner, &punched, &(written - &lost), &lost);
         failed.map_or(Ok(punched.len()), Err)
+    }
+
+    /// Gives those that are gone, and why not all. An error: that is not known, somebody keeps the host from it.
+    fn punch_all(&self, going: &RoaringBitmap) -> Result<(RoaringBitmap, Option<Error>)> {
+        let runs = book::runs(going);
+        let punch = move |fd: &OwnedFd| {
+            let mut punched = RoaringBitmap::new();
+            for run in runs {
+                if let Err(error) = frames::punch(fd, run.offset_bytes(), run.length_bytes()) {
+                    return Ok((punched, Some(Error::io("punching frames", &error))));
+                }
+                book::insert(&mut punched, run);
+            }
+            Ok((punched, None))
+        };
+        self.on_frames(punch).doing("punching frames")
     }
 
     /// Puts the frames back that were written; gives those that went to the spill file instead, for lack of memory.
@@ -337,7 +406,8 @@ impl Cache {
             if read_exact(source, &mut content).is_err() {
                 break;
             }
-            if written.contains(page) && write_frames(&self.frames, page.into(), &content).is_err() {
+            let at = u64::from(page) * PAGE_SIZE_BYTES;
+            if written.contains(page) && frames::write_unlocked(&*self.frames, at, &content).is_err() {
                 let stored = lock(&self.spill).write(page.into(), &content);
                 match stored.and_then(|()| inner.book.spill(PageRange::new(page.into(), 1))) {
                     Ok(()) => drop(spilled.insert(page)),
@@ -378,9 +448,12 @@ impl Cache {
         }
     }
 
-    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe. Without the pipe
-    /// (the keeper died too) there is nothing to be had.
-    pub fn finish_eviction(&self, pipe: Option<&OwnedFd>) -> Result<()> {
+    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe, if the keeper lived
+    /// (`pipes_are_kept`). Without it there is nothing to be had.
+    pub fn finish_eviction(&self, pipes_are_kept: bool) -> Result<()> {
+        let kept = pipes_are_kept.then(|| self.machine.kept_pipe_of(self.traits.uid)).flatten();
+        let pipe = kept.as_ref().map(|pipe| lock(pipe));
+        let pipe = pipe.as_ref().map(|pipe| &*pipe.read);
         let mut inner = self.lock();
         let victims = inner.book.live().intent()?;
         let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
@@ -391,7 +464,8 @@ impl Cache {
                 break; // it died while it filled the pipe: nothing was punched
             }
             if !inner.resident.contains(*page) {
-                write_frames(&self.frames, u64::from(*page), &content).doing("putting a frame back")?;
+                let at = u64::from(*page) * PAGE_SIZE_BYTES;
+                frames::write_unlocked(&*self.frames, at, &content).doing("putting a frame back")?;
                 back.insert(*page);
             }
         }
@@ -425,35 +499,4 @@ fn take_claims(inner: &mut Inner, victims: RoaringBitmap) -> RoaringBitmap {
         inner.order.push_back(run);
     }
     victims - stay
-}
-
-/// Empties the pipe, which does not block.
-fn drain(pipe: &OwnedFd) {
-    let mut content = [0; PAGE_SIZE_BYTES as usize];
-    while rustix::io::read(pipe, &mut content).is_ok_and(|n| n > 0) {}
-}
-
-fn read_exact(pipe: &OwnedFd, mut buffer: &mut [u8]) -> std::io::Result<()> {
-    while !buffer.is_empty() {
-        match rustix::io::read(pipe, &mut *buffer) {
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => buffer = &mut buffer[n..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Checks that this kernel lets a punched frame live on in a pipe (it does not when frames are huge pages).
-pub fn frames_survive_in_pipe() -> std::io::Result<bool> {
-    let memory = frames::create("commonhold-check", 16 * PAGE_SIZE_BYTES)?;
-    let (read, write) = frames::frame_pipe(16)?;
-    write_frames(&memory, 0, &[7; 16 * PAGE_SIZE_BYTES as usize])?;
-    let range = PageRange::new(3, 2);
-    frames::reference_into_pipe(&memory, range.offset_bytes(), range.length_bytes() as usize, &write)?;
-    frames::punch(&memory, range.offset_bytes(), range.length_bytes())?;
-    let mut content = vec![0; range.length_bytes() as usize];
-    read_exact(&read, &mut content)?;
-    Ok(content.iter().all(|b| *b == 7))
 }

@@ -8,7 +8,6 @@ use crate::shared::Driver;
 use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
 use commonhold_object::{ErrorKind, PageRange, Result};
-use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ impl Cache {
         let written = inner.book.dirty() | inner.book.writing();
         let gone = &inner.resident - &written;
         for run in book::runs(&gone) {
-            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+            self.punch(run).doing("dropping frames")?;
         }
         inner.views.iter_mut().for_each(|view| view.forget(&gone));
         inner.resident -= &gone;

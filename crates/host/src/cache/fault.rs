@@ -52,7 +52,41 @@ impl Cache {
         mapping.faults.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
         self.seen.fault(page, seeing::Fault::new(fault.write, fault.protected));
-        let mut inner = self.lock();
+        let Some(inner) = self.lock_soon() else { return self.answer_apart(mapping, fault) };
+        self.answer(inner, mapping, fault)
+    }
+
+    /// Who holds the object's lock may wait for a client: another thread waits for that, one of the object's own.
+    fn answer_apart(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Answer {
+        /// More than an object has waiting threads, unless somebody ends and begins them without end.
+        const MOST: usize = 4096;
+        if self.apart_faults.fetch_add(1, Ordering::Relaxed) >= MOST {
+            self.apart_faults.fetch_sub(1, Ordering::Relaxed);
+            wake(mapping, mapping.page_at(fault.address)); // it faults anew
+            return Answer::Done;
+        }
+        let (this, mapping) = (self.clone(), mapping.clone());
+        let job = move || {
+            let mut next = match this.answer(this.lock(), &mapping, fault) {
+                Answer::Ahead(ahead) => Some(ahead),
+                Answer::Done | Answer::Elsewhere => None,
+            };
+            while let Some(ahead) = next {
+                next = ahead.go_on();
+            }
+            this.apart_faults.fetch_sub(1, Ordering::Relaxed);
+        };
+        self.apart.run_within(self.share.clone(), &self.machine.bringing, job);
+        Answer::Done
+    }
+
+    fn answer(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        mapping: &Arc<Mapping>,
+        fault: Fault,
+    ) -> Answer {
+        let page = mapping.page_at(fault.address);
         let Some(view) = inner.view_of(mapping, page) else {
             // Taken out since it was looked up: what is there now is looked up anew.
             wake(mapping, page);
@@ -68,6 +102,7 @@ impl Cache {
             inner.wait(mapping, page, writes);
             return Answer::Done;
         }
+        let within = PageRange::new(within.first, within.end().min(inner.closing) - within.first);
         if !inner.may(page, writes) {
             self.ask_the_scheduler(inner, mapping, PageRange::new(page, within.end() - page), writes);
             return if self.lock().may(page, writes) { Answer::Done } else { Answer::Elsewhere };
@@ -146,12 +181,6 @@ impl Cache {
         self.budget.take_anyway(1);
         self.machine.budget.take_anyway(1);
         self.note_write(inner, page);
-    }
-
-    /// Whether there is a frame now: one that the message speaks of may have been evicted since.
-    pub(super) fn has_frame(&self, page: u64) -> bool {
-        let offset = page * PAGE_SIZE_BYTES;
-        rustix::fs::seek(&*self.frames, rustix::fs::SeekFrom::Data(offset)).is_ok_and(|found| found == offset)
     }
 
     /// A write to a protected page of a mapping under synchronous protection.
@@ -278,7 +307,8 @@ impl Cache {
             mapping.uffd.copy(address, &ZERO_PAGE, protect)
         } else {
             // Makes the frame unless somebody just did, and never touches one that is there.
-            let _ = commonhold_sys::frames::allocate(&*self.frames, page * PAGE_SIZE_BYTES, PAGE_SIZE_BYTES);
+            // Without memory for it whoever waits asks again.
+            let _ = commonhold_sys::frames::make_page(&*self.frames, page * PAGE_SIZE_BYTES);
             mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect)
         };
         match progress.stopped_by {
@@ -396,11 +426,13 @@ impl Inner {
     }
 
     fn wait(&mut self, mapping: &Arc<Mapping>, page: u64, write: bool) {
+        let Some(counted) = mapping.asker.waits() else { return wake(mapping, page) };
         self.waiting.push(Waiting {
             mapping: mapping.clone(),
             page: page as u32,
             write,
             since: Instant::now(),
+            _counted: counted,
         });
         if self.has_deadline {
             self.machine.arm();

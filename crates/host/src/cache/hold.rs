@@ -328,8 +328,10 @@ impl Cache {
     /// Warns of a process that may write to the object past its page tables. Which memory is pinned the kernel does not
     /// tell, so nothing can be refused.
     pub fn pinned_warning(&self) -> Option<String> {
+        let inner = self.lock_soon()?;
         let mut writers: Vec<u32> =
-            self.views().iter().filter(|(m, _)| m.writes_object()).map(|(m, _)| m.pid).collect();
+            inner.views.iter().filter(|v| v.mapping.writes_object()).map(|v| v.mapping.pid).collect();
+        drop(inner);
         writers.sort_unstable();
         writers.dedup();
         writers.into_iter().find_map(|pid| {

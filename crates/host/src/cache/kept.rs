@@ -13,7 +13,6 @@ use crate::shared::Back;
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
-use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
@@ -84,7 +83,7 @@ impl Cache {
         let gone = &all - &kept;
         // What grows old first.
         for run in book::runs(&gone) {
-            frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).doing("dropping frames")?;
+            self.punch(run).doing("dropping frames")?;
         }
         let mut bytes = Vec::new();
         for part in book::runs(&kept).into_iter().flat_map(|run| sync::parts(run, FENCE_PAGES)) {
@@ -261,6 +260,7 @@ pub(crate) mod tests {
     use crate::shared::Role;
     use crate::spill::Spill;
     use commonhold_object::{Error, ErrorKind, ObjectId, SyncMode};
+    use commonhold_sys::frames;
     use std::os::fd::OwnedFd;
     use std::path::Path;
     use std::sync::{Arc, Weak};
@@ -284,12 +284,11 @@ pub(crate) mod tests {
 
     /// The cache of an object of another host, in the next process if there was one before.
     pub(crate) fn cache(directory: &Path, memory: &Memory) -> Arc<Cache> {
-        let (read, write) = frames::frame_pipe(1).unwrap();
         let machine = Machine::new(
             directory,
             "boot".into(),
             PAGES,
-            Evictor::new(read.into(), write.into()),
+            Evictor::new([], Box::new(|_, _| Ok(()))),
             Refuge::new(refuge::new_memory().unwrap().into()),
             OnWay::open(memory.on_way.clone()).unwrap(),
         )

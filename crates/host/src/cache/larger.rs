@@ -3,12 +3,11 @@
 
 use super::coherent::{FENCE_PAGES, PageBytes};
 use super::view::Mapping;
-use super::{Cache, Inner, book, read_frames, write_frames};
+use super::{Cache, Inner, book, read_frames};
 use crate::shared::Role;
 use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
-use commonhold_sys::frames;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +46,7 @@ impl Cache {
         if let Some(driver) = self.driver() {
             driver.leaves(pages, &bytes).unwrap_or_else(|error| self.report(&error)); // it goes all the same
         }
-        frames::punch(&*self.frames, pages.offset_bytes(), pages.length_bytes()).doing("dropping a frame")?;
+        self.punch(pages).doing("dropping a frame")?;
         let gone = inner.resident.remove_range(pages.first as u32..=(pages.end() - 1) as u32);
         inner.book.forget(set);
         self.give_back(gone);
@@ -59,7 +58,7 @@ impl Cache {
         // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
         let pages = pages.intersect(self.lock().whole());
         let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
-        write_frames(&self.frames, pages.first, bytes).doing("making a frame")?;
+        self.write_frames(pages.first, bytes).doing("making a frame")?;
         let mut inner = self.lock();
         self.count_frames(&mut inner, pages);
         if self.role() == Some(Role::Copies) && access == Access::Write || self.role() == Some(Role::Origin) {

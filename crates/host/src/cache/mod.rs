@@ -11,7 +11,7 @@
 //! | `fault` | answers one fault |
 //! | `bring` | brings pages into memory |
 //! | `track` | asks page tables what was written |
-//! | `evict` | makes room |
+//! | `evict`, `evictor` | makes room; the pipes through which frames leave |
 //! | `sync`, `atomic`, `stored`, `flushes` | stores; the same, all or nothing; the journal under it; when a flush can be believed |
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
@@ -21,6 +21,7 @@
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `telling` | what replicas must hear before a page is written |
 //! | `leaving` | what is newest here when nobody here uses it any more |
+//! | `memory` | calls on frames, for which writers of them can make the host wait |
 //! | `resize`, `recover` | what the names say |
 
 mod ask;
@@ -30,6 +31,7 @@ pub mod book;
 mod bring;
 pub mod coherent;
 mod evict;
+pub mod evictor;
 mod explicit;
 mod fault;
 mod flushes;
@@ -38,6 +40,7 @@ mod install;
 pub mod kept;
 mod larger;
 mod leaving;
+mod memory;
 mod moving;
 mod recover;
 mod resize;
@@ -52,22 +55,23 @@ pub mod versions;
 pub mod view;
 mod views;
 
-pub use evict::{Evictor, frames_survive_in_pipe};
+pub use evictor::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
 
+use crate::asker::Waits;
 use crate::budget::Budget;
 use crate::machine::Machine;
 use crate::pagers::Pager;
 use crate::shared::{Driver, Role};
 use crate::spill::Spill;
-use crate::workers::{ObjectThreads, Share};
+use crate::workers::{ObjectThreads, Share, Workers};
 use book::Book;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
 use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 use view::{Mapping, View, Views};
 
@@ -100,6 +104,8 @@ pub struct Cache {
     pub traits: Traits,
     /// One memfd holds all frames.
     pub frames: Arc<OwnedFd>,
+    /// Processes of other users may write to them past the host.
+    written_by_others: AtomicBool,
     /// What tells them from others, once it was needed.
     frames_inode: OnceLock<u64>,
     /// Where pages come from.
@@ -116,6 +122,20 @@ pub struct Cache {
     whole: AtomicBool,
     /// For what waits for its pager, if that is another process: it may hang, and others shall not notice.
     own_threads: Option<ObjectThreads>,
+    /// Its owner's share of the threads that all objects use.
+    share: Option<Arc<Share>>,
+    /// Its own part of that, for faults that wait for its lock.
+    apart: Arc<Share>,
+    /// How many faults do.
+    apart_faults: AtomicUsize,
+    /// Somebody ends waits that are past their deadline.
+    pub ends_waits: AtomicBool,
+    /// An eviction of it that others asked for has not come to its end.
+    leaves_apart: AtomicBool,
+    /// How many views there are, for who must not wait for the lock.
+    view_count: AtomicUsize,
+    /// What was last told, for the same.
+    last_numbers: Mutex<Numbers>,
     checkpointing: AtomicBool,
     /// One checkpoint at a time, from flush to reset: a second flush after a failed one would lie.
     checkpoint_turn: Mutex<()>,
@@ -194,6 +214,7 @@ struct Waiting {
     page: u32,
     write: bool,
     since: Instant,
+    _counted: Waits,
 }
 
 /// A page of a mapping whose touch was answered with SIGBUS.
@@ -202,6 +223,9 @@ struct Refused {
     address: u64,
     since: Instant,
 }
+
+/// How long others' threads wait for an object's lock.
+const SOON: Duration = Duration::from_micros(500);
 
 /// How long a page stays refused: long enough for whoever waited to get SIGBUS.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
@@ -246,6 +270,7 @@ impl Cache {
             id,
             uuid,
             frames,
+            written_by_others: AtomicBool::new(false),
             frames_inode: OnceLock::new(),
             pager,
             budget: Budget::new(traits.limit_pages),
@@ -283,6 +308,13 @@ impl Cache {
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
             own_threads,
+            share: machine.share_of_objects(traits.uid),
+            apart: Arc::default(),
+            apart_faults: AtomicUsize::new(0),
+            ends_waits: AtomicBool::new(false),
+            leaves_apart: AtomicBool::new(false),
+            view_count: AtomicUsize::new(0),
+            last_numbers: Mutex::default(),
             checkpointing: AtomicBool::new(false),
             checkpoint_turn: Mutex::default(),
             evict_turn: Mutex::default(),
@@ -304,6 +336,20 @@ impl Cache {
         lock(&self.inner)
     }
 
+    /// The lock, if it can be had at once or nearly so. Who holds it may wait for a client, and that for ever: a thread that
+    /// serves others too takes it so.
+    fn lock_soon(&self) -> Option<MutexGuard<'_, Inner>> {
+        let begun = Instant::now();
+        loop {
+            match self.inner.try_lock() {
+                Ok(inner) => return Some(inner),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < SOON => std::thread::yield_now(),
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        }
+    }
+
     /// Waits until some pages left `in_flight`, or for a short while.
     fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         self.settled.wait(inner, Duration::from_millis(50))
@@ -322,7 +368,15 @@ impl Cache {
     fn run_fault(&self, job: impl FnOnce() + Send + 'static) {
         match &self.own_threads {
             Some(own) => own.run_fault(job),
-            None => self.machine.bringing.run(job),
+            None => self.run_on(&self.machine.bringing, job),
+        }
+    }
+
+    /// Does what may wait for this object on threads that other objects use too: no more of them than its owner's share.
+    fn run_on(&self, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
+        match &self.share {
+            Some(share) => share.run(pool, job),
+            None => pool.run(job),
         }
     }
 
@@ -341,16 +395,19 @@ impl Cache {
         self.lock().size_bytes
     }
 
-    /// Numbers for people.
+    /// Numbers for people. Who holds the lock may wait for a client: then those that were told last.
     pub fn numbers(&self) -> Numbers {
-        let inner = self.lock();
-        Numbers {
+        let Some(inner) = self.lock_soon() else { return lock(&self.last_numbers).clone() };
+        let numbers = Numbers {
             resident_pages: inner.resident.len(),
             dirty_pages: inner.book.dirty_pages(),
             spilled_pages: inner.book.spilled().len(),
             views: inner.views.len() as u64,
             warning: inner.troubles.warning(),
-        }
+        };
+        drop(inner);
+        *lock(&self.last_numbers) = numbers.clone();
+        numbers
     }
 
     /// Frees room in both budgets.
@@ -376,10 +433,17 @@ impl Cache {
         self.budget.used_pages()
     }
 
-    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon.
-    pub fn waits_with_deadline(&self) -> bool {
-        let inner = self.lock();
-        !inner.refused.is_empty() || self.traits.fault_deadline_ms.is_some() && !inner.waiting.is_empty()
+    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon; none: it cannot be told now.
+    pub fn waits_with_deadline(&self) -> Option<bool> {
+        let inner = self.lock_soon()?;
+        Some(
+            !inner.refused.is_empty() || self.traits.fault_deadline_ms.is_some() && !inner.waiting.is_empty(),
+        )
+    }
+
+    /// Does that on a thread of its owner's, since it may wait for clients.
+    pub fn run_apart(&self, job: impl FnOnce() + Send + 'static) {
+        self.apart.run_within(self.share.clone(), &self.machine.urgent, job);
     }
 
     /// Refused pages that may be asked for again: whose, and where.

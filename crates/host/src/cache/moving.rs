@@ -1,7 +1,7 @@
 //! Frames of an object whose home moves: what is valid here when the home is lost, and what the next home makes of it
 //! (`docs/LEASES.md`, "Moving the home").
 
-use super::{Cache, book, read_frames, write_frames};
+use super::{Cache, book, read_frames};
 use crate::live::Grant;
 use crate::newer::Newer;
 use crate::pagers::HomeFile;
@@ -44,7 +44,7 @@ impl Cache {
         if inner.resident.contains(page) && !is_lent || !inner.whole().contains(page.into()) {
             return Ok(());
         }
-        write_frames(&self.frames, page.into(), bytes).doing("saving a page")?;
+        self.write_frames(page.into(), bytes).doing("saving a page")?;
         self.count_frames(&mut inner, one);
         self.record(&mut inner, &[page].into());
         if is_lent {

@@ -5,12 +5,18 @@ use super::{Cache, View, book};
 use commonhold_object::{PageRange, Result};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+/// How long the next host waits for a scan of one client's page tables.
+const SCAN_WAIT: Duration = Duration::from_secs(1);
 
 impl Cache {
     /// Frames that exist are resident.
     pub fn adopt_frames(&self) -> Result<()> {
         let mut resident = RoaringBitmap::new();
-        commonhold_sys::frames::resident_runs(&*self.frames, |offset, length| {
+        let size_bytes = self.size_bytes();
+        commonhold_sys::frames::runs_of_memory(&*self.frames, size_bytes, |offset, length| {
             let first = offset / commonhold_object::PAGE_SIZE_BYTES;
             book::insert(&mut resident, PageRange::new(first, commonhold_object::pages_of(length)));
         })
@@ -35,26 +41,22 @@ impl Cache {
         };
         let _ = mapping.uffd.wake(mapping.address_of(pages.first), pages.length_bytes());
         inner.views.push(View { mapping, pages, installed });
+        self.count_views(&inner);
     }
 
     /// Pages whose entries are there, or left a marker, were installed; one without any trace was either never
     /// installed or written and dropped, and only a comparison with what is stored could tell.
-    fn maybe_installed(&self, inner: &super::Inner, mapping: &Mapping, pages: PageRange) -> RoaringBitmap {
+    fn maybe_installed(
+        &self,
+        inner: &super::Inner,
+        mapping: &Arc<Mapping>,
+        pages: PageRange,
+    ) -> RoaringBitmap {
         let mut unknown = book::within(&inner.resident, pages);
         if self.pager.is_anonymous() {
             return unknown;
         }
-        let mut seen = RoaringBitmap::new();
-        let (start, end) = (mapping.address_of(pages.first), mapping.address_of(pages.end()));
-        let scan = mapping.pagemap.scan(start, end, |found| {
-            if found.present || !found.written {
-                let first = mapping.page_at(found.start);
-                book::insert(&mut seen, PageRange::new(first, mapping.page_at(found.end) - first));
-            }
-        });
-        if scan.is_err() {
-            return unknown;
-        }
+        let Some(seen) = self.seen_by_scan(mapping, pages) else { return unknown };
         let suspects = &unknown - &seen;
         for page in suspects {
             if self.equals_stored(page.into()) {
@@ -62,6 +64,38 @@ impl Cache {
             }
         }
         unknown
+    }
+
+    /// Pages whose entries are there, or left a marker; none: they cannot be told. A client can hold the lock that a scan of
+    /// its page tables takes for as long as it likes, and everybody waits for the next host: so it is waited for once, on
+    /// another thread, and of its user nothing is scanned any more.
+    fn seen_by_scan(&self, mapping: &Arc<Mapping>, pages: PageRange) -> Option<RoaringBitmap> {
+        if self.machine.holds_scans_up(mapping.uid) {
+            return None;
+        }
+        let (tell, told) = sync_channel(1);
+        let of = mapping.clone();
+        let scan = move || {
+            let mut seen = RoaringBitmap::new();
+            let (start, end) = (of.address_of(pages.first), of.address_of(pages.end()));
+            let scan = of.pagemap.scan(start, end, |found| {
+                if found.present || !found.written {
+                    let first = of.page_at(found.start);
+                    book::insert(&mut seen, PageRange::new(first, of.page_at(found.end) - first));
+                }
+            });
+            // Nobody hears it any more, where it took too long.
+            let _ = tell.send(scan.is_ok().then_some(seen));
+        };
+        if !self.machine.is_ordinary(mapping.uid) {
+            scan();
+            return told.try_recv().ok().flatten();
+        }
+        std::thread::Builder::new().name("scanning".into()).spawn(scan).ok()?;
+        told.recv_timeout(SCAN_WAIT).unwrap_or_else(|_| {
+            self.machine.note_holds_scans_up(mapping.uid);
+            None
+        })
     }
 
     /// Whether a frame holds what is stored.

@@ -24,8 +24,27 @@ impl Cache {
         self.resize_here(size_bytes).inspect_err(|_| drop(tell(before)))
     }
 
+    /// Gives what is stored its new size, without the lock: a client can make calls on its file wait. Whoever touches what is
+    /// to go waits meanwhile.
+    fn resize_stored(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
+        let kept = pages_of(size_bytes);
+        let mut inner = self.lock();
+        inner.closing = kept;
+        let gone = PageRange::new(kept, inner.size_pages().saturating_sub(kept));
+        while !book::within(&inner.in_flight, gone).is_empty() {
+            inner = self.wait_settled(inner);
+        }
+        drop(inner);
+        self.pager.resize(size_bytes).inspect_err(|_| self.stay_as_large())
+    }
+
     fn resize_here(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         let driver = self.driver();
+        // What is to go is not stored any more.
+        let _no_eviction = super::lock(&self.evict_turn);
+        if driver.is_none() {
+            self.resize_stored(size_bytes)?; // where it fails nothing is forgotten
+        }
         let (_still, mut inner, gone) = loop {
             let still = driver.as_ref().map(|driver| driver.still());
             let inner = self.lock();
@@ -37,7 +56,9 @@ impl Cache {
             drop((still, self.wait_settled(inner)));
         };
         let grown = size_bytes > inner.size_bytes;
-        self.pager.resize(size_bytes)?; // where it fails nothing is forgotten
+        if driver.is_some() {
+            self.pager.resize(size_bytes)?;
+        }
         if grown {
             if !self.is_import() {
                 self.clear_tail(&inner, inner.size_bytes)?;
@@ -47,9 +68,7 @@ impl Cache {
             self.forget_past_end(&mut inner, gone);
         }
         let file_bytes = pages_of(size_bytes) * PAGE_SIZE_BYTES;
-        rustix::fs::ftruncate(&*self.frames, file_bytes)
-            .map_err(std::io::Error::from)
-            .doing("resizing the frames")?;
+        self.on_frames(move |fd| Ok(rustix::fs::ftruncate(fd, file_bytes)?)).doing("resizing the frames")?;
         if !grown {
             inner.book.set_size(size_bytes)?;
             self.clear_tail(&inner, size_bytes)?;
@@ -130,8 +149,8 @@ impl Cache {
             return Ok(());
         }
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
-        let frames = std::fs::File::from(self.frames.try_clone().doing("resizing the frames")?);
-        frames.write_all_at(&zeros, size_bytes).doing("resizing the frames")
+        self.on_frames(move |fd| std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes))
+            .doing("resizing the frames")
     }
 }
 

@@ -42,7 +42,7 @@ impl Cache {
         self.held_now().add_to(&mut keep);
         let gone = &inner.resident - keep;
         for run in book::runs(&gone) {
-            if commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes()).is_err() {
+            if self.punch(run).is_err() {
                 return;
             }
             book::remove(&mut inner.resident, run);

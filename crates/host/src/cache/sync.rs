@@ -75,7 +75,26 @@ impl Cache {
         if self.pager.may_block() && !freeze && self.traits.sync != SyncMode::Atomic {
             self.store_in_parts(choose)
         } else {
+            // As many as are known to be newer by now; more than one user's share are refused below.
+            let _on_its_way = self.on_its_way(self.numbers().dirty_pages.max(1))?;
             self.store_at_once(freeze, choose)
+        }
+    }
+
+    /// What is stored as a whole cannot be evicted until its pager has all of it, and a pager that is another process may
+    /// never say so.
+    fn check_share(&self, pages: &RoaringBitmap) -> Result<()> {
+        let most = self.machine.arriving.of_one_user();
+        match self.pays_for_pager().filter(|_| pages.len() > most) {
+            None => Ok(()),
+            Some(uid) => Err(Error::new(
+                ErrorKind::TooMany,
+                format!(
+                    "a sync as a whole would keep {} pages in memory until the pager has all of them, and user {uid} may \
+                     have {most} at once: sync more often, or start the host with a larger --budget",
+                    pages.len()
+                ),
+            )),
         }
     }
 
@@ -124,6 +143,7 @@ impl Cache {
             inner.sync_waits = false;
             self.settled.ring();
             let pages = choose(&mut inner);
+            self.check_share(&pages)?;
             inner.book.start_writing(&pages)?;
             self.pager.begins_writing(&pages);
             inner.frozen = freeze;
@@ -288,8 +308,7 @@ impl Cache {
 
     fn drop_dirty(&self, inner: &mut Inner, pages: &RoaringBitmap) -> Result<()> {
         for run in book::runs(pages) {
-            commonhold_sys::frames::punch(&*self.frames, run.offset_bytes(), run.length_bytes())
-                .doing("dropping frames")?;
+            self.punch(run).doing("dropping frames")?;
         }
         for view in &mut inner.views {
             view.forget(pages);

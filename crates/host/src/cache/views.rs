@@ -1,9 +1,10 @@
 //! Which mappings show pages of an object: they come, are cut, and go.
 
 use super::view::{Mapping, View};
-use super::{Cache, book, fault, without};
+use super::{Cache, Inner, book, fault, without};
 use commonhold_object::{PageRange, SessionId};
 use roaring::RoaringBitmap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 impl Cache {
@@ -14,7 +15,12 @@ impl Cache {
 
     /// Whether anybody maps it.
     pub fn is_mapped(&self) -> bool {
-        !self.lock().views.is_empty()
+        self.view_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Views came or went.
+    pub(super) fn count_views(&self, inner: &Inner) {
+        self.view_count.store(inner.views.len(), Ordering::Release);
     }
 
     /// Whether a process that may write maps it.
@@ -29,6 +35,7 @@ impl Cache {
             book::remove(&mut inner.left_in_order, pages); // its end decides
         }
         inner.views.push(View { mapping, pages, installed: RoaringBitmap::new() });
+        self.count_views(&inner);
     }
 
     /// Takes pages out of the views of one mapping, after their dirty bits were collected.
@@ -40,6 +47,7 @@ impl Cache {
                 inner.views.push(View { mapping: view.mapping.clone(), pages: part, installed });
             }
         }
+        self.count_views(&inner);
         let (gone, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.waiting)
             .into_iter()
             .partition(|w| Arc::ptr_eq(&w.mapping, mapping) && pages.contains(u64::from(w.page)));
@@ -68,6 +76,7 @@ impl Cache {
         let whole = inner.whole();
         self.collect_from(&mut inner, whole, mine);
         inner.views.retain(|v| v.mapping.session != session);
+        self.count_views(&inner);
         if inner.views.is_empty() {
             self.note_stamp(&mut inner);
         }

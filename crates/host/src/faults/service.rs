@@ -1,5 +1,9 @@
 //! The fault threads: each serves the userfaultfds of many clients from one epoll set.
 //!
+//! An answer may wait for as long as a client likes: calls about its address space wait for a lock that it can hold
+//! (`docs/SECURITY.md`, "Locks that clients hold"). So each ordinary user has threads of their own, which come with the first
+//! client and leave with the last.
+//!
 //! Waking a sleeping thread costs more than serving a fault, so after a fault a thread looks again for a few
 //! tens of microseconds before it sleeps. It stops doing so when that does not pay (adaptive), and an idle host
 //! uses no processor at all.
@@ -11,12 +15,13 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::slice;
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+
 use std::time::{Duration, Instant};
 
 /// Longest look before a thread sleeps.
@@ -40,54 +45,131 @@ struct Shared {
     machine: Arc<Machine>,
     epoll: OwnedFd,
     sources: RwLock<HashMap<u64, Arc<Source>>>,
+    /// Written to when nothing is left to serve, and the thread may leave.
+    leave: OwnedFd,
+    place: Place,
+    /// All threads, of which it is one until it leaves. One that waits for a client is not replaced by another.
+    all: Threads,
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The token of `leave`.
+const LEAVE: u64 = u64::MAX;
+
+/// Whose a thread is (none: of root and of who runs the host), and which of theirs.
+type Place = (Option<u32>, usize);
+
+type Threads = Arc<Mutex<HashMap<Place, Arc<Shared>>>>;
 
 /// All fault threads.
 pub struct FaultService {
-    threads: Vec<Arc<Shared>>,
+    machine: Arc<Machine>,
+    /// So many of each user, at most.
+    of_each: usize,
+    threads: Threads,
     next: AtomicU64,
 }
 
+/// A userfaultfd that is served, for [`FaultService::remove`].
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    number: u64,
+    place: Place,
+}
+
 impl FaultService {
-    /// Starts `threads` threads.
-    pub fn start(threads: usize, machine: &Arc<Machine>) -> Result<FaultService> {
-        let mut started = Vec::new();
-        for n in 0..threads.max(1) {
-            let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
-            let shared = Arc::new(Shared { machine: machine.clone(), epoll, sources: RwLock::default() });
-            let this = shared.clone();
-            std::thread::Builder::new()
-                .name(format!("faults-{n}"))
-                .spawn(move || Thread::new(this).run())
-                .map_err(|e| Error::io("starting a fault thread", &e))?;
-            started.push(shared);
+    /// One of at most so many threads for each user.
+    pub fn new(of_each: usize, machine: &Arc<Machine>) -> FaultService {
+        let of_each = of_each.max(1);
+        FaultService {
+            machine: machine.clone(),
+            of_each,
+            threads: Threads::default(),
+            next: AtomicU64::new(0),
         }
-        Ok(FaultService { threads: started, next: AtomicU64::new(0) })
     }
 
-    /// Serves the faults of `uffd` from now on. Gives a token for [`remove`](Self::remove).
-    pub fn add(&self, space: Arc<AddressSpace>, uffd: Arc<Userfaultfd>) -> Result<u64> {
-        let token = self.next.fetch_add(1, Ordering::Relaxed);
-        let shared = &self.threads[token as usize % self.threads.len()];
+    /// Serves the faults of `uffd`, whose client is of that user, from now on.
+    pub fn add(&self, space: Arc<AddressSpace>, uffd: Arc<Userfaultfd>, uid: u32) -> Result<Token> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let user = Some(uid).filter(|uid| self.machine.is_ordinary(*uid));
+        let place = (user, number as usize % self.of_each);
+        let mut threads = lock(&self.threads);
+        let shared = match threads.get(&place) {
+            Some(shared) => shared.clone(),
+            None => {
+                let shared = Shared::start(&self.machine, place, &self.threads)?;
+                threads.entry(place).or_insert(shared).clone()
+            }
+        };
         let source = Arc::new(Source { space, uffd: uffd.clone(), mended: AtomicBool::new(false) });
-        shared.sources.write().unwrap_or_else(PoisonError::into_inner).insert(token, source);
-        let added = epoll::add(&shared.epoll, &*uffd, EventData::new_u64(token), EventFlags::IN);
-        if let Err(errno) = added {
-            shared.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
-            return Err(Error::new(ErrorKind::Io, format!("watching a userfaultfd: {errno}")));
-        }
-        Ok(token)
+        shared.sources().insert(number, source);
+        let added = epoll::add(&shared.epoll, &*uffd, EventData::new_u64(number), EventFlags::IN);
+        let token = Token { number, place };
+        added.map(|()| token).map_err(|errno| {
+            drop(threads);
+            self.remove(token);
+            Error::new(ErrorKind::Io, format!("watching a userfaultfd: {errno}"))
+        })
     }
 
-    /// Stops serving it.
-    pub fn remove(&self, token: u64) {
-        self.threads[token as usize % self.threads.len()].remove(token);
+    /// Stops serving it. A user's thread that has nothing left to serve leaves.
+    pub fn remove(&self, token: Token) {
+        let Some(shared) = lock(&self.threads).get(&token.place).cloned() else { return };
+        shared.remove(token.number);
+        if token.place.0.is_some() && shared.sources().is_empty() {
+            // It fails only where it was written to 2⁶⁴ times without being read.
+            let _ = rustix::io::write(&shared.leave, &1u64.to_ne_bytes());
+        }
     }
 }
 
 impl Shared {
+    /// Starts a thread.
+    fn start(machine: &Arc<Machine>, place: Place, all: &Threads) -> Result<Arc<Shared>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
+        let leave = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(std::io::Error::from)
+            .doing("making an eventfd")?;
+        epoll::add(&epoll, &leave, EventData::new_u64(LEAVE), EventFlags::IN)
+            .map_err(std::io::Error::from)
+            .doing("watching an eventfd")?;
+        let (machine, all, sources) = (machine.clone(), all.clone(), RwLock::default());
+        let shared = Arc::new(Shared { machine, epoll, sources, leave, place, all });
+        let this = shared.clone();
+        // The kernel keeps 15 letters.
+        let name = match place {
+            (None, n) => format!("faults-{n}"),
+            (Some(uid), n) => format!("f{n}-{uid}"),
+        };
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || Thread::new(this).run())
+            .map_err(|e| Error::io("starting a fault thread", &e))?;
+        Ok(shared)
+    }
+
+    fn sources(&self) -> RwLockWriteGuard<'_, HashMap<u64, Arc<Source>>> {
+        self.sources.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread may leave: nothing is left to serve, and nothing comes any more.
+    fn leaves(&self) -> bool {
+        // It may have been read before.
+        let _ = rustix::io::read(&self.leave, &mut [0; 8]);
+        let mut all = lock(&self.all);
+        let leaves = self.sources().is_empty();
+        if leaves {
+            all.remove(&self.place);
+        }
+        leaves
+    }
+
     fn remove(&self, token: u64) {
-        let source = self.sources.write().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        let source = self.sources().remove(&token);
         if let Some(source) = source {
             let _ = epoll::delete(&self.epoll, &*source.uffd);
         }
@@ -113,6 +195,8 @@ struct Thread {
     hot: Option<Arc<Source>>,
     vain: u32,
     last_fault: Instant,
+    /// Nothing is left to serve.
+    leaves: bool,
 }
 
 impl Thread {
@@ -124,6 +208,7 @@ impl Thread {
             hot: None,
             vain: 0,
             last_fault: Instant::now(),
+            leaves: false,
         }
     }
 
@@ -131,7 +216,7 @@ impl Thread {
         // Without it faults beside a busy program take longer; that is no reason to do without them.
         let _ = slice::ask_for_short();
         let mut busy = 0u32;
-        loop {
+        while !self.leaves {
             let found =
                 if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
             busy = if found { busy + 1 } else { 0 };
@@ -160,6 +245,7 @@ impl Thread {
             let sources = self.shared.sources.read().unwrap_or_else(PoisonError::into_inner);
             let source = sources.get(&event.data.u64()).cloned();
             drop(sources);
+            self.leaves |= event.data.u64() == LEAVE && self.shared.leaves();
             if let Some(source) = source {
                 let flags = event.flags; // the kernel's structure is packed
                 if flags.contains(EventFlags::ERR) {

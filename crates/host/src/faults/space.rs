@@ -41,6 +41,9 @@ struct Parked {
 /// How long a mapping may take to become known before a touch of it is an error.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// So many faults may wait for that at once. A process can wake its threads itself, and each comes again.
+const MOST_PARKED: usize = 4096;
+
 /// What came of a fault.
 pub enum Served {
     /// It was answered, or somebody will.
@@ -68,8 +71,13 @@ impl AddressSpace {
                 Served::Done
             }
             None => {
-                let parked = Parked { uffd: uffd.clone(), address: fault.address, since: Instant::now() };
-                self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
+                let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+                if parked.len() < MOST_PARKED {
+                    let since = Instant::now();
+                    parked.push(Parked { uffd: uffd.clone(), address: fault.address, since });
+                } else {
+                    let _ = uffd.wake(fault.address, PAGE_SIZE_BYTES); // it asks again
+                }
                 Served::Parked
             }
         }
@@ -84,6 +92,11 @@ impl AddressSpace {
     fn find(&self, address: u64) -> Option<Shown> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         map.find(address).map(|region| region.value.clone())
+    }
+
+    /// Whether any fault is parked.
+    pub fn has_parked(&self) -> bool {
+        self.parked.try_lock().map_or(true, |parked| !parked.is_empty())
     }
 
     /// Lets parked faults try again whose address is known by now, and ends those that waited too long with SIGBUS: not

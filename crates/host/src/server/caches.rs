@@ -194,14 +194,14 @@ impl Host {
         &self,
         object: &Object,
         frames: Arc<OwnedFd>,
-        pipe: Option<&OwnedFd>,
+        takes_over: bool,
     ) -> Result<Arc<Cache>> {
-        let result = self.adopt_cache_now(object, frames.clone(), pipe);
+        let result = self.adopt_cache_now(object, frames.clone(), takes_over);
         let Err(error) = &result else { return result };
         let is_lost = error.kind == ErrorKind::Lost;
         let record = object.record().clone();
         // What clients bring may be anything. What hosts share is settled with its home.
-        if is_lost && (pipe.is_none() || record.options.is_shared()) {
+        if is_lost && (!takes_over || record.options.is_shared()) {
             return result;
         }
         self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
@@ -219,12 +219,7 @@ impl Host {
         result
     }
 
-    fn adopt_cache_now(
-        &self,
-        object: &Object,
-        frames: Arc<OwnedFd>,
-        pipe: Option<&OwnedFd>,
-    ) -> Result<Arc<Cache>> {
+    fn adopt_cache_now(&self, object: &Object, frames: Arc<OwnedFd>, takes_over: bool) -> Result<Arc<Cache>> {
         let record = object.record().clone();
         let path = self.machine.path("live", object.id);
         let found = Live::reopen(&path, &self.machine.boot_id)?;
@@ -233,18 +228,23 @@ impl Host {
         let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
             return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
         };
+        let machine = self.machine.clone();
         self.machine
-            .refuge
-            .put_back(&*frames)
+            .patience
+            .call(&frames, record.charged_uid, move |frames| machine.refuge.put_back(frames))
             .doing("putting back what a host that was killed had at hand")?;
         let unfinished = live.intent()?;
         // Of the size that the frames had, or were about to have.
         let mut as_left = record.clone();
         as_left.options.size_bytes = header.size_bytes;
         let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
+        // Who wrote to them before is not known.
+        if rustix::process::geteuid().is_root() {
+            cache.is_written_by_others();
+        }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
-            cache.finish_eviction(pipe)?;
+            cache.finish_eviction(takes_over)?;
             self.machine.log(format_args!(
                 "object {}: finished an eviction of {} pages",
                 object.id.0,

@@ -16,8 +16,9 @@ use std::time::Duration;
 impl Host {
     /// A client's process has ended: its mappings, locks and pins go, what it wrote stays.
     pub(super) fn process_ended(self: &Arc<Self>, session: &Arc<Session>) {
-        let (this, session) = (self.clone(), session.clone());
-        self.machine.urgent.run(move || this.end_session(&session));
+        let (this, session, share) = (self.clone(), session.clone(), session.share.clone());
+        // Its address space may be that of a process that lives on, and be waited for: by that user alone.
+        share.run(&self.machine.urgent, move || this.end_session(&session));
     }
 
     /// Ends a session.
@@ -262,7 +263,8 @@ impl Host {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Ends waits that are past their deadline, and lets refused pages be asked for again.
+    /// Looks for waits that are past their deadline, and for refused pages that may be asked for again. The control thread
+    /// does: it waits for nobody.
     pub(super) fn check_deadlines(self: &Arc<Self>) {
         self.machine.disarm();
         self.forget_lapsed();
@@ -272,22 +274,46 @@ impl Host {
             self.machine.urgent.run(move || this.settle_returned());
         }
         for session in self.sessions() {
-            if session.space.look_at_parked() {
-                self.machine.arm();
+            if !session.space.has_parked() {
+                continue;
+            }
+            self.machine.arm();
+            if !session.looking.swap(true, Ordering::AcqRel) {
+                let share = session.share.clone();
+                share.run(&self.machine.urgent, move || {
+                    session.space.look_at_parked();
+                    session.looking.store(false, Ordering::Release);
+                });
             }
         }
-        for cache in self.all_objects().iter().filter_map(|o| o.cache()) {
-            cache.end_waits();
-            if cache.waits_with_deadline() {
-                self.machine.arm();
-            }
-            let mut healed = cache.healed();
-            healed.sort_unstable_by_key(|(session, address)| (session.0, *address));
-            for (id, address, length) in ranges(&healed) {
-                let session = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-                if let Some(session) = session {
-                    session.tell(Event::Heal { address, length });
+        for cache in self.all_objects().iter().filter_map(|object| object.cache()) {
+            match cache.waits_with_deadline() {
+                Some(false) => {}
+                None => self.machine.arm(), // at the next look
+                Some(true) => {
+                    self.machine.arm();
+                    if !cache.ends_waits.swap(true, Ordering::AcqRel) {
+                        let (this, of) = (self.clone(), cache.clone());
+                        cache.run_apart(move || {
+                            this.end_waits(&of);
+                            of.ends_waits.store(false, Ordering::Release);
+                        });
+                    }
                 }
+            }
+        }
+    }
+
+    /// Ends waits of one object that are past their deadline, and lets refused pages be asked for again. It may wait for
+    /// clients.
+    fn end_waits(&self, cache: &Cache) {
+        cache.end_waits();
+        let mut healed = cache.healed();
+        healed.sort_unstable_by_key(|(session, address)| (session.0, *address));
+        for (id, address, length) in ranges(&healed) {
+            let session = self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+            if let Some(session) = session {
+                session.tell(Event::Heal { address, length });
             }
         }
     }

@@ -147,7 +147,7 @@ impl Host {
             return Ok(());
         }
         // Served before it is used: a mapping whose faults nobody reads would stop its threads for ever.
-        let token = self.faults.add(session.space.clone(), uffd.clone())?;
+        let token = self.faults.add(session.space.clone(), uffd.clone(), session.credentials.uid)?;
         let pagemap = held.pagemap.get_or_init(|| Arc::new(pagemap)).clone();
         if let Err(error) = self.keep_descriptors(session, kind, &uffd, &pagemap) {
             self.faults.remove(token);

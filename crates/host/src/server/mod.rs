@@ -101,7 +101,7 @@ pub struct Host {
     /// What all objects share.
     pub machine: Arc<Machine>,
     /// What outlives this process.
-    pub vault: Vault,
+    pub vault: Arc<Vault>,
     /// Names.
     pub registry: Mutex<Registry>,
     /// Objects in the registry, and nameless ones in use.

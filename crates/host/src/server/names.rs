@@ -61,7 +61,11 @@ impl Host {
         let _opening = session.opens(object.id, access);
         let controlled = object.is_controlled();
         let whole = if controlled {
-            self.cache_of(object)?.frames.clone()
+            let cache = self.cache_of(object)?;
+            if access.writes() && self.machine.is_ordinary(session.credentials.uid) {
+                cache.is_written_by_others();
+            }
+            cache.frames.clone()
         } else {
             let none =
                 || Error::new(ErrorKind::Lost, "the object's memory is gone: remove it and create it again");

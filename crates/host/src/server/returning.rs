@@ -221,7 +221,7 @@ impl Host {
     /// Frames come back, or are the ones that another client brought before.
     fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
         let Some(cache) = object.cache() else {
-            let cache = self.adopt_cache(object, Arc::new(frames), None)?;
+            let cache = self.adopt_cache(object, Arc::new(frames), false)?;
             if object.record().options.is_shared() {
                 self.take_part_anew(object, &cache)?;
             }

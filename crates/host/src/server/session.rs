@@ -1,6 +1,7 @@
 //! One client: who it is, what it has open, what it maps.
 
 use crate::asker::Asker;
+use crate::faults::service::Token;
 use crate::faults::space::AddressSpace;
 use crate::workers::Share;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
@@ -45,7 +46,9 @@ pub struct Session {
     /// Mappings of controlled objects.
     pub space: Arc<AddressSpace>,
     /// Tokens of the fault service.
-    pub tokens: Mutex<Vec<u64>>,
+    pub tokens: Mutex<Vec<Token>>,
+    /// Somebody looks at faults of it at addresses that are not known.
+    pub looking: AtomicBool,
     /// The other end of the socket is gone; the process may live on with its mappings, which are served still.
     pub hung_up: AtomicBool,
     /// It comes back after the death of host and keeper, and has not said yet that this is all.
@@ -181,6 +184,7 @@ impl Session {
             kept: Mutex::default(),
             space: Arc::default(),
             tokens: Mutex::default(),
+            looking: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             bringing: AtomicBool::new(false),
             returned_by: AtomicU64::new(0),

@@ -3,13 +3,13 @@
 
 use super::expecting::Returning;
 use super::{Host, Limits, control::Control};
+use crate::cache::evictor::Ends;
 use crate::cache::{Evictor, frames_survive_in_pipe};
 use crate::cluster::lease::Lease;
 use crate::cluster::link::{self, Proof};
 use crate::cluster::registry::{self, place::Place};
 use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
-use crate::live::INTENT_PAGES;
 use crate::machine::Machine;
 use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
@@ -22,7 +22,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PageSize, Result, limits};
 use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
-use commonhold_sys::{frames, kernel, process, socket};
+use commonhold_sys::{kernel, process, socket};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -102,6 +102,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     // Before there is another thread: each has rights of its own.
     process::give_up_rights_over_limits().doing("giving up rights that the host does not need")?;
     let (vault, inheritance) = Vault::inherited(options.keeper)?;
+    let vault = Arc::new(vault);
     let kept = inheritance.kept;
     let directory = &options.directory;
     set_aside::refuse_to_begin_anew(directory)?;
@@ -116,17 +117,16 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
-    let pipe = eviction_pipe(&vault, &kept)?;
     let machine = Machine::new(
         directory,
         boot_id,
         limits.budget_bytes / 4096,
-        Evictor::new(pipe.0.clone(), pipe.1.clone()),
+        evictor(&vault, &kept),
         Refuge::new(kept_memory(&vault, &kept, "refuge", crate::refuge::new_memory)?),
         OnWay::open(kept_memory(&vault, &kept, "on-way", crate::on_way::new_memory)?)
             .doing("reading pages on their way")?,
     )?;
-    let faults = FaultService::start(fault_threads(), &machine)?;
+    let faults = FaultService::new(fault_threads(), &machine);
     let host = Arc::new(Host {
         machine,
         registry: Mutex::new(registry),
@@ -152,7 +152,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         vault,
     });
     host.enter_cluster(options.cluster.as_ref(), &kept)?;
-    host.take_over(&kept, inheritance.complete, &pipe.0)?;
+    host.take_over(&kept, inheritance.complete)?;
     super::trimming::start(&host)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
@@ -229,17 +229,32 @@ fn kept_memory(
     Ok(memory)
 }
 
-/// The pipe through which frames leave outlives this process.
-fn eviction_pipe(vault: &Vault, kept: &[Kept]) -> Result<(Arc<OwnedFd>, Arc<OwnedFd>)> {
-    let find = |name: &str| kept.iter().find(|k| k.key.0 == name).and_then(|k| k.fd.clone());
-    if let (Some(read), Some(write)) = (find("evict/read"), find("evict/write")) {
-        return Ok((read, write));
-    }
-    let (read, write) = frames::frame_pipe(INTENT_PAGES).doing("making the eviction pipe")?;
-    let (read, write) = (Arc::new(read), Arc::new(write));
-    vault.put(&Key("evict/read".into()), &[], Some(read.clone()))?;
-    vault.put(&Key("evict/write".into()), &[], Some(write.clone()))?;
-    Ok((read, write))
+/// Under what name an end of a pipe is kept, through which a user's frames leave.
+fn pipe_key(user: Option<u32>, end: &str) -> Key {
+    Key(user.map_or_else(|| format!("evict/{end}"), |uid| format!("evict/{uid}/{end}")))
+}
+
+/// The pipes through which frames leave, and which outlive this process.
+fn evictor(vault: &Arc<Vault>, kept: &[Kept]) -> Evictor {
+    let find = |key: Key| kept.iter().find(|k| k.key == key).and_then(|k| k.fd.clone());
+    let whose = |key: &Key| match key.0.strip_prefix("evict/")?.strip_suffix("read")? {
+        "" => Some(None),
+        user => user.strip_suffix('/')?.parse().ok().map(Some),
+    };
+    let users = kept.iter().filter_map(|entry| whose(&entry.key));
+    let ends = |user| Some([find(pipe_key(user, "read"))?, find(pipe_key(user, "write"))?]);
+    let pipes: Vec<_> = users.filter_map(|user| Some((user, ends(user)?))).collect();
+    let vault = vault.clone();
+    let keep = move |user: Option<u32>, ends: Option<&Ends>| {
+        for (at, end) in ["read", "write"].into_iter().enumerate() {
+            match ends {
+                Some(ends) => vault.put(&pipe_key(user, end), &[], Some(ends[at].clone()))?,
+                None => vault.forget(&pipe_key(user, end)),
+            }
+        }
+        Ok(())
+    };
+    Evictor::new(pipes, Box::new(keep))
 }
 
 impl Host {

@@ -39,9 +39,9 @@ impl Host {
     /// Where the host before died while it filled a new keeper, not all was kept (`complete`): some sessions would be
     /// there by half, and pages that they wrote be taken for clean. Then none is taken over. Their sockets close, and
     /// they come back with all they have, as after the death of host and keeper.
-    pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], complete: bool, pipe: &OwnedFd) -> Result<()> {
+    pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], complete: bool) -> Result<()> {
         let by_key: HashMap<&str, &Kept> = kept.iter().map(|k| (k.key.0.as_str(), k)).collect();
-        self.adopt_objects(&by_key, pipe)?;
+        self.adopt_objects(&by_key)?;
         let sessions = kept.iter().filter_map(|k| {
             let id = k.key.0.strip_prefix("session/")?.strip_suffix("/socket")?.parse().ok()?;
             Some((SessionId(id), k))
@@ -81,7 +81,7 @@ impl Host {
         Ok(())
     }
 
-    fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>, pipe: &OwnedFd) -> Result<()> {
+    fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>) -> Result<()> {
         let records = lock(&self.registry).records()?;
         let mounts = read_mounts()?;
         for record in records {
@@ -104,7 +104,7 @@ impl Host {
                 lock(&self.handovers).insert(id, memory);
             }
             if let Some(frames) = kept("frames")
-                && let Err(error) = self.adopt_cache(&object, frames, Some(pipe))
+                && let Err(error) = self.adopt_cache(&object, frames, true)
             {
                 // This process says that it has nothing: no later one may say otherwise.
                 lock(&self.handovers).remove(&id);
@@ -172,7 +172,7 @@ impl Host {
     /// Faults of a taken-over session are served from now on: every mapping of it is known again.
     fn start_serving(&self, session: &Arc<Session>) -> Result<()> {
         for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
-            let token = self.faults.add(session.space.clone(), uffd.clone())?;
+            let token = self.faults.add(session.space.clone(), uffd.clone(), session.credentials.uid)?;
             lock(&session.tokens).push(token);
             // Also where nothing is known to be mapped: the host before may have read of a fault there.
             let _ = uffd.wake_all();

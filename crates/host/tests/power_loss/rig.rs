@@ -238,7 +238,7 @@ fn storages(disk: &SimDisk) -> [stored::JournalStorage; 2] {
 
 fn machine(directory: &TempDir) -> Arc<Machine> {
     let (read, write) = frames::frame_pipe(INTENT_PAGES).unwrap();
-    let evictor = Evictor::new(Arc::new(read), Arc::new(write));
+    let evictor = Evictor::new([(None, [Arc::new(read), Arc::new(write)])], Box::new(|_, _| Ok(())));
     let refuge =
         commonhold_host::refuge::Refuge::new(Arc::new(commonhold_host::refuge::new_memory().unwrap()));
     let on_way =
@@ -289,7 +289,7 @@ fn map(machine: &Arc<Machine>, cache: &Arc<Cache>, frames: &OwnedFd) -> NonNull<
     let value = Shown { cache: cache.clone(), mapping };
     let region = Region { address, length: length as u64, offset: 0, value };
     space.map.write().unwrap().insert(region).unwrap();
-    FaultService::start(1, machine).unwrap().add(space, uffd).unwrap();
+    FaultService::new(1, machine).add(space, uffd, 0).unwrap();
     base
 }
 

@@ -19,6 +19,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         others_are_served(scene, "get");
     }),
     user_of(SMALL, "budget.syncs", "sync to a pager that never stores", syncs),
+    user_of(
+        SMALL,
+        "budget.syncs_as_a_whole",
+        "the same, of what stays in memory until it is over",
+        syncs_as_a_whole,
+    ),
 ];
 
 /// What the bystander has of the budget at most.
@@ -102,17 +108,13 @@ fn others_are_served(scene: &Local, how: &str) {
 }
 
 fn syncs(scene: &Local) {
-    let (asked, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let pager = serving(scene, "/keeping");
-    let attacker = scene.attacker();
-    std::thread::scope(|threads| {
-        threads.spawn(|| stores_nothing(&pager, &asked, &is_over));
-        let _until = Until(&is_over);
+    with_a_hoarder(scene, |pager| {
+        let attacker = scene.attacker();
         let size = 12 * MIB;
         attacker.ok(&format!("create o /o size={size} sync=ordered pager=/keeping pager-deadline=3600000"));
         attacker.all("map m o rw shared 0 0\nfill m 0 3072 1");
         attacker.send(&format!("sync o 0 {size}"));
-        wait::until("it is told to store", || asked.load(Ordering::SeqCst).then_some(()));
+        pager.until_asked();
         let victim = scene.other();
         use_an_object(&victim, "/mine");
         assert!(attacker.answer_within(Duration::ZERO).is_none());
@@ -123,16 +125,73 @@ fn syncs(scene: &Local) {
     });
 }
 
-/// Supplies zeros, and never says that anything is stored.
-fn stores_nothing(pager: &Raw, is_asked: &AtomicBool, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::SeqCst) {
-        match pager.hear() {
-            Some(Some((_, FromHost::Event(Event::PageIn { call, length, .. })))) => {
-                let result = PagerReply::Data(vec![0; length as usize]);
-                pager.throw(&bytes_of(0, &Request::PagerAnswer { call, result }), &[]);
+fn syncs_as_a_whole(scene: &Local) {
+    with_a_hoarder(scene, |pager| {
+        let attacker = scene.attacker();
+        for (how, verb) in [("sync=atomic", "sync"), ("sync=ordered freezable", "freeze")] {
+            let (size, share) = (12 * MIB, 4 * MIB);
+            attacker.ok(&format!("create o /o size={size} {how} pager=/keeping pager-deadline=3600000"));
+            attacker.all("map m o rw shared 0 0\nfill m 0 3072 1");
+            let says = attacker.refused(&format!("{verb} o 0 {size}"), "TooMany");
+            assert!(says.contains("a sync as a whole would keep 3072 pages in memory"), "{says}");
+            assert!(!pager.is_asked.load(Ordering::SeqCst), "{how}");
+            attacker.ok("check m 0 3072 1");
+            attacker.send(&format!("{verb} o 0 {share}"));
+            pager.until_asked();
+            use_an_object(&scene.other(), "/mine");
+            assert!(attacker.answer_within(Duration::ZERO).is_none());
+            pager.stores.store(true, Ordering::SeqCst);
+            attacker.answer().expect("it is stored at last");
+            attacker.all("drop m\nclose o\nremove /o");
+            pager.stores.store(false, Ordering::SeqCst);
+            pager.is_asked.store(false, Ordering::SeqCst);
+        }
+    });
+}
+
+/// A pager that supplies zeros, and stores nothing until it is told to.
+#[derive(Default)]
+struct Hoarder {
+    is_asked: AtomicBool,
+    stores: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// Does something while such a pager serves `/keeping`.
+fn with_a_hoarder(scene: &Local, job: impl FnOnce(&Hoarder)) {
+    let (raw, hoarder) = (serving(scene, "/keeping"), Hoarder::default());
+    std::thread::scope(|threads| {
+        threads.spawn(|| hoarder.serve(&raw));
+        let _until = Until(&hoarder.is_over);
+        job(&hoarder);
+    });
+}
+
+impl Hoarder {
+    fn until_asked(&self) {
+        wait::until("it is told to store", || self.is_asked.load(Ordering::SeqCst).then_some(()));
+    }
+
+    fn serve(&self, raw: &Raw) {
+        let answer = |call, result| {
+            // Whoever asked may be gone.
+            raw.throw(&bytes_of(0, &Request::PagerAnswer { call, result }), &[]);
+        };
+        let mut kept = Vec::new();
+        while !self.is_over.load(Ordering::SeqCst) {
+            match raw.hear() {
+                Some(Some((_, FromHost::Event(Event::PageIn { call, length, .. })))) => {
+                    answer(call, PagerReply::Data(vec![0; length as usize]));
+                }
+                Some(Some((_, FromHost::Event(Event::PageOut { call, .. })))) => {
+                    kept.push(call);
+                    self.is_asked.store(true, Ordering::SeqCst);
+                }
+                _ => {}
             }
-            Some(Some((_, FromHost::Event(Event::PageOut { .. })))) => is_asked.store(true, Ordering::SeqCst),
-            _ => {}
+            if self.stores.load(Ordering::SeqCst) {
+                kept.drain(..).for_each(|call| answer(call, PagerReply::Stored));
+            }
         }
     }
 }

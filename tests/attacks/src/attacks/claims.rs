@@ -101,7 +101,7 @@ impl Mapper {
 fn words_of_ones_own(scene: &Local, comes_back: bool) {
     let other = scene.other();
     other.all("create o /other size=1048576 controlled\nmap m o rw shared 0 0 in-thread\nfill m 0 256 1");
-    let path = scene.file("words", WORDS);
+    let path = scene.new_file("words", WORDS);
     let all = users::as_user(ATTACKER.0, || words(&path));
     let mut mapper = Mapper::new(scene);
     if comes_back {

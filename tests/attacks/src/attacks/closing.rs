@@ -2,7 +2,7 @@
 //! system does not answer): nobody else waits for that, not the host, not its keeper, not who replaces them.
 
 use super::{KILLED, user, user_of, with};
-use crate::scene::{ATTACKER, Local, Until, name};
+use crate::scene::{ATTACKER, Local, Until, name, others_go_on};
 use crate::{Attack, leave_out};
 use commonhold_object::wire::Request;
 use commonhold_object::{Access, CreateOptions, ObjectId, PagerKind, SessionId};
@@ -45,11 +45,9 @@ fn busy(scene: &Local) -> Worker {
 }
 
 /// Others are served, connect and create.
-fn others_go_on(scene: &Local, worker: &Worker) {
+fn goes_on(scene: &Local, worker: &Worker) {
     worker.all("check m 0 256 1\nfill m 0 256 2\ncheck m 0 256 2\nfill m 0 256 1");
-    let other = scene.other();
-    other.all("create n /n size=65536 controlled\nmap k n rw shared 0 0\nfill k 0 16 3\ncheck k 0 16 3");
-    other.all("sync n 0 65536\ndrop k\nclose n\nremove /n");
+    others_go_on(scene);
 }
 
 fn sockets_of(pid: u32) -> usize {
@@ -110,7 +108,7 @@ fn on_any_message(scene: &Local) {
         scene.raw().throw_many(bytes, &lingering.descriptors(253));
     }
     lingering.let_go();
-    others_go_on(scene, &worker);
+    goes_on(scene, &worker);
     is_closed();
 }
 
@@ -144,7 +142,7 @@ fn in_queues(scene: &Local) {
         until_they_are_forgotten(scene);
         drop(lingering);
     }
-    others_go_on(scene, &worker);
+    goes_on(scene, &worker);
 }
 
 fn while_replaced(scene: &Local) {
@@ -168,7 +166,7 @@ fn while_replaced(scene: &Local) {
         }
         worker.eventually("check m 0 256 1");
         drop(raws);
-        others_go_on(scene, &worker);
+        goes_on(scene, &worker);
         until_they_are_forgotten(scene);
         drop(lingering);
     }

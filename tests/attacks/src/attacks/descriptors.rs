@@ -125,7 +125,7 @@ fn what_is_no_file(scene: &Local, file: &Path, is_root: bool) -> Vec<(&'static s
 }
 
 fn no_file(scene: &Local) {
-    let file = scene.file("file", FOUR);
+    let file = scene.new_file("file", FOUR);
     // A process that changed its user is not its own any more: opened before, as an ordinary process could.
     let own =
         [("own memory", "/proc/self/mem", OFlags::RDWR), ("own maps", "/proc/self/maps", OFlags::RDONLY)];
@@ -146,7 +146,7 @@ fn no_file(scene: &Local) {
 }
 
 fn what_comes_back(scene: &Local) {
-    let file = scene.file("file", FOUR);
+    let file = scene.new_file("file", FOUR);
     as_user(ATTACKER.0, || {
         let mine = opened(&file, OFlags::RDWR);
         let back = made(scene, "/o", CreateOptions { mode: 0o644, ..on_file(0, false) }, &mine);
@@ -171,7 +171,7 @@ fn what_comes_back(scene: &Local) {
 }
 
 fn a_lease(scene: &Local) {
-    let file = scene.file("file", FOUR);
+    let file = scene.new_file("file", FOUR);
     let mine = as_user(ATTACKER.0, || {
         let mine = opened(&file, OFlags::RDWR);
         made(scene, "/leased", CreateOptions { mode: 0o644, ..on_file(0, false) }, &mine);
@@ -189,7 +189,7 @@ fn append(scene: &Local) {
     if !commonhold_sys::frames::writes_in_place_despite_append() {
         crate::leave_out("this kernel cannot (Linux 6.9 can)");
     }
-    let file = scene.file("file", FOUR);
+    let file = scene.new_file("file", FOUR);
     let mine = as_user(ATTACKER.0, || {
         let mine = opened(&file, OFlags::RDWR | OFlags::APPEND);
         made(scene, "/o", CreateOptions { mode: 0o600, ..on_file(0, true) }, &mine);
@@ -207,7 +207,7 @@ fn append(scene: &Local) {
 }
 
 fn for_reading(scene: &Local) {
-    let file = scene.file_of("file", FOUR, BYSTANDER);
+    let file = scene.new_file_of("file", FOUR, BYSTANDER);
     as_user(ATTACKER.0, || {
         let theirs = opened(&file, OFlags::RDONLY);
         is_refused(scene, "a longer object", on_file(1 << 20, false), &theirs);

@@ -8,6 +8,7 @@ mod budget;
 mod claims;
 mod closing;
 mod descriptors;
+mod faults;
 mod floods;
 mod guesses;
 mod liars;
@@ -21,6 +22,8 @@ mod quota;
 mod rights;
 mod state;
 mod store;
+mod stuck;
+mod waits;
 
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] = &[
@@ -29,6 +32,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     claims::ATTACKS,
     closing::ATTACKS,
     descriptors::ATTACKS,
+    faults::ATTACKS,
     floods::ATTACKS,
     guesses::ATTACKS,
     liars::ATTACKS,
@@ -42,6 +46,8 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     rights::ATTACKS,
     state::ATTACKS,
     store::ATTACKS,
+    stuck::ATTACKS,
+    waits::ATTACKS,
 ];
 
 /// An attack by a user.

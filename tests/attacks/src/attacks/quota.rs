@@ -35,7 +35,7 @@ fn length(path: &Path) -> u64 {
 }
 
 fn file_size_limit(scene: &Local) {
-    let file = scene.file("file", 4096);
+    let file = scene.new_file("file", 4096);
     let worker = scene.attacker();
     worker.ok(&format!("file-limit {MIB}"));
     for how in ["", "controlled"] {
@@ -101,7 +101,7 @@ fn space_kept_for_root(scene: &Local) {
 
 fn setuid_bits(scene: &Local) {
     for sync in ["plain", "ordered", "atomic"] {
-        let file = scene.file("file", 16384);
+        let file = scene.new_file("file", 16384);
         let worker = scene.attacker();
         worker.ok(&format!("create o /o file={} controlled sync={sync}", file.display()));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o6755)).expect("setuid");

@@ -22,7 +22,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 fn revert(scene: &Local) {
     let writer = scene.other();
-    let file = scene.file_of("file", 16384, BYSTANDER);
+    let file = scene.new_file_of("file", 16384, BYSTANDER);
     writer.ok(&format!("create o /x file={} sync=atomic mode=666", file.display()));
     writer.all("map m o rw shared 0 0\nfill m 0 4 1");
     // By hand: the host refuses it, whatever the library looks at.

@@ -74,7 +74,7 @@ fn write(path: &Path, bytes: &[u8]) {
 
 /// `/stored` of the attacker, with a journal.
 fn store_an_object(scene: &Local) {
-    let file = scene.file("file", 64 * PAGE as u64);
+    let file = scene.new_file("file", 64 * PAGE as u64);
     let worker = scene.attacker();
     worker.ok(&format!("create o /stored file={} sync=atomic", file.display()));
     worker.all("map m o rw shared 0 0\nfill m 0 64 1\nsync o 0 262144");

@@ -11,6 +11,7 @@ use commonhold_tests::user::as_user;
 use commonhold_tests::{TestHost, Worker, wait};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Who attacks.
 pub const ATTACKER: (u32, u32) = (64_001, 64_001);
@@ -105,13 +106,19 @@ impl Local {
         as_user(ATTACKER.0, || socket::connect(self.host.state(), "host.sock"))
     }
 
+    /// A file of the attacker, of zeros, open for reading and writing.
+    pub fn file(&self, called: &str, bytes: u64) -> OwnedFd {
+        let path = self.new_file(called, bytes);
+        std::fs::File::options().read(true).write(true).open(path).expect("a file").into()
+    }
+
     /// A file of the attacker, of zeros.
-    pub fn file(&self, called: &str, bytes: u64) -> PathBuf {
-        self.file_of(called, bytes, ATTACKER)
+    pub fn new_file(&self, called: &str, bytes: u64) -> PathBuf {
+        self.new_file_of(called, bytes, ATTACKER)
     }
 
     /// A file of that user, of zeros.
-    pub fn file_of(&self, called: &str, bytes: u64, (uid, gid): (u32, u32)) -> PathBuf {
+    pub fn new_file_of(&self, called: &str, bytes: u64, (uid, gid): (u32, u32)) -> PathBuf {
         let path = self.host.scratch().file(called, bytes);
         std::os::unix::fs::chown(&path, Some(uid), Some(gid)).expect("a file of theirs");
         path
@@ -126,6 +133,35 @@ impl Local {
     /// The path of something in the state directory.
     pub fn state(&self, of: impl AsRef<Path>) -> PathBuf {
         self.host.state().join(of)
+    }
+}
+
+/// The longest that somebody else waits for anything.
+pub const SOON: Duration = Duration::from_secs(5);
+
+/// Someone else's work goes on, now: with an object that needs pages, and a look at all names.
+pub fn others_go_on(scene: &Local) {
+    others_go_on_with(scene, 256);
+}
+
+/// The same with an object of so many pages.
+pub fn others_go_on_with(scene: &Local, pages: usize) {
+    let theirs = scene.other();
+    for line in [
+        &format!("create o /others size={} controlled mode=600", pages * 4096),
+        "map o o rw shared 0 0",
+        &format!("fill o 0 {pages} 7"),
+        &format!("check o 0 {pages} 7"),
+        &format!("sync o 0 {}", pages * 4096),
+        "list /",
+        "stat /others resident",
+        "drop o",
+        "close o",
+        "remove /others",
+    ] {
+        theirs.send(line);
+        let answer = theirs.answer_within(SOON).unwrap_or_else(|| panic!("{line}: no answer in {SOON:?}"));
+        assert!(answer.is_ok(), "{line}: {answer:?}");
     }
 }
 

@@ -6,7 +6,9 @@ mod local;
 mod unit;
 
 pub use cluster::{CLUSTER, Cluster, Members, Rights};
-pub use local::{ATTACKER, BYSTANDER, Local, MACHINE, Machine, asked, open};
+pub use local::{
+    ATTACKER, BYSTANDER, Local, MACHINE, Machine, SOON, asked, open, others_go_on, others_go_on_with,
+};
 
 use commonhold_object::{CreateOptions, Name, PagerKind};
 use std::sync::atomic::{AtomicBool, Ordering};

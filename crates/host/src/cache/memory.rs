@@ -1,0 +1,46 @@
+//! What is done to the memory of an object, for which writers of it can make the host wait (`crate::patience`).
+
+use super::{Cache, write_frames};
+use commonhold_object::{PAGE_SIZE_BYTES, PageRange};
+use commonhold_sys::frames;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+impl Cache {
+    /// Somebody may write to the memory whom this host serves, and does not belong to.
+    pub fn is_written_by_others(&self) {
+        self.written_by_others.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share the thread
+    /// may be one that others need, and gives up; of any other it is its owner's, and nothing is lost.
+    pub(super) fn on_frames<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        if self.written_by_others.load(Ordering::Relaxed) && self.driver().is_some() {
+            self.machine.patience.call(&self.frames, self.traits.uid, job)
+        } else {
+            job(&self.frames)
+        }
+    }
+
+    /// Gives frames back.
+    pub(super) fn punch(&self, run: PageRange) -> io::Result<()> {
+        self.on_frames(move |fd| frames::punch(fd, run.offset_bytes(), run.length_bytes()))
+    }
+
+    /// Bytes into a run of frames, which come into being.
+    pub(super) fn write_frames(&self, first_page: u64, data: &[u8]) -> io::Result<()> {
+        if !self.written_by_others.load(Ordering::Relaxed) {
+            return write_frames(&self.frames, first_page, data);
+        }
+        frames::write_unlocked(&*self.frames, first_page * PAGE_SIZE_BYTES, data)
+    }
+
+    /// Whether there is a frame now: one that the kernel's message speaks of may have been evicted since.
+    pub(super) fn has_frame(&self, page: u64) -> bool {
+        frames::has_page(&*self.frames, page * PAGE_SIZE_BYTES).unwrap_or(false)
+    }
+}
