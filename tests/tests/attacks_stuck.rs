@@ -87,15 +87,22 @@ fn an_address_space_that_waits_holds_up_nobody_else() {
         .expect("a directory");
     let Some(fuse) = Fuse::mount(&below, MALLORY) else { return };
     fuse.fall_silent(READ);
+    // Writes to these pages wait for the host, which has to let them in that address space.
+    attacker.ok("create f /frozen size=65536 freezable");
+    attacker.all("map f f rw shared 0 0\nfill f 0 16 1\nfreeze f 0 65536");
     attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
     wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    attacker.send("put f 4096 7");
     for round in 0..3 {
         others_go_on(&host, &victim, round);
     }
     host.kill_host();
     victim.eventually("list /");
     others_go_on(&host, &victim, 5);
+    assert!(attacker.answer_within(Duration::ZERO).is_none(), "the write went through");
     fuse.end();
+    attacker.answer().expect("the write goes on");
+    assert_eq!(attacker.ok("get f 4096"), "7");
     attacker.all("check m 0 3072 1");
     others_go_on(&host, &victim, 6);
 }
