@@ -8,7 +8,7 @@ use commonhold_tests::fuse::{Fuse, READ};
 use commonhold_tests::raw::Raw;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
 use commonhold_tests::user::as_user;
-use commonhold_tests::{MIB, TestHost, Worker, root_or_skip, wait};
+use commonhold_tests::{MIB, PAGE, TestHost, Worker, root_or_skip, wait};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_write_that_waits_holds_up_nobody_else() {
     let mut raw = as_user(MALLORY, || Raw::connect(&host));
     let open = Request::Open { name: Name::new("/jam").unwrap(), access: Access::ReadWrite };
     let memory = raw.ask_for(&open).1.remove(0);
-    let stuck = StuckWrite::new(memory);
+    let stuck = StuckWrite::new(memory, 3071 * PAGE as u64);
     for round in 0..3 {
         others_go_on(&host, &victim, round);
     }
@@ -69,7 +69,7 @@ fn a_write_that_waits_holds_up_nobody_else() {
     others_go_on(&host, &victim, 3);
     drop(stuck);
     attacker.answer().expect("the page is there when the write is over");
-    attacker.all("check m 0 3072 1");
+    attacker.all("check m 0 3071 1");
     others_go_on(&host, &victim, 4);
 }
 
@@ -99,7 +99,6 @@ fn an_address_space_that_waits_holds_up_nobody_else() {
     host.kill_host();
     victim.eventually("list /");
     others_go_on(&host, &victim, 5);
-    assert!(attacker.answer_within(Duration::ZERO).is_none(), "the write went through");
     fuse.end();
     attacker.answer().expect("the write goes on");
     assert_eq!(attacker.ok("get f 4096"), "7");
