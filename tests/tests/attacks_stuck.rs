@@ -5,6 +5,7 @@
 use commonhold_object::wire::Request;
 use commonhold_object::{Access, Name};
 use commonhold_tests::fuse::{Fuse, READ};
+use commonhold_tests::host::has_ended;
 use commonhold_tests::raw::Raw;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
 use commonhold_tests::user::as_user;
@@ -47,6 +48,14 @@ fn fill_the_budget(host: &TestHost) -> Worker {
     attacker
 }
 
+/// Writes to the last page of that object.
+fn write_for_ever(host: &TestHost) -> StuckWrite {
+    let mut raw = as_user(MALLORY, || Raw::connect(host));
+    let open = Request::Open { name: Name::new("/jam").unwrap(), access: Access::ReadWrite };
+    let memory = raw.ask_for(&open).1.remove(0);
+    StuckWrite::new(memory, 3071 * PAGE as u64)
+}
+
 #[test]
 fn a_write_that_waits_holds_up_nobody_else() {
     if !root_or_skip("other users") {
@@ -55,10 +64,7 @@ fn a_write_that_waits_holds_up_nobody_else() {
     let host = TestHost::with(&["--budget", "16MiB"]);
     let victim = host.worker_of(MALLORY + 1, MALLORY + 1);
     let attacker = fill_the_budget(&host);
-    let mut raw = as_user(MALLORY, || Raw::connect(&host));
-    let open = Request::Open { name: Name::new("/jam").unwrap(), access: Access::ReadWrite };
-    let memory = raw.ask_for(&open).1.remove(0);
-    let stuck = StuckWrite::new(memory, 3071 * PAGE as u64);
+    let stuck = write_for_ever(&host);
     for round in 0..3 {
         others_go_on(&host, &victim, round);
     }
@@ -71,6 +77,27 @@ fn a_write_that_waits_holds_up_nobody_else() {
     attacker.answer().expect("the page is there when the write is over");
     attacker.all("check m 0 3071 1");
     others_go_on(&host, &victim, 4);
+}
+
+/// The host is killed while the kernel is to punch frames for it, which it does when the write is over.
+#[test]
+fn what_is_done_late_for_a_killed_host_loses_nothing() {
+    if !root_or_skip("other users") {
+        return;
+    }
+    let host = TestHost::with(&["--budget", "16MiB"]);
+    let victim = host.worker_of(MALLORY + 1, MALLORY + 1);
+    let attacker = fill_the_budget(&host);
+    let stuck = write_for_ever(&host);
+    others_go_on(&host, &victim, 0);
+    let before = host.status().host_pid;
+    host.kill_host();
+    victim.eventually("list /");
+    drop(stuck);
+    wait::until("the killed host ends", || has_ended(before).then_some(()));
+    attacker.all("check m 0 3071 1\nfill m 0 3071 2\ncheck m 0 3071 2");
+    others_go_on(&host, &victim, 1);
+    attacker.ok("check m 0 3071 2");
 }
 
 #[test]
