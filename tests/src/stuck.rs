@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// A write to some memory, whose bytes never come: the lock of that memory's inode is held until this value goes.
+/// A write of a page to some memory, whose bytes never come: the lock of that memory's inode is held until this value goes.
+/// Then they are zeros.
 pub struct StuckWrite {
     trap: Option<Userfaultfd>,
     thread: Option<JoinHandle<()>>,
@@ -19,7 +20,7 @@ pub struct StuckWrite {
 
 impl StuckWrite {
     /// Begins it, in a thread of this process, which must be root's.
-    pub fn new(memory: OwnedFd) -> StuckWrite {
+    pub fn new(memory: OwnedFd, offset: u64) -> StuckWrite {
         let (trap, kernel_faults) = Userfaultfd::create(Kind::Synchronous, None).expect("a userfaultfd");
         assert!(kernel_faults, "root notices what the kernel touches");
         let source = commonhold_sys::frames::create("trap", PAGE as u64).expect("memory");
@@ -31,7 +32,7 @@ impl StuckWrite {
             let from = std::ptr::with_exposed_provenance(address);
             // SAFETY: reads one page, which is mapped until the process ends. Its bytes are zeros as soon as the
             // userfaultfd is closed.
-            unsafe { libc::pwrite(memory.as_raw_fd(), from, PAGE, 0) };
+            unsafe { libc::pwrite(memory.as_raw_fd(), from, PAGE, offset as i64) };
         });
         wait::until("the write waits for its bytes", || {
             let mut faults = Vec::new();

@@ -60,6 +60,7 @@ pub struct Machine {
     scans_held_up: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
+    taking_over: AtomicBool,
 }
 
 /// Threads of each kind that wait for the pagers of one ordinary user's objects.
@@ -125,7 +126,18 @@ impl Machine {
             scans_held_up: Mutex::default(),
             log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
+            taking_over: AtomicBool::new(true),
         }))
+    }
+
+    /// Whether this host makes a host again of what the one before left: all wait for that.
+    pub fn takes_over(&self) -> bool {
+        self.taking_over.load(Ordering::Relaxed)
+    }
+
+    /// It serves.
+    pub fn has_taken_over(&self) {
+        self.taking_over.store(false, Ordering::Relaxed);
     }
 
     /// Something has a deadline from now on: the control thread looks at it every now and then.

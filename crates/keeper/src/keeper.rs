@@ -10,13 +10,13 @@ use crate::backoff::{Backoff, Ending, Next, decide};
 use crate::config::KeeperConfig;
 use crate::fence::Fence;
 use crate::hosted::{Hosted, Sending};
-use crate::kept::{Generation, Key, LOCK_KEY};
+use crate::kept::{Generation, Key, LOCK_KEY, STUCK_PART};
 use crate::log::StateLog;
 use crate::protocol::{MESSAGE_BYTES, TELLS_OF_ENDED};
 use crate::store::{Store, Thing};
 use crate::waits::Waits;
 use crate::{filter, limits, lock, waits};
-use commonhold_sys::socket;
+use commonhold_sys::{process, socket};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};
@@ -272,6 +272,20 @@ impl Keeper {
         }
     }
 
+    /// What is left of a killed host that cannot end. The next one is told, and when it has ended.
+    fn keep_stuck(&mut self, left: Child) {
+        match process::pidfd(left.id()) {
+            Ok(pidfd) => {
+                let thing = Thing { blob: Vec::new(), fd: Some(Arc::new(pidfd)) };
+                drop(self.store.put(Key(format!("{STUCK_PART}{}", left.id())), thing));
+            }
+            Err(error) => {
+                self.log.say(&format!("the next host does not hear of process {}: {error}", left.id()))
+            }
+        }
+        self.stuck.push(left);
+    }
+
     fn on_host_ended(&mut self) {
         let Some(mut host) = self.host.take() else { return };
         self.read_to_the_end(&mut host);
@@ -286,12 +300,14 @@ impl Keeper {
         self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let left = host.stuck();
         let how = match ending {
-            _ if left.is_some() => "killed; it waits for a file system that does not answer".to_owned(),
+            _ if left.is_some() => "killed, and cannot end: it waits for a client".to_owned(),
             Ending::Code(code) => format!("exit code {code}"),
             Ending::Signal(signal) => format!("signal {signal}"),
             Ending::Unknown => "not our child: cause unknown".to_owned(),
         };
-        self.stuck.extend(left);
+        if let Some(left) = left {
+            self.keep_stuck(left);
+        }
         let pid = host.pid;
         let what_next = match decide(&host.asked, host.told_to_stop, ending, lived, &mut self.backoff) {
             Next::End => {

@@ -36,7 +36,9 @@ pub use config::{KeeperCommand, KeeperConfig};
 pub use deadline::{EndedFaults, FaultDeadline};
 pub use descriptor::adopt_descriptor;
 pub use keeper::run_keeper;
-pub use kept::{BLOB_BYTES, BLOBS_BYTES, Generation, KEPT_THINGS, KEY_BYTES, Kept, Key, LOCK_KEY};
+pub use kept::{
+    BLOB_BYTES, BLOBS_BYTES, Generation, KEPT_THINGS, KEY_BYTES, Kept, Key, LOCK_KEY, STUCK_PART,
+};
 pub use limits::raise_descriptor_limit;
 pub use lock::lock_state_directory;
 pub use log::StateLog;

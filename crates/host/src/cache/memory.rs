@@ -13,13 +13,14 @@ impl Cache {
         self.written_by_others.store(true, Ordering::Relaxed);
     }
 
-    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share the thread
-    /// may be one that others need, and gives up; of any other it is its owner's, and nothing is lost.
+    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share, and at a
+    /// take-over, the thread may be one that others need, and gives up; else it is its owner's, and nothing is lost.
     pub(super) fn on_frames<T: Send + 'static>(
         &self,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        if self.written_by_others.load(Ordering::Relaxed) && self.driver().is_some() {
+        let others_wait = || self.machine.takes_over() || self.driver().is_some();
+        if self.written_by_others.load(Ordering::Relaxed) && others_wait() {
             self.machine.patience.call(&self.frames, self.traits.uid, job)
         } else {
             job(&self.frames)

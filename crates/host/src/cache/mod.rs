@@ -9,9 +9,12 @@
 //! | `book` | dirty bookkeeping, mirrored on disk |
 //! | `view`, `views` | a mapping as the object sees it; all of them |
 //! | `fault` | answers one fault |
+//! | `deadlines` | waits that have lasted too long |
 //! | `bring` | brings pages into memory |
 //! | `track` | asks page tables what was written |
-//! | `evict`, `evictor` | makes room; the pipes through which frames leave |
+//! | `room` | finds room, by evicting from whoever has most |
+//! | `evict`, `evictor` | takes frames away; the pipes through which they leave |
+//! | `unfinished` | evictions that the host before left in the middle |
 //! | `sync`, `atomic`, `stored`, `flushes` | stores; the same, all or nothing; the journal under it; when a flush can be believed |
 //! | `stamp` | what others did to the stored object while nobody mapped it |
 //! | `hold` | page-holding locks |
@@ -30,6 +33,7 @@ mod bell;
 pub mod book;
 mod bring;
 pub mod coherent;
+mod deadlines;
 mod evict;
 pub mod evictor;
 mod explicit;
@@ -44,6 +48,7 @@ mod memory;
 mod moving;
 mod recover;
 mod resize;
+mod room;
 mod shrink;
 mod stamp;
 pub mod stored;
@@ -51,6 +56,7 @@ mod sync;
 mod telling;
 mod track;
 mod troubles;
+mod unfinished;
 pub mod versions;
 pub mod view;
 mod views;
@@ -226,9 +232,6 @@ struct Refused {
 
 /// How long others' threads wait for an object's lock.
 const SOON: Duration = Duration::from_micros(500);
-
-/// How long a page stays refused: long enough for whoever waited to get SIGBUS.
-const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Numbers for `stat`.
 #[derive(Clone, Debug, Default)]
@@ -431,47 +434,6 @@ impl Cache {
     /// Frames in memory now.
     pub fn used_pages(&self) -> u64 {
         self.budget.used_pages()
-    }
-
-    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon; none: it cannot be told now.
-    pub fn waits_with_deadline(&self) -> Option<bool> {
-        let inner = self.lock_soon()?;
-        Some(
-            !inner.refused.is_empty() || self.traits.fault_deadline_ms.is_some() && !inner.waiting.is_empty(),
-        )
-    }
-
-    /// Does that on a thread of its owner's, since it may wait for clients.
-    pub fn run_apart(&self, job: impl FnOnce() + Send + 'static) {
-        self.apart.run_within(self.share.clone(), &self.machine.urgent, job);
-    }
-
-    /// Refused pages that may be asked for again: whose, and where.
-    pub fn healed(&self) -> Vec<(SessionId, u64)> {
-        let mut inner = self.lock();
-        let (now, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut inner.refused).into_iter().partition(|r| r.since.elapsed() > REFUSED_FOR);
-        inner.refused = later;
-        now.into_iter().map(|r| (r.session, r.address)).collect()
-    }
-
-    /// Ends waits that are past the object's deadline, with SIGBUS.
-    pub fn end_waits(&self) {
-        let Some(deadline_ms) = self.traits.fault_deadline_ms else { return };
-        let deadline = Duration::from_millis(deadline_ms.into());
-        let mut inner = self.lock();
-        let (late, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut inner.waiting).into_iter().partition(|w| w.since.elapsed() > deadline);
-        inner.waiting = waiting;
-        for waiter in late {
-            self.seen.waited(waiter.since.elapsed());
-            self.seen.refused();
-            inner.troubles.note(
-                PageRange::new(waiter.page.into(), 1),
-                &format!("a touch of page {} waited for {deadline_ms} ms, its fault deadline", waiter.page),
-            );
-            inner.refuse(&waiter.mapping, waiter.page.into());
-        }
     }
 
     /// Ends the cache of a removed object: its files go, the frames go with the last descriptor.

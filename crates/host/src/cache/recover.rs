@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// How long the next host waits for a scan of one client's page tables.
-const SCAN_WAIT: Duration = Duration::from_secs(1);
+/// How long the next host, and so everybody, waits for a scan of one client's page tables. Without it all pages count as
+/// written.
+const SCAN_WAIT: Duration = Duration::from_millis(200);
 
 impl Cache {
     /// Frames that exist are resident.

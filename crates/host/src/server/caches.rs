@@ -244,12 +244,17 @@ impl Host {
         }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
-            cache.finish_eviction(takes_over)?;
-            self.machine.log(format_args!(
-                "object {}: finished an eviction of {} pages",
-                object.id.0,
-                unfinished.len()
-            ));
+            let (id, pages) = (object.id.0, unfinished.len());
+            let stuck = lock(&self.stuck_before).clone();
+            if takes_over && !stuck.is_empty() {
+                cache.finish_eviction_after(stuck)?;
+                let why = "of a host that was killed and cannot end yet";
+                self.machine
+                    .log(format_args!("object {id}: an eviction of {pages} pages, {why}, is finished then"));
+            } else {
+                cache.finish_eviction(takes_over)?;
+                self.machine.log(format_args!("object {id}: finished an eviction of {pages} pages"));
+            }
         }
         if header.size_bytes != record.options.size_bytes {
             cache.resize(record.options.size_bytes)?;

@@ -137,6 +137,8 @@ pub struct Host {
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,
+    /// Processes of hosts before this one that were killed, and had not ended when this one began.
+    stuck_before: Mutex<Vec<Arc<OwnedFd>>>,
     stopping: AtomicBool,
     /// Whether frames survive in a pipe here (needed for eviction).
     small_frames: bool,

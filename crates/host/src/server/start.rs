@@ -17,7 +17,7 @@ use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
 use crate::set_aside;
 use commonhold_coherence::HostId;
-use commonhold_keeper::{Kept, Key, Vault};
+use commonhold_keeper::{Kept, Key, STUCK_PART, Vault};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PageSize, Result, limits};
 use commonhold_registry::{Quota, Quotas, Registry};
@@ -147,6 +147,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),
+        stuck_before: Mutex::new(stuck_before(&vault, &kept)),
         stopping: AtomicBool::new(false),
         small_frames: frames_survive_in_pipe().unwrap_or(false),
         vault,
@@ -157,6 +158,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();
+    host.machine.has_taken_over();
     host.vault.ready();
     if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
         let state = host.machine.directory.clone();
@@ -227,6 +229,15 @@ fn kept_memory(
     let memory = Arc::new(new().doing(format!("making the memory called {name}"))?);
     vault.put(&Key(name.into()), &[], Some(memory.clone()))?;
     Ok(memory)
+}
+
+/// Hosts that were killed and cannot end yet. Of one that has nothing is kept any more.
+fn stuck_before(vault: &Vault, kept: &[Kept]) -> Vec<Arc<OwnedFd>> {
+    let all = kept.iter().filter(|entry| entry.key.0.starts_with(STUCK_PART));
+    let (ended, stuck): (Vec<_>, Vec<_>) =
+        all.partition(|entry| entry.fd.as_ref().is_none_or(|fd| process::has_ended(&**fd)));
+    ended.into_iter().for_each(|entry| vault.forget(&entry.key));
+    stuck.into_iter().filter_map(|entry| entry.fd.clone()).collect()
 }
 
 /// Under what name an end of a pipe is kept, through which a user's frames leave.

@@ -7,8 +7,9 @@ use crate::scene::{ATTACKER, Local, Machine, open, others_go_on_with};
 use crate::{Attack, leave_out};
 use commonhold_object::Access;
 use commonhold_tests::fuse::{Fuse, READ};
+use commonhold_tests::host::has_ended;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
-use commonhold_tests::{MIB, Worker, wait};
+use commonhold_tests::{MIB, PAGE, Worker, wait};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "hold the lock of an object's memory while the host is replaced",
         a_write,
     ),
+    user_of(SMALL, "stuck.a_late_punch", "have frames punched late for a host that was killed", a_late_punch),
     user_of(
         SMALL,
         "stuck.an_address_space",
@@ -58,18 +60,38 @@ fn fill_the_budget(scene: &Local) -> Worker {
     attacker
 }
 
+/// Writes to the last page of that object.
+fn write_for_ever(scene: &Local) -> StuckWrite {
+    let memory = scene.raw().ask_for(&open("/jam", Access::ReadWrite)).1.remove(0);
+    StuckWrite::new(memory, 3071 * PAGE as u64)
+}
+
 fn a_write(scene: &Local) {
     let attacker = fill_the_budget(scene);
-    let memory = scene.raw().ask_for(&open("/jam", Access::ReadWrite)).1.remove(0);
-    let stuck = StuckWrite::new(memory);
+    let stuck = write_for_ever(scene);
     (0..3).for_each(|_| others_go_on(scene));
     is_replaced(scene);
     attacker.send("get m 8192");
     others_go_on(scene);
     drop(stuck);
     attacker.answer().expect("the page is there when the write is over");
-    attacker.ok("check m 0 3072 1");
+    attacker.ok("check m 0 3071 1");
     others_go_on(scene);
+}
+
+/// The host is killed while the kernel is to punch frames for it, which it does when the write is over.
+fn a_late_punch(scene: &Local) {
+    let attacker = fill_the_budget(scene);
+    let stuck = write_for_ever(scene);
+    others_go_on(scene);
+    let before = scene.host.status().host_pid;
+    scene.host.kill_host();
+    scene.host.wait_for_other_host(before);
+    drop(stuck);
+    wait::until("the killed host ends", || has_ended(before).then_some(()));
+    attacker.all("check m 0 3071 1\nfill m 0 3071 2\ncheck m 0 3071 2");
+    others_go_on(scene);
+    attacker.ok("check m 0 3071 2");
 }
 
 fn an_address_space(scene: &Local) {
@@ -80,11 +102,17 @@ fn an_address_space(scene: &Local) {
         .expect("a directory");
     let Some(fuse) = Fuse::mount(&below, ATTACKER.0) else { leave_out("FUSE cannot be mounted here") };
     fuse.fall_silent(READ);
+    // Writes to these pages wait for the host, which has to let them in that address space.
+    attacker.ok("create f /frozen size=65536 freezable");
+    attacker.all("map f f rw shared 0 0\nfill f 0 16 1\nfreeze f 0 65536");
     attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
     wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    attacker.send("put f 4096 7");
     (0..3).for_each(|_| others_go_on(scene));
     is_replaced(scene);
     fuse.end();
+    attacker.answer().expect("the write goes on");
+    assert_eq!(attacker.ok("get f 4096"), "7");
     attacker.ok("check m 0 3072 1");
     others_go_on(scene);
 }
