@@ -37,6 +37,11 @@ impl Context {
         Random::seed_from_u64(self.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
+    /// The path of something that rows of one run leave for each other; gone when the run is over.
+    pub fn shared(&self, name: &str) -> PathBuf {
+        self.directory.with_file_name(name)
+    }
+
     /// Starts a host of this row's own; it ends when the result is dropped.
     pub fn start_host(&self) -> Result<BenchHost> {
         BenchHost::start(&self.directory.join("state"))

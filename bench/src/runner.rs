@@ -14,14 +14,15 @@ use std::time::Instant;
 /// Runs what is asked for; whether nothing went wrong (a bar that is missed is not wrong, but told).
 pub fn run(asked: &Run) -> Result<bool> {
     let chosen = choose(&asked.ids)?;
-    let base = base_directory()?;
+    // Rows that need the same may leave it here for each other.
+    let base = tempfile::Builder::new().prefix("run-").tempdir_in(base_directory()?)?;
     let mut lines = Vec::new();
     let mut good = true;
     for row in &chosen {
         if std::io::stderr().is_terminal() {
             eprintln!("{} …", row.id());
         }
-        let line = match in_own_process(*row, asked, &base) {
+        let line = match in_own_process(*row, asked, base.path()) {
             Ok(line) => line,
             Err(failure) => to_json(*row, &Err(failure)),
         };

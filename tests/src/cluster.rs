@@ -55,20 +55,39 @@ pub fn paged_cluster(sizes: &[&str]) -> Vec<TestHost> {
 
 /// Hosts that prove who they are by certificates; the last may read alone.
 pub fn secure_cluster(authority: &Scratch, count: usize) -> Vec<TestHost> {
+    secure_cluster_with(authority, count, &Secure { before: &[], lease_s: None, last_reads: true })
+}
+
+/// How hosts with certificates are started.
+pub struct Secure<'a> {
+    /// Words before the program.
+    pub before: &'a [String],
+    /// A host that died is lost so many seconds later.
+    pub lease_s: Option<u32>,
+    /// The last may read alone.
+    pub last_reads: bool,
+}
+
+/// Hosts that prove who they are by certificates.
+pub fn secure_cluster_with(authority: &Scratch, count: usize, how: &Secure<'_>) -> Vec<TestHost> {
     let list = free_address();
+    let before: Vec<&str> = how.before.iter().map(String::as_str).collect();
+    let lease = how.lease_s.map(|seconds| seconds.to_string());
     ca(&authority.join("ca"), &["init"]);
     (0..count)
         .map(|number| {
             let (own, name) = (free_address(), format!("host{number}"));
             let identity = authority.join(&name).display().to_string();
-            let reader = if number + 1 == count { vec!["--read-only"] } else { vec![] };
+            let reader = if how.last_reads && number + 1 == count { vec!["--read-only"] } else { vec![] };
             ca(&authority.join("ca"), &[vec!["issue", &name, "--into", &identity], reader].concat());
             let listen = if number == 0 { &list } else { &own };
             let mut words = vec!["--listen", listen, "--name", &name, "--identity", &identity];
-            if number > 0 {
-                words.extend(["--join", &list]);
+            match &lease {
+                _ if number > 0 => words.extend(["--join", &list]),
+                Some(seconds) => words.extend(["--lease", seconds]),
+                None => {}
             }
-            TestHost::with(&words)
+            TestHost::by(&before, &words)
         })
         .collect()
 }

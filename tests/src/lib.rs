@@ -18,6 +18,7 @@
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
 //! | `fuse` | a file system that falls silent |
 //! | `lingering` | sockets whose close waits |
+//! | `lease` | files whose opening waits |
 //! | `user` | is another user for a moment |
 //! | `stuck` | locks of the kernel that are held for as long as a test likes |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
@@ -34,6 +35,7 @@ pub mod etcd;
 pub mod field;
 pub mod fuse;
 pub mod host;
+pub mod lease;
 pub mod ledger;
 pub mod lingering;
 pub mod moving;

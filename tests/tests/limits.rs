@@ -141,3 +141,12 @@ fn nothing_is_left_of_clients_that_are_gone() {
         (now.0 <= before.0 && now.1 <= before.1).then_some(())
     });
 }
+
+#[test]
+fn a_deadline_of_an_external_pager_of_more_than_an_hour_is_refused() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    let says = worker.refused("create o /o size=65536 pager=/p pager-deadline=3600001", "Invalid");
+    assert!(says.contains("the most is 3600000 ms, an hour"), "{says}");
+    worker.ok("create o /o size=65536 pager=/p pager-deadline=3600000");
+}

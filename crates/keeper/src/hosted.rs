@@ -13,7 +13,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// How often to look: at one line of one file, as long as it lives.
-const LOOKS_APART: Duration = Duration::from_secs(1);
+const LOOKS_APART: Duration = Duration::from_millis(500);
 
 /// A host process.
 #[derive(Debug)]

@@ -68,7 +68,8 @@ impl Store {
         self.lock_within(LOCK_PATIENCE)
     }
 
-    fn lock_within(&self, patience: Duration) -> Result<File> {
+    /// The same, and another may change it so long before that is an error.
+    pub fn lock_within(&self, patience: Duration) -> Result<File> {
         let path = self.root.join("lock");
         let file = File::options()
             .create(true)
@@ -378,33 +379,4 @@ fn link_neighbours(program: &Path, directory: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_holds_the_lock_of_a_store_for_ever() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("rebase"), Owner::Machine).unwrap();
-        let lock = store.root().join("lock");
-        let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
-        drop(store.lock().unwrap());
-        assert_eq!(mode(), 0o600);
-        // Of a store that an earlier Commonhold made, and that somebody holds.
-        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-        let others = File::open(&lock).unwrap();
-        others.lock().unwrap();
-        let refused = store.lock_within(Duration::from_millis(200)).unwrap_err().to_string();
-        assert!(refused.contains("fuser -v") && refused.contains("lock"), "{refused}");
-        assert_eq!(mode(), 0o600);
-        drop(others);
-        store.lock_within(Duration::from_secs(60)).unwrap();
-        // Nothing is opened through what another put there.
-        fs::remove_file(&lock).unwrap();
-        std::os::unix::fs::symlink(directory.path().join("elsewhere"), &lock).unwrap();
-        store.lock().unwrap_err();
-        assert!(!directory.path().join("elsewhere").exists());
-    }
 }

@@ -48,6 +48,7 @@ impl ByHand {
 
     /// The same, with a file behind it.
     pub fn of_a_file(scene: &Local, name: Name, options: CreateOptions, file: Option<&OwnedFd>) -> ByHand {
+        crate::held::stays();
         let mut raw = scene.raw();
         let (_, device) = raw.ask_for(&Request::Hello { program: "by hand".into() });
         let length = options.size_bytes as usize;

@@ -1,57 +1,84 @@
 //! Runs one attack, and judges it.
+//!
+//! Each attack has a process of its own: what waits in one (a file system that falls silent) holds up no other.
 
 use crate::bystander::{Bystander, Noticed};
-use crate::scene::{BYSTANDER, Local, Members};
-use crate::{Attack, How};
-use commonhold_tests::{TestHost, wait};
+use crate::held::{self, Held};
+use crate::scene::{Cluster, Local, Machine, Members};
+use crate::{Attack, How, LeftOut};
+use commonhold_tests::{TestHost, host::program};
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// What came of an attack.
-#[derive(Debug)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Outcome {
     /// Why it counts as having got through; none: it was held off.
     pub breach: Option<String>,
-    /// What the bystander noticed.
-    pub noticed: Noticed,
+    /// Why it was not tried.
+    pub left_out: Option<String>,
+    /// What the bystander noticed, if there was one.
+    pub noticed: Option<Noticed>,
     /// How long it took.
-    pub took: Duration,
+    pub seconds: f64,
 }
 
-/// Runs an attack in a scene of its own.
+/// Runs an attack in a scene and a process of its own.
 pub fn run(attack: &Attack) -> Outcome {
-    let start = Instant::now();
-    let mut noticed = Noticed::default();
-    let judged = catch_unwind(AssertUnwindSafe(|| match attack.how {
-        How::User(attack) => noticed = against_a_host(attack),
-        How::Member(attack) => noticed = against_a_cluster(attack),
-    }));
-    let breach = judged.err().map(|panic| words_of(&*panic));
-    Outcome { breach, noticed, took: start.elapsed() }
+    let mut command = Command::new(program("commonhold-attacks"));
+    let output = command.args(["here", attack.id]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.expect("the suite's program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|_| {
+        let breach = Some(format!("its process ended early: {}", output.status));
+        Outcome { breach, ..Outcome::default() }
+    })
 }
 
-fn against_a_host(attack: fn(&Local)) -> Noticed {
-    let scene = Local::new();
-    let before = processes(&scene.host);
-    let bystander = Bystander::start(&scene.host, BYSTANDER);
-    attack(&scene);
-    let noticed = bystander.end();
-    assert_eq!(processes(&scene.host), before, "a process was replaced:\n{}", scene.host.log());
-    wait::until("the attacker's connections are forgotten", || {
-        (scene.host.status().clients <= 2).then_some(())
-    });
+/// Runs an attack in this process.
+pub fn run_here(attack: &Attack) -> Outcome {
+    let start = Instant::now();
+    let mut noticed = None;
+    let judged = catch_unwind(AssertUnwindSafe(|| match attack.how {
+        How::User(machine, attack) => noticed = Some(against_a_host(machine, attack)),
+        How::Member(cluster, attack) => noticed = Some(against_a_cluster(cluster, attack)),
+        How::Alone(attack) => attack(),
+    }));
+    let (mut breach, mut left_out) = (None, None);
+    match judged.map_err(|panic| panic.downcast::<LeftOut>()) {
+        Ok(()) => {}
+        Err(Ok(why)) => left_out = Some(why.0),
+        Err(Err(panic)) => breach = Some(words_of(&*panic)),
+    }
+    Outcome { breach, left_out, noticed, seconds: start.elapsed().as_secs_f64() }
+}
+
+fn against_a_host(machine: Machine, attack: fn(&Local)) -> Noticed {
+    let scene = Local::of(machine);
+    let mut bystander = Bystander::of_a_user(&scene.host);
+    let (before, held) = (processes(&scene.host), Held::by(&scene.host));
+    let noticed = bystander.while_runs(|| attack(&scene));
+    if !machine.kills {
+        assert_eq!(processes(&scene.host), before, "a process was replaced:\n{}", scene.host.log());
+    }
+    held::returns_to(&held, &scene.host);
     noticed
 }
 
-fn against_a_cluster(attack: fn(&Members)) -> Noticed {
-    let scene = Members::new();
+fn against_a_cluster(cluster: Cluster, attack: fn(&Members)) -> Noticed {
+    let scene = Members::of(cluster);
     let before: Vec<_> = scene.hosts.iter().map(processes).collect();
-    let bystander = Bystander::go_on(scene.user());
-    attack(&scene);
-    let noticed = bystander.end();
-    for (host, before) in scene.hosts.iter().zip(before) {
-        assert_eq!(processes(host), before, "a process was replaced:\n{}", host.log());
+    let mut bystander = Bystander::of(scene.user());
+    let held: Vec<_> = scene.hosts.iter().map(Held::by).collect();
+    let noticed = bystander.while_runs(|| attack(&scene));
+    for (number, (host, before)) in scene.hosts.iter().zip(before).enumerate() {
+        if cluster.kills != Some(number) {
+            assert_eq!(processes(host), before, "a process was replaced:\n{}", host.log());
+        }
+        held::processes_return_to(&held[number], host);
     }
     noticed
 }

@@ -1,6 +1,6 @@
 //! A host with just the capabilities of the shipped unit does for other users all that a host does.
 
-use commonhold_attacks::scene::{BYSTANDER, Local};
+use commonhold_attacks::scene::{BYSTANDER, Local, MACHINE};
 use commonhold_tests::{root_or_skip, wait};
 
 #[test]
@@ -8,7 +8,7 @@ fn the_rights_of_the_unit_are_enough_for_other_users_through_every_death() {
     if !root_or_skip("a host of root, and another user,") {
         return;
     }
-    let scene = Local::new();
+    let scene = Local::of(MACHINE);
     let (uid, gid) = BYSTANDER;
     let file = scene.host.scratch().file("theirs", 262_144);
     std::os::unix::fs::chown(&file, Some(uid), Some(gid)).unwrap();

@@ -4,7 +4,6 @@ mod altered;
 mod answers;
 mod copies;
 mod cores;
-mod damaged;
 mod executables;
 mod found;
 mod given;

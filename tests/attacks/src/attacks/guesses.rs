@@ -2,11 +2,12 @@
 
 use super::user;
 use crate::Attack;
-use crate::scene::{Local, name, small};
-use commonhold_object::wire::{MapRequest, PagerReply, Reply, Request};
+use crate::scene::{Local, asked, name, small};
+use commonhold_object::wire::{Event, MapRequest, PagerReply, Reply, Request};
 use commonhold_object::{Access, ErrorKind, ObjectId, SessionId};
-use commonhold_tests::raw::map_request;
+use commonhold_tests::raw::{Raw, bytes_of, map_request};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     user("guesses.objects", "use objects by their numbers, which were never opened", objects),
@@ -86,21 +87,50 @@ fn frames(scene: &Local) {
     }
 }
 
-fn calls(scene: &Local) {
+/// Says what only the pager may say, of that call and of others.
+fn answer_for_the_pager(scene: &Local, asked: u64, result: &PagerReply) {
     let mut raw = scene.greeted();
-    for call in 0..500 {
-        for result in [PagerReply::Stored, PagerReply::Data(vec![7; 4096]), PagerReply::Failed("no".into())] {
-            // Not answered; the connection may end at the first.
-            let bytes = commonhold_tests::raw::bytes_of(call, &Request::PagerAnswer { call, result });
-            if !raw.throw(&bytes, &[]) {
-                raw = scene.greeted();
-            }
+    for call in (0..200).chain([asked]) {
+        let bytes = bytes_of(0, &Request::PagerAnswer { call, result: result.clone() });
+        // The connection may end at the first.
+        if !raw.throw(&bytes, &[]) {
+            raw = scene.greeted();
         }
     }
 }
 
+fn calls(scene: &Local) {
+    let mut pager = scene.pager_of_other("/theirs");
+    let theirs = scene.other();
+    theirs.ok("create p /paged size=65536 sync=ordered pager=/theirs pager-deadline=60000 mode=600");
+    theirs.ok("map m p rw shared 0 0");
+    let others_bytes = |length: u64| PagerReply::Data(vec![7; length as usize]);
+    theirs.send("get m 0");
+    let Event::PageIn { call, length, .. } = asked(&pager) else { panic!("nothing is stored yet") };
+    for result in [others_bytes(length), PagerReply::Stored, PagerReply::Failed("no".into())] {
+        answer_for_the_pager(scene, call, &result);
+        assert_eq!(theirs.answer_within(Duration::from_millis(50)), None, "{result:?} was taken");
+    }
+    let answer = |pager: &mut Raw, call, result| {
+        let bytes = bytes_of(0, &Request::PagerAnswer { call, result });
+        assert!(pager.throw(&bytes, &[]), "the host takes it");
+    };
+    answer(&mut pager, call, PagerReply::Data(vec![9; length as usize]));
+    assert_eq!(theirs.answer().as_deref(), Ok("9"));
+    // Nor is a page stored on the attacker's word.
+    theirs.ok("put m 0 5");
+    theirs.send("sync p 0 4096");
+    let Event::PageOut { call, data, .. } = asked(&pager) else { panic!("the page is there") };
+    assert_eq!(data[0], 5);
+    answer_for_the_pager(scene, call, &PagerReply::Stored);
+    assert_eq!(theirs.answer_within(Duration::from_millis(50)), None, "it counts as stored");
+    answer(&mut pager, call, PagerReply::Failed("the disk is full".into()));
+    let refused = theirs.answer().expect_err("it was not stored");
+    assert!(refused.message.contains("the disk is full"), "{refused:?}");
+}
+
 fn pagers(scene: &Local) {
-    let theirs = scene.host.worker_of(crate::scene::BYSTANDER.0, crate::scene::BYSTANDER.1);
+    let theirs = scene.other();
     theirs.ok("create p /paged size=65536 pager=/theirs pager-deadline=2000 mode=600");
     let mut raw = scene.greeted();
     // It may serve that name, but is asked only for objects of its own user.

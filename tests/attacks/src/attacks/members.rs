@@ -2,13 +2,14 @@
 
 use super::member;
 use crate::Attack;
-use crate::scene::{Members, Rights, name};
+use crate::scene::{ATTACKER, Members, Rights, name};
 use commonhold_coherence::HostId;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Keep, Message};
-use commonhold_object::{Access, Credentials, ErrorKind};
+use commonhold_object::{Access, Credentials};
 use commonhold_tests::cluster::ca;
 use commonhold_tests::stranger::{Numbers, Stranger};
 use commonhold_tests::{Scratch, wait};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 pub(crate) const ATTACKS: &[Attack] = &[
     member("members.without_certificate", "speak without a certificate", without),
@@ -29,12 +30,16 @@ fn root() -> Credentials {
     Credentials { uid: 0, gid: 0, groups: Vec::new() }
 }
 
-/// Calls about an object that the caller has nothing to do with.
-fn calls(object: u128) -> Vec<Call> {
-    let who = root;
+/// Somebody who may not open the bystander's object.
+fn nobody() -> Credentials {
+    Credentials { uid: ATTACKER.0, gid: ATTACKER.1, groups: Vec::new() }
+}
+
+/// Calls about an object that the caller has nothing to do with, for a process of that user.
+fn calls(object: u128, who: Credentials) -> Vec<Call> {
     vec![
         Call::WhereIs(object),
-        Call::Use { object, who: who(), access: Access::ReadWrite, number: 1 },
+        Call::Use { object, who, access: Access::ReadWrite, number: 1 },
         Call::GiveBack { object, former: HostId(1), lent_by: None, pages: vec![(0, 1)] },
         Call::Valid { object, lost: HostId(1), from_page: 0 },
         Call::Keep { object, number: 1, what: Keep::Begin { size_bytes: 4096, anew: true } },
@@ -49,18 +54,52 @@ fn calls(object: u128) -> Vec<Call> {
     ]
 }
 
-/// Asks each from a session of its own; none may be granted.
-fn none_is_granted(scene: &Members, from: impl Fn(usize) -> Stranger, object: u128) {
-    for (number, call) in calls(object).into_iter().enumerate() {
+/// Asks each from a session of its own; none may be granted, but that who has no part in an object leaves it.
+fn none_is_granted(scene: &Members, from: &dyn Fn(usize) -> Stranger, object: u128, who: Credentials) {
+    for (number, call) in calls(object, who).into_iter().enumerate() {
         let stranger = from(number);
         let host = stranger.connect(&scene.address(1)).expect("it has a certificate");
-        let words = format!("{call:?}");
-        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stranger.ask(host, call)));
+        let (words, leaves) = (format!("{call:?}"), matches!(call, Call::Leave { .. }));
         // The end of the session is an answer, too.
-        if let Ok(Ok(answer)) = asked {
-            let harmless = matches!(answer, Answer::Done | Answer::Keeps(false) | Answer::Home(_));
-            assert!(harmless, "{words} was answered with {answer:?}");
+        if let Some(Ok(answer)) = asked(&stranger, host, call) {
+            assert!(leaves && matches!(answer, Answer::Done), "{words} was answered with {answer:?}");
         }
+    }
+}
+
+/// What it is answered; none: the session ended.
+fn asked(stranger: &Stranger, host: HostId, call: Call) -> Option<commonhold_peers::Result<Answer>> {
+    catch_unwind(AssertUnwindSafe(|| stranger.ask(host, call))).ok()
+}
+
+/// Somebody who belongs, and asks what is so.
+struct Asker {
+    stranger: Stranger,
+    list: HostId,
+}
+
+impl Asker {
+    fn of(scene: &Members, number: u32) -> Asker {
+        let stranger = scene.stranger(number, &format!("asker{number}"), Rights::Write);
+        let list = stranger.connect(&scene.address(0)).expect("it has a certificate");
+        stranger.join(list, Vec::new()).expect("it belongs");
+        Asker { stranger, list }
+    }
+
+    /// The home of the bystander's object, and its identity.
+    fn bystander(&self) -> (HostId, u128) {
+        match self.stranger.ask(self.list, Call::Lookup(name("/bystander"))) {
+            Ok(Answer::Named { home, object }) => (home, object),
+            other => panic!("the name is lost: {other:?}"),
+        }
+    }
+
+    /// All that can be seen of the bystander's object. Its bytes are looked at by the bystander.
+    fn sees(&self, scene: &Members) -> impl PartialEq + std::fmt::Debug + use<> {
+        let home = scene.hosts[1].worker();
+        let told = ["size", "owner"].map(|what| home.ok(&format!("stat /bystander {what}")));
+        let replicas = std::fs::read_dir(scene.hosts[1].state().join("replicas")).into_iter().flatten();
+        (self.bystander(), told, home.ok("list /"), replicas.count())
     }
 }
 
@@ -95,12 +134,35 @@ fn garbage(scene: &Members) {
     }
 }
 
+/// Says that of all of these objects and of the bystander's, by members of these numbers, at once; nothing is otherwise
+/// after it.
+fn about_objects(
+    scene: &Members,
+    objects: &[u128],
+    first: u32,
+    from: &(dyn Fn(u32) -> Stranger + Sync),
+    who: fn() -> Credentials,
+) {
+    let asker = Asker::of(scene, 90);
+    let before = asker.sees(scene);
+    let (_, real) = asker.bystander();
+    std::thread::scope(|threads| {
+        let all = objects.iter().chain([&real]).zip((first..).step_by(20));
+        let all: Vec<_> = all
+            .map(|(object, first)| {
+                let stranger = move |number| from(first + number as u32);
+                threads.spawn(move || none_is_granted(scene, &stranger, *object, who()))
+            })
+            .collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+    });
+    assert_eq!(asker.sees(scene), before);
+    scene.hosts[0].worker().ok("open o /bystander rw");
+}
+
 fn never_joined(scene: &Members) {
-    none_is_granted(
-        scene,
-        |number| scene.stranger(100 + number as u32, &format!("outsider{number}"), Rights::Write),
-        0x1234_5678,
-    );
+    let outsider = |number| scene.stranger(number, &format!("outsider{number}"), Rights::Write);
+    about_objects(scene, &[0x1234_5678], 100, &outsider, root);
 }
 
 fn parts(scene: &Members) {
@@ -146,12 +208,14 @@ fn number(scene: &Members) {
     // It is refused, or told that the number is another's.
     if let Ok(host) = stranger.connect(&scene.address(1)) {
         let bytes = Call::Lookup(name("/bystander"));
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stranger.ask(host, bytes)));
+        let _ = asked(&stranger, host, bytes);
     }
     are_the_three(scene);
 }
 
 fn claims(scene: &Members) {
+    let asker = Asker::of(scene, 90);
+    let before = asker.sees(scene);
     let stranger = scene.stranger(73, "claimer", Rights::Write);
     let list = stranger.connect(&scene.address(0)).expect("it has a certificate");
     let claim = || Claim { name: name("/bystander"), object: 77, moving: None };
@@ -160,26 +224,15 @@ fn claims(scene: &Members) {
         let claimed = stranger.ask(list, Call::Claim(claim()));
         assert!(claimed.is_err(), "it has the name: {claimed:?}");
     }
-    let home = scene.stranger(74, "asker", Rights::Write);
-    let list = home.connect(&scene.address(0)).expect("it has a certificate");
-    if home.join(list, Vec::new()).is_ok() {
-        match home.ask(list, Call::Lookup(name("/bystander"))) {
-            Ok(Answer::Named { home, object }) => {
-                assert!(home != HostId(73) && object != 77, "the name is the attacker's");
-            }
-            other => panic!("the name is lost: {other:?}"),
-        }
-    }
+    assert_eq!(asker.sees(scene), before, "the name is the attacker's");
 }
 
 fn reader(scene: &Members) {
     let stranger = scene.stranger(75, "reader", Rights::Read);
     let home = stranger.connect(&scene.address(1)).expect("it has a certificate");
     let open = |access| Call::Open { name: name("/bystander"), who: root(), access };
-    let ask = |call: Call| {
-        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stranger.ask(home, call)));
-        asked.unwrap_or_else(|_| Err(commonhold_peers::Error::new(ErrorKind::Disconnected, "cut off")))
-    };
+    let asker = Asker::of(scene, 90);
+    let before = asker.sees(scene);
     for call in [
         open(Access::ReadWrite),
         Call::Resize { name: name("/bystander"), who: root(), size_bytes: 4096 },
@@ -187,24 +240,22 @@ fn reader(scene: &Members) {
         Call::Names(Vec::new()),
     ] {
         let words = format!("{call:?}");
-        if let Ok(answer) = ask(call) {
+        if let Some(Ok(answer)) = asked(&stranger, home, call) {
             panic!("{words} was answered with {answer:?}");
         }
     }
+    assert_eq!(asker.sees(scene), before);
 }
 
 fn no_home(scene: &Members) {
-    // The object is one that the host knows; the attacker only guesses what it is called inside.
-    for object in [0, 1, u128::MAX] {
-        none_is_granted(
-            scene,
-            |number| {
-                let number = 200 + number as u32 + (object as u32 & 1) * 20;
-                scene.stranger(number, &format!("no-home{number}-{}", object % 7), Rights::Write)
-            },
-            object,
-        );
-    }
+    // It belongs to the cluster, and has no part in the object.
+    let member = |number| {
+        let stranger = scene.stranger(number, &format!("no-home{number}"), Rights::Write);
+        let list = stranger.connect(&scene.address(0)).expect("it has a certificate");
+        stranger.join(list, Vec::new()).expect("it belongs");
+        stranger
+    };
+    about_objects(scene, &[0, 1, u128::MAX], 200, &member, nobody);
 }
 
 fn answers(scene: &Members) {

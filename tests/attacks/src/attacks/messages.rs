@@ -3,7 +3,7 @@
 use super::user;
 use crate::Attack;
 use crate::scene::{Local, name, small};
-use commonhold_object::wire::{MapRequest, PROTOCOL_VERSION, Reply, Request};
+use commonhold_object::wire::{MapRequest, PROTOCOL_VERSION, Request};
 use commonhold_object::{Access, CreateOptions, ObjectId, PagerKind, limits};
 use commonhold_tests::raw::{Raw, bytes_of, map_request};
 use commonhold_tests::stranger::Numbers;
@@ -160,12 +160,7 @@ fn many(scene: &Local) {
 }
 
 fn ranges(scene: &Local) {
-    let mut raw = scene.greeted();
-    let create = Request::Create { name: name("/own"), options: small(), nonce: 5 };
-    let Reply::Opened(opened) = raw.ask(&create, &[]).expect("an answer").expect("an object of one's own")
-    else {
-        panic!("something else was opened")
-    };
+    let (mut raw, opened) = scene.with_an_object("/own");
     let object = opened.info.id;
     let odd = [0, 1, 4095, 4096, 65_536, 65_537, 1 << 32, 1 << 44, 1 << 63, u64::MAX - 4095, u64::MAX];
     for offset in odd {
@@ -188,12 +183,7 @@ fn ranges(scene: &Local) {
 }
 
 fn mappings(scene: &Local) {
-    let mut raw = scene.greeted();
-    let create = Request::Create { name: name("/own"), options: small(), nonce: 6 };
-    let Reply::Opened(opened) = raw.ask(&create, &[]).expect("an answer").expect("an object of one's own")
-    else {
-        panic!("something else was opened")
-    };
+    let (mut raw, opened) = scene.with_an_object("/own");
     for address in [0, 1, 4096, 1 << 47, (1 << 47) - 4096, 1 << 63, u64::MAX - 4095, u64::MAX] {
         for length in [0, 1, 4096, 65_536, 1 << 40, u64::MAX] {
             for (with_descriptors, with_claims) in [(false, false), (true, false), (true, true)] {

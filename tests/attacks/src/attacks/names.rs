@@ -48,7 +48,7 @@ fn of_others(scene: &Local) {
 }
 
 fn in_directories(scene: &Local) {
-    let theirs = scene.host.worker_of(BYSTANDER.0, BYSTANDER.1);
+    let theirs = scene.other();
     theirs.ok("create o /theirs/deep/o size=4096 mode=600");
     let attacker = scene.attacker();
     attacker.ok("create m /mine size=4096");

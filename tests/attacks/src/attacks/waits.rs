@@ -1,10 +1,10 @@
 //! The kernel makes whoever writes to memory, cuts it off or punches holes in it wait for each other, and a writer waits
 //! for the page that it writes from: which never comes, if the writer wants that.
 
-use super::user;
+use super::{user, user_of, with};
 use crate::Attack;
 use crate::by_hand::{ByHand, Memory, PAGE};
-use crate::scene::{BYSTANDER, Local, SOON, name, others_go_on, others_go_on_with, small};
+use crate::scene::{Local, SOON, name, others_go_on, others_go_on_with, small};
 use commonhold_object::wire::Request;
 use commonhold_object::{CreateOptions, PagerKind};
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
@@ -22,7 +22,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "write for ever to a file, while the size of its object changes",
         size_of_a_file,
     ),
-    user("waits.saving", "write for ever to a file into which the host must evict", saving),
+    user_of(
+        with(&["--budget", "16MiB"]),
+        "waits.saving",
+        "write for ever to a file into which the host must evict",
+        saving,
+    ),
     user("waits.removal", "go away from many removed objects whose files one writes to for ever", removal),
 ];
 
@@ -133,14 +138,13 @@ fn size_of_a_file(scene: &Local) {
 }
 
 /// Whoever needs room takes it from who has most, and that is the attacker.
-fn saving(_: &Local) {
-    let scene = Local::with(&["--budget", "16MiB"]);
+fn saving(scene: &Local) {
     let options = CreateOptions { size_bytes: 12 << 20, ..small() };
-    let (client, file) = of_a_file(&scene, "/held", options);
+    let (client, file) = of_a_file(scene, "/held", options);
     (0..3000).for_each(|number| client.memory.page(number).put(1).expect("a page"));
     let never = held(&file);
-    others_go_on_with(&scene, 2048);
-    others_go_on_with(&scene, 2048);
+    others_go_on_with(scene, 2048);
+    others_go_on_with(scene, 2048);
     drop(never);
 }
 
@@ -169,7 +173,7 @@ fn removal(scene: &Local) {
     others_go_on(scene);
     // Whoever goes now is forgotten at once.
     let before = scene.host.status().clients;
-    drop((0..4).map(|_| scene.host.worker_of(BYSTANDER.0, BYSTANDER.1)).collect::<Vec<_>>());
+    drop((0..4).map(|_| scene.other()).collect::<Vec<_>>());
     let forgotten = wait::within(SOON, || (scene.host.status().clients <= before).then_some(()));
     assert!(forgotten.is_some(), "ends of sessions wait");
     drop(nevers);

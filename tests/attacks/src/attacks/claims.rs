@@ -1,15 +1,27 @@
 //! Claim words are memory that a host and its client share: whatever a client sends in their place, the host touches only
 //! what a host made.
 
+use super::user;
+use crate::Attack;
+use crate::scene::{ATTACKER, Local, name};
 use commonhold_object::wire::{MapRequest, Reply, Request};
-use commonhold_object::{Access, CreateOptions, ErrorKind, MapFlags, Name, ObjectId, SessionId};
+use commonhold_object::{Access, CreateOptions, ErrorKind, MapFlags, ObjectId, SessionId};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use commonhold_tests::raw::{Raw, map_request};
-use commonhold_tests::{MIB, TestHost, root_or_skip, user, wait};
+use commonhold_tests::{MIB, user as users};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
-const USER: u32 = 4242;
+pub(crate) const ATTACKS: &[Attack] = &[
+    user("claims.at_a_first_mapping", "claim words of every kind of memory", |scene| {
+        words_of_ones_own(scene, false)
+    }),
+    user("claims.at_a_return", "the same, by a session that says it comes back", |scene| {
+        words_of_ones_own(scene, true)
+    }),
+];
+
 const WORDS: u64 = 4096;
 const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
@@ -22,14 +34,13 @@ fn memory(flags: MemfdFlags, seals: SealFlags, bytes: u64) -> OwnedFd {
     fd
 }
 
-fn file(path: impl AsRef<std::path::Path>) -> OwnedFd {
+fn file(path: impl AsRef<Path>) -> OwnedFd {
     std::fs::File::options().read(true).write(true).open(path).expect("a file").into()
 }
 
 /// What an ordinary user can send for claim words.
-fn words(host: &TestHost) -> Vec<(&'static str, OwnedFd)> {
+fn words(at_disk: &Path) -> Vec<(&'static str, OwnedFd)> {
     let none = MemfdFlags::empty();
-    let at_disk = host.scratch().join("words");
     let in_tmpfs = format!("/dev/shm/commonhold-tests-words-{}", std::process::id());
     std::fs::write(&in_tmpfs, [0; WORDS as usize]).expect("a file");
     let mut all = vec![
@@ -38,7 +49,7 @@ fn words(host: &TestHost) -> Vec<(&'static str, OwnedFd)> {
         ("may shrink", memory(none, SealFlags::GROW | SealFlags::SEAL, WORDS)),
         ("may not be written", memory(none, SEALED | SealFlags::WRITE, WORDS)),
         ("too short", memory(none, SEALED, 0)),
-        ("a file", file(&at_disk)),
+        ("a file", file(at_disk)),
         ("a file in memory", file(&in_tmpfs)),
         ("no file", file("/dev/zero")),
         ("a pipe", rustix::pipe::pipe().expect("a pipe").0),
@@ -60,22 +71,19 @@ struct Mapper {
 }
 
 impl Mapper {
-    fn new(host: &TestHost, name: &str) -> Mapper {
-        let name = Name::new(name).expect("a name");
-        // As the test's own user, whose process this is.
+    fn new(scene: &Local) -> Mapper {
+        // As the suite's own user, whose process this is.
         let (uffd, _) = Userfaultfd::create(Kind::InThread, None).expect("a userfaultfd");
         let pagemap = std::fs::File::open("/proc/self/pagemap").expect("a pagemap").into();
-        user::as_user(USER, || {
-            let mut raw = Raw::connect(host);
-            let options = CreateOptions { size_bytes: MIB, controlled: true, ..CreateOptions::default() };
-            let create = Request::Create { name: name.clone(), options, nonce: 1 };
-            raw.ask(&create, &[]).expect("an answer").expect("it is made");
-            let open = Request::Open { name: name.clone(), access: Access::ReadWrite };
-            let Ok(Reply::Opened(opened)) = raw.ask(&open, &[]).expect("an answer") else {
-                panic!("not opened")
-            };
-            Mapper { raw, object: opened.info.id, uffd, pagemap }
-        })
+        let mut raw = scene.raw();
+        let options = CreateOptions { size_bytes: MIB, controlled: true, ..CreateOptions::default() };
+        let create = Request::Create { name: name("/mapped"), options, nonce: 1 };
+        raw.ask(&create, &[]).expect("an answer").expect("it is made");
+        let open = Request::Open { name: name("/mapped"), access: Access::ReadWrite };
+        match raw.ask(&open, &[]).expect("an answer") {
+            Ok(Reply::Opened(opened)) => Mapper { raw, object: opened.info.id, uffd, pagemap },
+            other => panic!("not opened: {other:?}"),
+        }
     }
 
     /// Says that it maps the object, with those claim words.
@@ -90,31 +98,20 @@ impl Mapper {
     }
 }
 
-#[test]
-fn claim_words_that_no_host_made_are_not_touched() {
-    if !root_or_skip("being other users") {
-        return;
-    }
-    let host = TestHost::start();
-    let other = host.worker_of(USER + 1, USER + 1);
+fn words_of_ones_own(scene: &Local, comes_back: bool) {
+    let other = scene.other();
     other.all("create o /other size=1048576 controlled\nmap m o rw shared 0 0 in-thread\nfill m 0 256 1");
-    let pid = host.status().host_pid;
-    let path = host.scratch().file("words", WORDS);
-    std::os::unix::fs::chown(path, Some(USER), Some(USER)).expect("the user's file");
-    let all = user::as_user(USER, || words(&host));
-    for comes_back in [false, true] {
-        let mut mapper = Mapper::new(&host, if comes_back { "/back" } else { "/new" });
-        if comes_back {
-            // A session that never was.
-            mapper.raw.ask(&Request::Return { session: SessionId(77) }, &[]).expect("an answer").ok();
-        }
-        for (what, words) in &all {
-            let kind = mapper.map(words);
-            let expected = [ErrorKind::Protocol, ErrorKind::Permission, ErrorKind::Invalid].contains(&kind);
-            assert!(expected, "{what}: {kind:?}");
-            other.all("check m 0 256 1\nfill m 0 256 1");
-        }
-        assert_eq!(host.status().host_pid, pid, "the host died of it:\n{}", host.log());
+    let path = scene.new_file("words", WORDS);
+    let all = users::as_user(ATTACKER.0, || words(&path));
+    let mut mapper = Mapper::new(scene);
+    if comes_back {
+        // A session that never was: refused, or given a new one.
+        mapper.raw.ask(&Request::Return { session: SessionId(77) }, &[]).expect("an answer").ok();
     }
-    wait::until("they are forgotten", || (host.status().clients <= 2).then_some(()));
+    for (what, words) in &all {
+        let kind = mapper.map(words);
+        let expected = [ErrorKind::Protocol, ErrorKind::Permission, ErrorKind::Invalid].contains(&kind);
+        assert!(expected, "{what}: {kind:?}");
+        other.all("check m 0 256 1\nfill m 0 256 1");
+    }
 }

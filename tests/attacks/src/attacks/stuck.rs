@@ -1,0 +1,123 @@
+//! Locks of the kernel that a client can hold for as long as it likes: of its object's memory, by a write whose bytes do
+//! not come; of its own address space, by a mapping of a file whose file system does not answer. What the host asks of
+//! that memory, or of that address space, waits. Nobody else does, and the host can be replaced.
+
+use super::{KILLED, user_of};
+use crate::scene::{ATTACKER, Local, Machine, open, others_go_on_with};
+use crate::{Attack, leave_out};
+use commonhold_object::Access;
+use commonhold_tests::fuse::{Fuse, READ};
+use commonhold_tests::host::has_ended;
+use commonhold_tests::stuck::{StuckWrite, holds_address_space};
+use commonhold_tests::{MIB, PAGE, Worker, wait};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+const SMALL: Machine = Machine { options: &["--budget", "16MiB"], ..KILLED };
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    user_of(
+        SMALL,
+        "stuck.a_write",
+        "hold the lock of an object's memory while the host is replaced",
+        a_write,
+    ),
+    user_of(
+        SMALL,
+        "stuck.an_address_space",
+        "hold the lock of one's address space while the host is replaced",
+        an_address_space,
+    ),
+    user_of(
+        SMALL,
+        "stuck.what_comes_late",
+        "let the kernel do late what a killed host had asked for",
+        what_comes_late,
+    ),
+];
+
+/// What somebody else does, who needs room that the attacker's frames take; and what root asks.
+fn others_go_on(scene: &Local) {
+    others_go_on_with(scene, 2048);
+    let start = Instant::now();
+    for words in [&["ls", "-l", "/"][..], &["host", "status"]] {
+        scene.host.command(words, |_| {}).expect("root is told");
+    }
+    assert!(start.elapsed() < crate::scene::SOON, "what root asks took {:?}", start.elapsed());
+}
+
+/// The host is killed, and the next one serves others.
+fn is_replaced(scene: &Local) {
+    let before = scene.host.status();
+    scene.host.kill_host();
+    let after = scene.host.wait_for_other_host(before.host_pid);
+    assert_eq!(after.keeper_pid, before.keeper_pid, "the keeper died, too:\n{}", scene.host.log());
+    others_go_on(scene);
+}
+
+/// An object of the attacker that takes most of the budget, and one that has a deadline: so the host looks at all.
+fn fill_the_budget(scene: &Local) -> Worker {
+    let attacker = scene.attacker();
+    attacker.ok(&format!("create j /jam size={} controlled", 12 * MIB));
+    attacker.all("map m j rw shared 0 0\nfill m 0 3072 1");
+    attacker.ok("create d /late size=65536 pager=/silent fault-deadline=500 pager-deadline=3600000");
+    attacker.ok("map l d rw shared 0 0");
+    attacker
+}
+
+/// Writes to the last page of that object.
+fn write_for_ever(scene: &Local) -> StuckWrite {
+    let memory = scene.raw().ask_for(&open("/jam", Access::ReadWrite)).1.remove(0);
+    StuckWrite::new(memory, 3071 * PAGE as u64)
+}
+
+fn a_write(scene: &Local) {
+    let attacker = fill_the_budget(scene);
+    let stuck = write_for_ever(scene);
+    (0..3).for_each(|_| others_go_on(scene));
+    is_replaced(scene);
+    attacker.send("get m 8192");
+    others_go_on(scene);
+    drop(stuck);
+    attacker.answer().expect("the page is there when the write is over");
+    attacker.ok("check m 0 3071 1");
+    others_go_on(scene);
+}
+
+/// The host is killed while the kernel is to punch frames for it, which it does when the write is over.
+fn what_comes_late(scene: &Local) {
+    let attacker = fill_the_budget(scene);
+    let stuck = write_for_ever(scene);
+    others_go_on(scene);
+    let before = scene.host.status().host_pid;
+    scene.host.kill_host();
+    scene.host.wait_for_other_host(before);
+    drop(stuck);
+    wait::until("the killed host ends", || has_ended(before).then_some(()));
+    attacker.all("check m 0 3071 1\nfill m 0 3071 2\ncheck m 0 3071 2");
+    others_go_on(scene);
+    attacker.ok("check m 0 3071 2");
+}
+
+fn an_address_space(scene: &Local) {
+    let attacker = fill_the_budget(scene);
+    let below = scene.host.scratch().join("mounts");
+    std::fs::create_dir(&below)
+        .and_then(|()| std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o755)))
+        .expect("a directory");
+    let Some(fuse) = Fuse::mount(&below, ATTACKER.0) else { leave_out("FUSE cannot be mounted here") };
+    fuse.fall_silent(READ);
+    // Writes to these pages wait for the host, which has to let them in that address space.
+    attacker.ok("create f /frozen size=65536 freezable");
+    attacker.all("map f f rw shared 0 0\nfill f 0 16 1\nfreeze f 0 65536");
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    attacker.send("put f 4096 7");
+    (0..3).for_each(|_| others_go_on(scene));
+    is_replaced(scene);
+    fuse.end();
+    attacker.answer().expect("the write goes on");
+    assert_eq!(attacker.ok("get f 4096"), "7");
+    attacker.ok("check m 0 3072 1");
+    others_go_on(scene);
+}
