@@ -22,12 +22,17 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "hold the lock of an object's memory while the host is replaced",
         a_write,
     ),
-    user_of(SMALL, "stuck.a_late_punch", "have frames punched late for a host that was killed", a_late_punch),
     user_of(
         SMALL,
         "stuck.an_address_space",
         "hold the lock of one's address space while the host is replaced",
         an_address_space,
+    ),
+    user_of(
+        SMALL,
+        "stuck.what_comes_late",
+        "let the kernel do late what a killed host had asked for",
+        what_comes_late,
     ),
 ];
 
@@ -80,7 +85,7 @@ fn a_write(scene: &Local) {
 }
 
 /// The host is killed while the kernel is to punch frames for it, which it does when the write is over.
-fn a_late_punch(scene: &Local) {
+fn what_comes_late(scene: &Local) {
     let attacker = fill_the_budget(scene);
     let stuck = write_for_ever(scene);
     others_go_on(scene);
