@@ -6,6 +6,8 @@ use crate::bystander::{Bystander, Noticed};
 use crate::held::{self, Held};
 use crate::scene::{Cluster, Local, Machine, Members};
 use crate::{Attack, How, LeftOut};
+use commonhold::EntryInfo;
+use commonhold_object::Ownership;
 use commonhold_tests::{TestHost, host::program};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -59,8 +61,9 @@ pub fn run_here(attack: &Attack) -> Outcome {
 fn against_a_host(machine: Machine, attack: fn(&Local)) -> Noticed {
     let scene = Local::of(machine);
     let mut bystander = Bystander::of_a_user(&scene.host);
-    let (before, held) = (processes(&scene.host), Held::by(&scene.host));
+    let (before, held, owned) = (processes(&scene.host), Held::by(&scene.host), owned(&scene.host));
     let noticed = bystander.while_runs(|| attack(&scene));
+    assert_eq!(self::owned(&scene.host), owned, "the bystander's object was changed");
     if !machine.kills {
         assert_eq!(processes(&scene.host), before, "a process was replaced:\n{}", scene.host.log());
     }
@@ -81,6 +84,14 @@ fn against_a_cluster(cluster: Cluster, attack: fn(&Members)) -> Noticed {
         held::processes_return_to(&held[number], host);
     }
     noticed
+}
+
+/// The size, owner and mode of the bystander's object.
+fn owned(host: &TestHost) -> (u64, Ownership) {
+    match host.connect().stat("/bystander").expect("it is there") {
+        EntryInfo::Object(info) => (info.options.size_bytes, info.ownership),
+        other => panic!("the bystander's object became {other:?}"),
+    }
 }
 
 /// Host and keeper.

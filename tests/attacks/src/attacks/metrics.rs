@@ -2,10 +2,10 @@
 
 use super::{user_of, with};
 use crate::Attack;
-use crate::scene::Local;
+use crate::scene::{Local, SOON};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     user_of(
@@ -24,16 +24,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 /// More than are heard at once.
 const MANY: usize = 300;
-/// One who asks properly is answered within this time: the host gives up who is slow after 2 s.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Asks properly.
 fn numbers(address: &str) -> String {
     let since = Instant::now();
     loop {
         let mut answer = String::new();
         let asked = TcpStream::connect(address).and_then(|mut stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(SOON))?;
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
             stream.read_to_string(&mut answer)
         });
@@ -41,7 +38,7 @@ fn numbers(address: &str) -> String {
         if asked.is_ok() && answer.starts_with("HTTP/1.1 200") {
             return answer;
         }
-        assert!(since.elapsed() < PATIENCE, "no numbers: {asked:?} {answer:?}");
+        assert!(since.elapsed() < SOON, "no numbers: {asked:?} {answer:?}");
     }
 }
 

@@ -215,7 +215,8 @@ fn spoil(scene: &Local, id: &str, spoiling: impl FnOnce(&Path)) {
     kill_together(&[before.host_pid]);
     spoiling(&scene.state("live").join(id));
     signal(before.keeper_pid, libc::SIGCONT);
-    scene.host.wait_for_other_host(before.host_pid);
+    let after = scene.host.wait_for_other_host(before.host_pid);
+    assert_eq!(after.keeper_pid, before.keeper_pid, "the keeper died, too:\n{}", scene.host.log());
 }
 
 fn writable(path: &Path) -> File {
