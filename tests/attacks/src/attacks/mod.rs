@@ -8,6 +8,7 @@ mod guesses;
 mod members;
 mod messages;
 mod names;
+mod schedulers;
 mod waits;
 
 /// All of them.
@@ -19,6 +20,7 @@ pub(crate) const TOPICS: &[&[Attack]] =
         members::ATTACKS,
         messages::ATTACKS,
         names::ATTACKS,
+        schedulers::ATTACKS,
         waits::ATTACKS,
     ];
 
