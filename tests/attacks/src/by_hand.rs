@@ -97,6 +97,15 @@ impl ByHand {
     }
 }
 
+impl Drop for ByHand {
+    /// The process lives on: else what it mapped is served on.
+    fn drop(&mut self) {
+        let (address, length) = (self.memory.address as u64, self.memory.length as u64);
+        // It may have been cut off.
+        let _ = self.raw.ask(&Request::Unmap { address, length }, &[]);
+    }
+}
+
 impl Memory {
     /// Maps that much of a file.
     pub fn of(file: impl AsFd, length: usize) -> Memory {

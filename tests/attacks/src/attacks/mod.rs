@@ -8,6 +8,7 @@ mod guesses;
 mod members;
 mod messages;
 mod names;
+mod pagers;
 mod schedulers;
 mod waits;
 
@@ -20,6 +21,7 @@ pub(crate) const TOPICS: &[&[Attack]] =
         members::ATTACKS,
         messages::ATTACKS,
         names::ATTACKS,
+        pagers::ATTACKS,
         schedulers::ATTACKS,
         waits::ATTACKS,
     ];
