@@ -11,6 +11,7 @@ mod names;
 mod pagers;
 mod schedulers;
 mod waits;
+mod words;
 
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] =
@@ -24,6 +25,7 @@ pub(crate) const TOPICS: &[&[Attack]] =
         pagers::ATTACKS,
         schedulers::ATTACKS,
         waits::ATTACKS,
+        words::ATTACKS,
     ];
 
 /// An attack by a user.
