@@ -1,5 +1,6 @@
 //! Lines of the host's log: time, who, what.
 
+use commonhold_object::misleads;
 use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
@@ -86,10 +87,10 @@ pub fn write(what: impl Display) {
 
 /// The words of others make no lines of their own, and nothing that a terminal obeys.
 fn plain(what: String) -> String {
-    if !what.contains(char::is_control) {
+    if !what.contains(misleads) {
         return what;
     }
-    what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    what.chars().map(|c| if misleads(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A line with the time (UTC, RFC 3339) and this process in front.

@@ -5,6 +5,7 @@ use crate::{Attack, How};
 mod faults;
 mod floods;
 mod guesses;
+mod markup;
 mod members;
 mod messages;
 mod names;
@@ -19,6 +20,7 @@ pub(crate) const TOPICS: &[&[Attack]] =
         faults::ATTACKS,
         floods::ATTACKS,
         guesses::ATTACKS,
+        markup::ATTACKS,
         members::ATTACKS,
         messages::ATTACKS,
         names::ATTACKS,
