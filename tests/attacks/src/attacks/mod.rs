@@ -2,6 +2,7 @@
 
 use crate::{Attack, How};
 
+mod again;
 mod faults;
 mod floods;
 mod guesses;
@@ -17,6 +18,7 @@ mod words;
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] =
     &[
+        again::ATTACKS,
         faults::ATTACKS,
         floods::ATTACKS,
         guesses::ATTACKS,
