@@ -120,7 +120,10 @@ impl Patience {
             // Nobody may want to know any more.
             let _ = tell.send(result);
         };
-        caller.jobs.send(Box::new(job)).map_err(|_| io::Error::other("the thread that makes calls is gone"))?;
+        caller
+            .jobs
+            .send(Box::new(job))
+            .map_err(|_| io::Error::other("the thread that makes calls is gone"))?;
         let result = caller.wait(&came, patience).or_else(|| {
             let mut state = self.lock();
             let late = came.try_recv().ok();
@@ -157,9 +160,13 @@ mod tests {
         let patience = Arc::new(Patience::default());
         let memory = Arc::new(frames::create("patience", 8192).unwrap());
         for number in 0..3u8 {
-            patience.call(&memory, 7, move |fd| rustix::io::pwrite(fd, &[number], 0).map_err(Into::into)).unwrap();
+            patience
+                .call(&memory, 7, move |fd| rustix::io::pwrite(fd, &[number], 0).map_err(Into::into))
+                .unwrap();
             let caller = CALLER.with_borrow(|caller| caller.as_ref().map(|caller| caller.number));
-            assert!(caller.is_some_and(|caller| caller != rustix::thread::gettid().as_raw_nonzero().get() as u32));
+            assert!(
+                caller.is_some_and(|caller| caller != rustix::thread::gettid().as_raw_nonzero().get() as u32)
+            );
         }
         // Slow, but it does not stand still.
         let slow = patience.call(&memory, 7, |_| {

@@ -283,7 +283,9 @@ impl Keeper {
         self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let left = host.stuck();
         let how = match ending {
-            _ if left.is_some() => "killed; it waits for a file system that does not answer, or for a client".to_owned(),
+            _ if left.is_some() => {
+                "killed; it waits for a file system that does not answer, or for a client".to_owned()
+            }
             Ending::Code(code) => format!("exit code {code}"),
             Ending::Signal(signal) => format!("signal {signal}"),
             Ending::Unknown => "not our child: cause unknown".to_owned(),

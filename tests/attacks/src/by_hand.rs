@@ -59,13 +59,7 @@ impl ByHand {
         Self::made(scene, name, options, None, Kind::InThread)
     }
 
-    fn made(
-        scene: &Local,
-        name: Name,
-        options: CreateOptions,
-        file: Option<&OwnedFd>,
-        kind: Kind,
-    ) -> ByHand {
+    fn made(scene: &Local, name: Name, options: CreateOptions, file: Option<&OwnedFd>, kind: Kind) -> ByHand {
         let mut raw = scene.raw();
         let (_, device) = raw.ask_for(&Request::Hello { program: "by hand".into() });
         let length = options.size_bytes as usize;

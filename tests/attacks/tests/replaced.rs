@@ -13,7 +13,8 @@ fn a_host_whose_calls_do_not_come_back_is_followed() {
         return;
     }
     let scene = Local::new();
-    let client = ByHand::with(&scene, name("/held"), CreateOptions { budget_bytes: Some(1 << 20), ..small() });
+    let client =
+        ByHand::with(&scene, name("/held"), CreateOptions { budget_bytes: Some(1 << 20), ..small() });
     let mut served_by_itself = ByHand::serving_itself(&scene, name("/claims"), small());
     let words = Arc::new(served_by_itself.words.take().expect("claim words"));
     for number in 0..16 {

@@ -22,10 +22,7 @@ impl Node {
 
     /// A host wants to take part. Others than the home answer those whom it admitted before it was lost.
     pub(super) fn asked_to_join(&mut self, who: HostId, actions: &mut Actions) {
-        if self.me == self.home
-            && !self.view.ranks.contains_key(&who)
-            && self.view.ranks.len() < MOST_HOSTS
-        {
+        if self.me == self.home && !self.view.ranks.contains_key(&who) && self.view.ranks.len() < MOST_HOSTS {
             self.view.ranks.insert(who, self.view.next_rank());
         }
         if self.view.ranks.contains_key(&who) {

@@ -252,7 +252,6 @@ impl Cache {
 pub(crate) mod tests {
     use super::super::{Book, Evictor, Traits};
     use super::*;
-    use commonhold_sys::frames;
     use crate::live::Live;
     use crate::machine::Machine;
     use crate::on_way::{self, OnWay};
@@ -261,6 +260,7 @@ pub(crate) mod tests {
     use crate::shared::Role;
     use crate::spill::Spill;
     use commonhold_object::{Error, ErrorKind, ObjectId, SyncMode};
+    use commonhold_sys::frames;
     use std::os::fd::OwnedFd;
     use std::path::Path;
     use std::sync::{Arc, Weak};

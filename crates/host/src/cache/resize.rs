@@ -149,10 +149,8 @@ impl Cache {
             return Ok(());
         }
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
-        self.on_frames(move |fd| {
-            std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes)
-        })
-        .doing("resizing the frames")
+        self.on_frames(move |fd| std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes))
+            .doing("resizing the frames")
     }
 }
 

@@ -17,8 +17,16 @@ pub(crate) const ATTACKS: &[Attack] = &[
     member("members.stale_sessions", "come as the process before the one that is there", stale_sessions),
     member("members.stale_epochs", "say that one has heard of what will be, or of nothing", stale_epochs),
     member("members.join_churn", "join and end, again and again, under one name", join_churn),
-    member("members.allocation_bombs", "messages of few bytes that speak of as many things as there are numbers", bombs),
-    member("members.parts_that_add_up", "halves of long messages, in many sessions of one certificate", parts),
+    member(
+        "members.allocation_bombs",
+        "messages of few bytes that speak of as many things as there are numbers",
+        bombs,
+    ),
+    member(
+        "members.parts_that_add_up",
+        "halves of long messages, in many sessions of one certificate",
+        parts,
+    ),
 ];
 
 /// What a host may take more of memory.

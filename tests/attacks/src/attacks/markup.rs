@@ -13,7 +13,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    user("markup.commands", "names, tags and programs' names that read as fields, lines and commands", commands),
+    user(
+        "markup.commands",
+        "names, tags and programs' names that read as fields, lines and commands",
+        commands,
+    ),
     user("markup.json", "the same, where programs read them", json),
     user("markup.metrics", "the same, in labels of metrics", metrics),
     user("markup.errors", "the same, in names that are asked for and are not there", errors),
@@ -85,7 +89,8 @@ fn json(scene: &Local) {
     let parsed = |words: &[&str]| {
         let shown = ask(scene, words).expect("root may look");
         assert!(is_plain(&shown), "{words:?}: {shown:?}");
-        serde_json::from_str::<serde_json::Value>(&shown).unwrap_or_else(|e| panic!("{words:?}: {e}: {shown:?}"))
+        serde_json::from_str::<serde_json::Value>(&shown)
+            .unwrap_or_else(|e| panic!("{words:?}: {e}: {shown:?}"))
     };
     let listed = parsed(&["ls", "-l", "/odd", "--json"]).to_string();
     for part in NAMES {

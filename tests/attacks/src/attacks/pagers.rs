@@ -14,13 +14,29 @@ use std::time::Duration;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     user("pagers.lies_of_size", "answer with more bytes than were asked for, or fewer, or none", sizes),
-    user("pagers.lies_of_kind", "answer that what was asked for was stored, or failed, with all kinds of words", kinds),
+    user(
+        "pagers.lies_of_kind",
+        "answer that what was asked for was stored, or failed, with all kinds of words",
+        kinds,
+    ),
     user("pagers.answers_twice", "answer a call twice, and others that were never made", twice),
     user("pagers.answers_late", "answer when the object is removed and another has its name", late),
     user("pagers.answers_of_another", "answer a call of another connection of one's own", another),
-    user("pagers.answers_nobody_wants", "answer what nobody asked, with as many bytes as can be, without end", unwanted),
-    user("pagers.own_pages", "ask for pages of which one is the pager, from the pager itself, and end", own_pages),
-    user("pagers.stores_nothing", "say of each page that it is stored, and supply it as it never was", stores_nothing),
+    user(
+        "pagers.answers_nobody_wants",
+        "answer what nobody asked, with as many bytes as can be, without end",
+        unwanted,
+    ),
+    user(
+        "pagers.own_pages",
+        "ask for pages of which one is the pager, from the pager itself, and end",
+        own_pages,
+    ),
+    user(
+        "pagers.stores_nothing",
+        "say of each page that it is stored, and supply it as it never was",
+        stores_nothing,
+    ),
 ];
 
 /// What an honest pager says.
@@ -47,7 +63,9 @@ fn touched(page: Memory) -> JoinHandle<io::Result<u8>> {
 /// The next call that the host makes: its number, and where.
 fn call(pager: &Raw) -> (u64, u64, u64) {
     wait::until("the pager is asked", || match pager.hear() {
-        Some(Some((_, FromHost::Event(Event::PageIn { call, offset, length, .. })))) => Some((call, offset, length)),
+        Some(Some((_, FromHost::Event(Event::PageIn { call, offset, length, .. })))) => {
+            Some((call, offset, length))
+        }
         Some(_) => None,
         None => panic!("the pager's connection ended"),
     })

@@ -4,8 +4,8 @@
 use super::member;
 use crate::Attack;
 use crate::scene::{Members, Rights, name};
-use commonhold_coherence::forwarding::{Epoch, Message as Said, Standing, View};
 use commonhold_coherence::HostId;
+use commonhold_coherence::forwarding::{Epoch, Message as Said, Standing, View};
 use commonhold_host::cluster::wire::{Answer, Call, Message};
 use commonhold_host::shared;
 use commonhold_object::{Access, Credentials};
@@ -107,7 +107,8 @@ fn is_borne(scene: &Members, number: u32, attack: impl FnOnce(&Fellow)) {
     }
     for (at, host) in scene.hosts[..2].iter().enumerate() {
         let worker = host.worker();
-        let (create, remove) = (format!("create c /others{at} size=65536 central"), format!("remove /others{at}"));
+        let (create, remove) =
+            (format!("create c /others{at} size=65536 central"), format!("remove /others{at}"));
         for line in [&create, "map m c rw shared 0 0", "fill m 0 16 3", &remove] {
             worker.send(line);
             let answer =

@@ -16,7 +16,11 @@ use std::time::Duration;
 pub(crate) const ATTACKS: &[Attack] = &[
     user("waits.eviction", "write for ever to memory that the host must take pages from", eviction),
     user("waits.size", "the same, while its size changes", size),
-    user("waits.size_of_a_file", "write for ever to a file, while the size of its object changes", size_of_a_file),
+    user(
+        "waits.size_of_a_file",
+        "write for ever to a file, while the size of its object changes",
+        size_of_a_file,
+    ),
     user("waits.saving", "write for ever to a file into which the host must evict", saving),
     user("waits.removal", "go away from many removed objects whose files one writes to for ever", removal),
 ];

@@ -18,9 +18,17 @@ use std::time::{Duration, Instant};
 
 pub(crate) const ATTACKS: &[Attack] = &[
     user("words.claims", "write anything into claim words while the host evicts", claims),
-    user("words.frames", "cut off, lengthen, punch, seal and write memory while the host stores and evicts it", frames),
+    user(
+        "words.frames",
+        "cut off, lengthen, punch, seal and write memory while the host stores and evicts it",
+        frames,
+    ),
     user("words.flags", "change the flags of descriptors that the host uses, all the time", flags),
-    user("words.faults", "answer one's own faults, register, unregister and poison while the host does", faults),
+    user(
+        "words.faults",
+        "answer one's own faults, register, unregister and poison while the host does",
+        faults,
+    ),
 ];
 
 /// How long one of these goes on.
@@ -108,7 +116,8 @@ fn frames(scene: &Local) {
     let file = scene.file("own", (PAGES * PAGE) as u64);
     let atomic = CreateOptions { sync: SyncMode::Atomic, pager: PagerKind::File, ..larger() };
     let client = ByHand::of_a_file(scene, name("/own"), atomic, &file);
-    let loops = [client.frames.clone(), Arc::new(file)].map(|fd| Loop::of(move |numbers| shake(&fd, numbers)));
+    let loops =
+        [client.frames.clone(), Arc::new(file)].map(|fd| Loop::of(move |numbers| shake(&fd, numbers)));
     has_work_done(scene, &client, "/own");
     drop(loops);
 }
