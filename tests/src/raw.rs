@@ -103,6 +103,16 @@ impl Raw {
         self.hear_all().map(|heard| heard.map(|(header, message, _)| (header, message)))
     }
 
+    /// The same, without waiting for one.
+    #[allow(clippy::option_option)] // as above
+    pub fn hear_now(&self) -> Option<Option<(Header, FromHost)>> {
+        let mut polled = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) {
+            Ok(0) => Some(None),
+            _ => self.hear(),
+        }
+    }
+
     /// The same, with the descriptors that came.
     #[allow(clippy::option_option, clippy::type_complexity)] // as above
     fn hear_all(&self) -> Option<Option<(Header, FromHost, Vec<OwnedFd>)>> {

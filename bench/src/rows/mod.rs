@@ -40,6 +40,7 @@ mod scale_hosts_1000;
 mod scale_memory;
 mod scale_roles;
 mod security;
+mod security_fuzz;
 mod sim_violations;
 mod sprite_remote;
 mod sprite_table4;
@@ -65,6 +66,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &crash_local_failures::CrashLocalFailures,
         &security::BREACHES,
         &security::COLLATERAL,
+        &security_fuzz::FuzzFailures,
         &sprite_table4::SpriteTable4,
         &sprite_table6::SpriteTable6,
         &govindan_table1::GovindanTable1,
@@ -122,7 +124,7 @@ mod tests {
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
-                        security.breaches security.collateral_ms sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
+                        security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \

@@ -2,6 +2,7 @@
 
 use crate::failure::{Done, Failure};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use commonhold_object::misleads;
 use serde::Serialize;
 use std::io::Write;
 
@@ -11,10 +12,23 @@ pub fn say(text: impl std::fmt::Display) -> Done {
     writeln!(out, "{text}").map_err(Failure::writing)
 }
 
-/// Writes a JSON document.
+/// Writes a JSON document. Programs read what it is; a terminal that it comes to obeys nothing of it.
 pub fn say_json(value: &impl Serialize) -> Done {
     let text = serde_json::to_string_pretty(value).map_err(|e| Failure::writing(e.into()))?;
-    say(text)
+    say(escaped(&text))
+}
+
+/// Outside of strings JSON has no such letters but newlines, and in strings they may be written so.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter == '\n' || !misleads(letter) {
+            out.push(letter);
+        } else {
+            letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+        }
+    }
+    out
 }
 
 /// Writes the answer in the form that was asked for.
@@ -26,14 +40,14 @@ pub fn answer<T: Serialize>(json: bool, value: &T, for_people: impl FnOnce(&T) -
     if text.is_empty() { Ok(()) } else { say(printable(&text, true)) }
 }
 
-/// Text with its control characters written out. Paths of files, tags and messages come from others: a newline would
+/// Text with its control characters, and others that mislead, written out. Paths of files, tags and messages come from others: a newline would
 /// break a table, an escape sequence reaches the terminal.
 pub fn printable(text: &str, of_lines: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
             '\n' if of_lines => out.push('\n'),
-            _ if character.is_control() => out.extend(character.escape_default()),
+            _ if misleads(character) => out.extend(character.escape_default()),
             _ => out.push(character),
         }
     }
@@ -79,6 +93,10 @@ mod tests {
         assert_eq!(columns(None, vec![], &[]), "");
         let wild = columns(None, vec![vec!["a\nb\u{1b}[31m".into(), "x".into()]], &[]);
         assert_eq!(wild, "a\\nb\\u{1b}[31m  x");
+        let json = escaped("[\n\"a\u{9b}\u{202e}\u{e0001}\"]");
+        assert_eq!(json, "[\n\"a\\u009b\\u202e\\udb40\\udc01\"]");
+        let read: Vec<String> = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, ["a\u{9b}\u{202e}\u{e0001}"]);
         assert_eq!((count(1, "page"), count(0, "page")), ("1 page".into(), "0 pages".into()));
     }
 }

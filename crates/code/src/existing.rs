@@ -43,7 +43,7 @@ impl Existing {
         same.map(|entry| Existing::read(store.open(entry.id)?, store, entry.id)).collect()
     }
 
-    fn read(mut image: Opened, store: &Store, id: Id) -> Result<Existing> {
+    pub(crate) fn read(mut image: Opened, store: &Store, id: Id) -> Result<Existing> {
         let damaged = || Error::Images(commonhold_images::Error::Damaged { path: store.path_of(id) });
         let (name, version, kind) = {
             let header = image.header();
@@ -81,7 +81,11 @@ impl Existing {
     /// Refuses a draft of code whose first page, which the store reads, and whose header, which programs read, do not say
     /// the same.
     pub(crate) fn check_draft(store: &Store, draft: &Draft, path: &Path) -> Result<()> {
-        let image = store.open_draft(draft)?;
+        Existing::check_image(store, store.open_draft(draft)?, draft.id(), path)
+    }
+
+    /// The same of an image that is open.
+    pub(crate) fn check_image(store: &Store, image: Opened, id: Id, path: &Path) -> Result<()> {
         let page = image.header();
         if page.kind() != Kind::Code {
             return Ok(());
@@ -90,7 +94,7 @@ impl Existing {
         let place = (page.base(), page.bytes(), page.reserved());
         let unfit =
             || Error::unfit(path, "its first page and its header do not say the same: build it again");
-        let code = Existing::read(image, store, draft.id()).map_err(|_| unfit())?;
+        let code = Existing::read(image, store, id).map_err(|_| unfit())?;
         let same = code.major_name() == format!("{name}@{major}")
             && code.header.version == [major, minor, patch, 0]
             && (code.header.base, code.header.extent, code.header.reserved) == place

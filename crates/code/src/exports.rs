@@ -40,9 +40,10 @@ pub fn choose(
 ) -> Result<Exports> {
     let mut found = BTreeMap::new();
     let mut data = Vec::new();
+    let end = library.extent().1;
     for (index, symbol) in (0..).zip(&library.symbols.all) {
         let hidden = symbol.local || symbol.hidden_version || matches!(symbol.visibility, 1 | 2);
-        if hidden || symbol.section == UNDEFINED || symbol.value == 0 {
+        if hidden || symbol.section == UNDEFINED || symbol.value == 0 || symbol.value >= end {
             continue;
         }
         let name = String::from_utf8_lossy(library.name(index)).into_owned();

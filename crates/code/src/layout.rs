@@ -50,6 +50,11 @@ pub fn lay_out(library: &Elf, slots_at: u64, library_at: u64, writes: bool) -> R
     let mut segments = vec![Segment { at: 0, bytes: slots_end, kind: CODE, unused: 0 }];
     let at = |address: u64| library_at + address;
     let relro = library.segments.iter().find(|segment| segment.kind == elf::RELRO);
+    // Linkers make what is read-only after relocation whole pages.
+    let end = up(library.extent().1);
+    if library.segments.iter().any(|segment| segment.address + segment.memory_bytes > end) {
+        return Err(Error::unfit(&library.path, "a part of it lies outside its segments"));
+    }
     // Whole pages of what is read-only after relocation. Where nothing is filled in it is so from the beginning.
     let relro =
         relro.map(|segment| (down(at(segment.address)), down(at(segment.address + segment.memory_bytes))));
@@ -119,6 +124,17 @@ pub fn lay_out(library: &Elf, slots_at: u64, library_at: u64, writes: bool) -> R
     };
     if has_data && layout.control_at == 0 {
         layout.add_control();
+    }
+    // Its file has what lies between segments too, and zeros that private data follows.
+    const MOST_BETWEEN: u64 = 16 << 20;
+    if layout.file_extent.saturating_sub(library_at) > library.bytes.len() as u64 + MOST_BETWEEN {
+        let most = MOST_BETWEEN >> 20;
+        return Err(Error::unfit(
+            &library.path,
+            format!(
+                "its file would have more than {most} MiB of zeros: let it take large memory from the program"
+            ),
+        ));
     }
     if layout.segments.len() > MOST_SEGMENTS {
         return Err(Error::unfit(

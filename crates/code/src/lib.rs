@@ -15,6 +15,8 @@ mod error;
 pub mod existing;
 pub mod exports;
 pub mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod layout;
 pub mod make;
 pub mod refuse;

@@ -13,7 +13,7 @@ use commonhold_images::format::{Kind, Version};
 use commonhold_images::store::Store;
 use commonhold_rebase::copy::{self, Role};
 use commonhold_rebase::elf::{Elf, dynamic as tag};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,9 +67,20 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     refuse::check(&library)?;
     let others = Existing::all(store, &wanted.name, wanted.version.major)?;
     let given = store.slots_given(&wanted.name, wanted.version.major)?;
-    let exports = exports::choose(&library, wanted.exports.as_ref(), &others, &given)?;
-    keeps(wanted, &exports, &others)?;
-    let slots_at = slots_at(exports.functions.len(), &others);
+    make_of(wanted, library, &others, &given, |bytes| reserve(wanted, store, bytes, others.is_empty()))
+}
+
+/// The same of a library that was not refused; `reserve` gives it addresses.
+pub(crate) fn make_of(
+    wanted: &Wanted,
+    library: Elf,
+    others: &[Existing],
+    given: &BTreeMap<u32, String>,
+    reserve: impl FnOnce(u64) -> Result<u64>,
+) -> Result<Made> {
+    let exports = exports::choose(&library, wanted.exports.as_ref(), others, given)?;
+    keeps(wanted, &exports, others)?;
+    let slots_at = slots_at(exports.functions.len(), others);
     let slots = exports.functions.iter().map(|export| export.slot + 1).max().unwrap_or(0);
     if ENTRIES_AT + u64::from(slots) * ENTRY_BYTES > slots_at {
         return Err(Error::unfit(
@@ -84,7 +95,7 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let most_fills = if wanted.table.is_empty() { 0 } else { library.relocations.named().count() };
     let fills_end = layout::slots_end(slots_at) + (most_fills * size_of::<Fill>()) as u64;
     let library_at = layout::library_at(&library, fills_end, copy::alignment(&library));
-    let base = reserve(wanted, store, library_at + library.extent().1, others.is_empty())?;
+    let base = reserve(library_at + library.extent().1)?;
     let library = Arc::new(library);
     let fixed_table = others.last().map(|other| &other.table[..]);
     let scope = Scope { imports: &wanted.imports, table: &wanted.table, fixed_table };
@@ -96,7 +107,7 @@ pub fn make(wanted: &Wanted, store: &Store) -> Result<Made> {
     let mut header = header(wanted, &library, &layout, &bound, &imports, base, slots)?;
     header.fills_at = put_fills(&mut bytes, &layout, &bound);
     header.lineage = others.last().map_or_else(new_lineage, |other| other.header.lineage);
-    header.reserved = reserved(&others, layout.extent);
+    header.reserved = reserved(others, layout.extent);
     if layout.extent > header.reserved {
         return Err(Error::unfit(
             &library.path,

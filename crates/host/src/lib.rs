@@ -5,6 +5,8 @@ pub mod budget;
 pub mod cache;
 pub mod cluster;
 pub mod faults;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod handovers;
 pub mod live;
 pub mod log;

@@ -1,5 +1,7 @@
 //! Lines of the host's log: time, who, what.
 
+use commonhold_object::misleads;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
@@ -19,6 +21,41 @@ pub struct Log {
     last: Option<(String, Instant)>,
     /// How often it would have been said again.
     again: u64,
+    lately: Lately,
+}
+
+/// What was said in the present while. A user whose object fails in many ways is not to push everything else out of the
+/// log.
+#[derive(Debug, Default)]
+struct Lately {
+    since: Option<Instant>,
+    /// How many lines were about what stands before the colon.
+    about: HashMap<String, u32>,
+    said: u32,
+    left_out: u32,
+}
+
+/// How long that is; how many lines it has about one thing, and about all.
+const WHILE: Duration = Duration::from_secs(10);
+const ABOUT_ONE: u32 = 32;
+const ABOUT_ALL: u32 = 1024;
+
+impl Lately {
+    /// Whether a line about that is said. Before it comes how many were not, when the while is over.
+    fn takes(&mut self, about: &str, now: Instant) -> (Option<u32>, bool) {
+        let mut left_out = None;
+        if self.since.is_none_or(|since| now - since >= WHILE) {
+            left_out = Some(self.left_out).filter(|lines| *lines > 0);
+            *self = Lately { since: Some(now), ..Lately::default() };
+        }
+        let takes = self.said < ABOUT_ALL && {
+            let same = self.about.entry(about.to_owned()).or_default();
+            *same += 1;
+            *same <= ABOUT_ONE
+        };
+        *(if takes { &mut self.said } else { &mut self.left_out }) += 1;
+        (left_out, takes)
+    }
 }
 
 impl Log {
@@ -32,7 +69,14 @@ impl Log {
         if self.again > 0 {
             write(format_args!("the last line {} times more", std::mem::take(&mut self.again)));
         }
-        write(&what);
+        let about = what.split_once(':').map_or(&*what, |(about, _)| about);
+        let (left_out, takes) = self.lately.takes(about, Instant::now());
+        if let Some(lines) = left_out {
+            write(format_args!("{lines} lines were left out: too many at once about the same"));
+        }
+        if takes {
+            write(&what);
+        }
         self.last = Some((what, Instant::now()));
     }
 }
@@ -86,10 +130,10 @@ pub fn write(what: impl Display) {
 
 /// The words of others make no lines of their own, and nothing that a terminal obeys.
 fn plain(what: String) -> String {
-    if !what.contains(char::is_control) {
+    if !what.contains(misleads) {
         return what;
     }
-    what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    what.chars().map(|c| if misleads(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A line with the time (UTC, RFC 3339) and this process in front.
@@ -126,6 +170,16 @@ mod tests {
     fn words_of_others_make_no_lines() {
         let line = super::line("host 7 says\n2026-01-01T00:00:00Z host[1]: all is well\u{1b}[2J");
         assert!(line.lines().count() == 1 && !line.contains('\u{1b}') && line.ends_with("[2J"), "{line}");
+    }
+
+    #[test]
+    fn one_thing_does_not_fill_the_log_and_what_is_left_out_is_counted() {
+        let (mut lately, now) = (super::Lately::default(), std::time::Instant::now());
+        let said = (0..100).filter(|_| lately.takes("object 7", now).1).count();
+        assert_eq!((said, lately.takes("object 8", now)), (super::ABOUT_ONE as usize, (None, true)));
+        assert_eq!(lately.takes("object 7", now + super::WHILE), (Some(68), true));
+        let all = (0..5000).filter(|n| lately.takes(&n.to_string(), now + super::WHILE).1).count();
+        assert_eq!(all + 1, super::ABOUT_ALL as usize);
     }
 
     #[test]

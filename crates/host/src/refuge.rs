@@ -2,6 +2,7 @@
 //! that is killed before it has put the bytes back must not have lost them. The memory is kept by the keeper; the next host
 //! puts back what it finds.
 
+use commonhold_object::limits::OBJECT_BYTES;
 use commonhold_sys::frames;
 use commonhold_sys::shared::Shared;
 use rustix::io::pwrite;
@@ -95,7 +96,8 @@ impl Refuge {
         memory.read(0, &mut header);
         let number = |n: usize| u64::from_ne_bytes(std::array::from_fn(|at| header[8 * n + at]));
         let (offset, length) = (number(1), number(2) as usize);
-        if number(0) != inode || number(3) != !inode || length > MOST_BYTES {
+        let is_within = offset.is_multiple_of(4096) && offset <= OBJECT_BYTES && length <= MOST_BYTES;
+        if number(0) != inode || number(3) != !inode || !is_within {
             return Ok(());
         }
         let mut bytes = vec![0; length];

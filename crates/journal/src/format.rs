@@ -99,8 +99,8 @@
 //!    the other one again with yet another epoch.
 //!
 //! The slots also tell a torn header from a damaged one. A torn header was never followed by a record, so
-//! if one slot is bad and the file has a part of a higher epoch than the other slot says, a header that
-//! was once durable is damaged, and the journal is refused instead of silently losing records.
+//! if the file has a part of a higher epoch than both slots say, a header that was once durable is
+//! damaged, and the journal is refused instead of silently losing records.
 //!
 //! # Creation
 //!

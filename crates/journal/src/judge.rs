@@ -152,6 +152,7 @@ mod tests {
                 stop: last.map_or(8192, |record| record.end),
                 damage: Damage::Absent,
                 beyond: None,
+                newer: None,
             },
         }
     }

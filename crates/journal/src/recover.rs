@@ -42,7 +42,6 @@ pub struct TornTail {
 struct Found {
     len_bytes: u64,
     header: Option<(usize, FileHeader)>,
-    other_slot_bad: bool,
 }
 
 pub(crate) fn open<S: Storage>(
@@ -58,7 +57,7 @@ pub(crate) fn open<S: Storage>(
     }
     let mut journal = assemble(storages, &found, identity, options);
     journal.format_missing()?;
-    let verdict = journal.read_log(&found)?;
+    let verdict = journal.read_log()?;
     journal.make_sure(&verdict)?;
     let records = verdict.first_sequence.map_or(0, |first| verdict.next_sequence - first);
     let recovery = Recovery {
@@ -77,13 +76,11 @@ fn inspect<S: Storage>(storage: &S, file: FileId, uuid: Uuid) -> Result<Found> {
     let mut slots = AlignedBytes::zeroed(DATA_START as usize);
     let there = len_bytes.min(DATA_START) as usize;
     storage.read_at(0, &mut slots[..there]).map_err(file.failed(IoOp::Read, 0))?;
-    let mut found = Found { len_bytes, header: None, other_slot_bad: false };
+    let mut found = Found { len_bytes, header: None };
     for slot in 0..2 {
         match FileHeader::decode(&slots[slot * PAGE_BYTES..(slot + 1) * PAGE_BYTES]) {
             Slot::Valid(header) => {
                 check_header(&header, file, uuid)?;
-                // No header is ever written to both slots: one of the two has been overwritten.
-                found.other_slot_bad |= found.header.is_some_and(|(_, other)| other.epoch == header.epoch);
                 if found.header.is_none_or(|(_, best)| best.epoch < header.epoch) {
                     found.header = Some((slot, header));
                 }
@@ -91,7 +88,7 @@ fn inspect<S: Storage>(storage: &S, file: FileId, uuid: Uuid) -> Result<Found> {
             Slot::OtherVersion(version) => {
                 return Err(Error::UnsupportedVersion { file, found: version, supported: FORMAT_VERSION });
             }
-            Slot::Bad => found.other_slot_bad = true,
+            Slot::Bad => {}
         }
     }
     match found.header {
@@ -223,10 +220,9 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Reads both files and decides what the log is.
-    fn read_log(&mut self, found: &[Found; 2]) -> Result<Verdict> {
+    fn read_log(&mut self) -> Result<Verdict> {
         let low = self.low();
-        let sides =
-            [self.side(low, &found[low.index()])?, self.side(low.other(), &found[low.other().index()])?];
+        let sides = [self.side(low)?, self.side(low.other())?];
         let verdict = judge(&sides[0], &sides[1])?;
         for side in &sides {
             let file = self.file_mut(side.scan.file);
@@ -238,36 +234,18 @@ impl<S: Storage> Journal<S> {
         Ok(verdict)
     }
 
-    fn side(&self, id: FileId, found: &Found) -> Result<Side> {
+    fn side(&self, id: FileId) -> Result<Side> {
         let file = self.file(id);
         let scanner =
             Scanner { storage: &file.storage, file: id, identity: self.identity, len_bytes: file.len_bytes };
-        let scan = if file.fresh {
-            FileScan::empty(id)
-        } else {
-            if found.other_slot_bad {
-                self.require_current_header(&scanner)?;
-            }
-            scanner.scan(file.epoch)?
-        };
+        let scan = if file.fresh { FileScan::empty(id) } else { scanner.scan(file.epoch)? };
+        // A header is durable before any part of its epoch: the newest one was damaged. Were its epoch given again, that part
+        // would count.
+        if let Some((offset, found)) = scan.newer {
+            let fault = HeaderFault::Outdated { offset, found, readable: file.epoch };
+            return Err(damaged(id, slot_offset(1 - file.slot), fault));
+        }
         Ok(Side { base: file.base, live: file.live, scan })
-    }
-
-    /// With one slot bad, the other is the current header only if no part has a higher epoch.
-    fn require_current_header(&self, scanner: &Scanner<'_, S>) -> Result<()> {
-        let file = self.file(scanner.file);
-        let mut newer = None;
-        scanner.search(DATA_START, |part| {
-            if part.identity == self.identity && part.epoch > file.epoch {
-                newer = Some((part.offset, part.epoch));
-            }
-            newer.is_none()
-        })?;
-        let Some((offset, found)) = newer else {
-            return Ok(());
-        };
-        let fault = HeaderFault::Outdated { offset, found, readable: file.epoch };
-        Err(damaged(scanner.file, slot_offset(1 - file.slot), fault))
     }
 
     /// Writes again what may so far be in memory only, byte for byte, and flushes: the headers, and the

@@ -5,6 +5,7 @@ use crate::error::{Damage, FileId, IoOp, Result};
 use crate::format::{BLOCK_BYTES, DATA_START, Identity, PAGE_BYTES};
 use crate::part::{PartHeader, is_part};
 use crate::storage::Storage;
+use std::cmp::Ordering;
 
 /// How much of a file is read at once when searching it.
 const SEARCH_BYTES: usize = 256 * 1024;
@@ -32,6 +33,8 @@ pub(crate) struct FileScan {
     pub damage: Damage,
     /// The highest sequence number of any part of the live epoch behind the valid records.
     pub beyond: Option<u64>,
+    /// A part of an epoch that no header of this file has had yet: where, and which epoch.
+    pub newer: Option<(u64, u64)>,
 }
 
 impl FileScan {
@@ -45,6 +48,7 @@ impl FileScan {
             stop: DATA_START,
             damage: Damage::Absent,
             beyond: None,
+            newer: None,
         }
     }
 }
@@ -77,8 +81,12 @@ impl<S: Storage> Scanner<'_, S> {
             }
         }
         self.search(scan.end, |header| {
-            if header.identity == self.identity && header.epoch == epoch {
-                scan.beyond = scan.beyond.max(Some(header.sequence));
+            if header.identity == self.identity {
+                match header.epoch.cmp(&epoch) {
+                    Ordering::Less => {}
+                    Ordering::Equal => scan.beyond = scan.beyond.max(Some(header.sequence)),
+                    Ordering::Greater => scan.newer = scan.newer.or(Some((header.offset, header.epoch))),
+                }
             }
             true
         })?;

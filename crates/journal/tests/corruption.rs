@@ -101,9 +101,29 @@ fn fields_that_are_wrong_under_a_right_checksum() {
             damaged[index][at + field] ^= 2;
             assert!(reseal(&mut damaged[index][at..at + PAGE_BYTES]));
             let error = open(&damaged).expect_err(what);
-            assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error}");
+            // A part of a later epoch than the header's is not the part's fault.
+            let later = matches!(error, Error::DamagedHeader { fault: HeaderFault::Outdated { .. }, .. });
+            assert!(matches!(error, Error::Corrupt { .. }) || what == "epoch" && later, "{what}: {error}");
         }
     }
+}
+
+/// Both headers say an earlier epoch than a part of the file, one that will be given again: that part would count then.
+#[test]
+fn a_part_of_an_epoch_that_comes() {
+    let mut files = sample();
+    let at = parts(&files[0])[0];
+    let epoch = |bytes: &[u8]| u64::from_le_bytes(bytes[40..48].try_into().unwrap());
+    let newest =
+        [0, PAGE_BYTES].into_iter().flat_map(|slot| files.iter().map(move |file| epoch(&file[slot..])));
+    let next = newest.max().unwrap() + 1;
+    files[0][at + 40..at + 48].copy_from_slice(&next.to_le_bytes());
+    assert!(reseal(&mut files[0][at..at + PAGE_BYTES]));
+    let error = open(&files).unwrap_err();
+    assert!(
+        matches!(error, Error::DamagedHeader { fault: HeaderFault::Outdated { found, .. }, .. } if found == next),
+        "{error}"
+    );
 }
 
 /// The older header of a file, written over the newer one, would make its records look like those of an earlier life.

@@ -82,9 +82,10 @@ impl EndedFaults {
         let mut end = start.saturating_add(length);
         // Those that touch the new one become part of it.
         self.ranges.retain(|(first, length)| {
-            let apart = first + length < start || *first > end;
+            let last = first.saturating_add(*length);
+            let apart = last < start || *first > end;
             if !apart {
-                (start, end) = (start.min(*first), end.max(first + length));
+                (start, end) = (start.min(*first), end.max(last));
             }
             apart
         });
@@ -93,7 +94,7 @@ impl EndedFaults {
         if self.ranges.len() > RANGES
             && let (Some((first, _)), Some((last, length))) = (self.ranges.first(), self.ranges.last())
         {
-            self.ranges = vec![(*first, last + length - first)];
+            self.ranges = vec![(*first, last.saturating_add(*length).saturating_sub(*first))];
         }
     }
 }

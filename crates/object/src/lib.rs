@@ -7,6 +7,7 @@ pub mod coherence;
 pub mod counts;
 pub mod error;
 pub mod info;
+pub mod letters;
 pub mod limits;
 pub mod name;
 pub mod options;
@@ -22,6 +23,7 @@ pub use counts::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use info::{ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState};
+pub use letters::misleads;
 pub use name::Name;
 pub use options::{CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};

@@ -13,6 +13,8 @@ pub mod joining;
 mod accept;
 mod certificate;
 mod channel;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handler;
 mod handshake;
 mod hello;

@@ -1,4 +1,4 @@
-//! What the fuzz target `peers` does, on random and damaged inputs: decoding never panics, and no length passes that is
+//! What the format `greetings` of the fuzz program does, on random and damaged inputs: decoding never panics, and no length passes that is
 //! beyond the limits.
 
 mod common;

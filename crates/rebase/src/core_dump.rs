@@ -3,8 +3,9 @@
 use crate::{Error, Result};
 use object::LittleEndian as Le;
 use object::elf::{FileHeader64, PT_NOTE};
-use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -15,18 +16,22 @@ const FILES: u32 = 0x4649_4c45;
 
 /// Each file that was mapped, once, with its first address.
 pub fn files(core: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    files_in(core, &ReadCache::new(File::open(core).map_err(Error::file(core))?))
+}
+
+/// The same of these bytes of it.
+pub(crate) fn files_in<'data>(core: &Path, bytes: impl ReadRef<'data>) -> Result<Vec<(u64, PathBuf)>> {
     let damaged = |error: object::Error| Error::damaged(core, error.to_string());
-    let cache = ReadCache::new(File::open(core).map_err(Error::file(core))?);
-    let header = FileHeader64::<Le>::parse(&cache).map_err(damaged)?;
+    let header = FileHeader64::<Le>::parse(bytes).map_err(damaged)?;
     const CORE: u16 = 4;
     if header.e_type.get(Le).0 != CORE {
         return Err(Error::damaged(core, "it is no core dump"));
     }
-    for segment in header.program_headers(Le, &cache).map_err(damaged)? {
+    for segment in header.program_headers(Le, bytes).map_err(damaged)? {
         if segment.p_type(Le) != PT_NOTE {
             continue;
         }
-        let Some(mut notes) = segment.notes(Le, &cache).map_err(damaged)? else { continue };
+        let Some(mut notes) = segment.notes(Le, bytes).map_err(damaged)? else { continue };
         while let Some(note) = notes.next().map_err(damaged)? {
             if note.n_type(Le).0 == FILES {
                 return parse(note.desc())
@@ -38,15 +43,15 @@ pub fn files(core: &Path) -> Result<Vec<(u64, PathBuf)>> {
 }
 
 /// count, page size, count × (first, end, offset), then the names.
-fn parse(note: &[u8]) -> Option<Vec<(u64, PathBuf)>> {
+pub(crate) fn parse(note: &[u8]) -> Option<Vec<(u64, PathBuf)>> {
     let word = |at: usize| Some(u64::from_le_bytes(note.get(at..at + 8)?.try_into().ok()?));
     let count = usize::try_from(word(0)?).ok()?;
-    let names = note.get(16 + count.checked_mul(24)?..)?;
+    let names = note.get(count.checked_mul(24)?.checked_add(16)?..)?;
+    let mut known = HashSet::new();
     let mut all: Vec<(u64, PathBuf)> = Vec::new();
     for (index, name) in names.split(|byte| *byte == 0).take(count).enumerate() {
-        let path = PathBuf::from(OsStr::from_bytes(name));
-        if !all.iter().any(|(_, other)| *other == path) {
-            all.push((word(16 + index * 24)?, path));
+        if known.insert(name) {
+            all.push((word(16 + index * 24)?, OsStr::from_bytes(name).into()));
         }
     }
     Some(all)

@@ -17,6 +17,8 @@ pub mod copy;
 pub mod core_dump;
 pub mod elf;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod guard;
 mod label;
 mod library;

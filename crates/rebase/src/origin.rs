@@ -18,6 +18,17 @@ const GONE: &str = "gone";
 /// So many are kept: a few megabytes, and what is made anew at fifty boots of a machine with many programs.
 const MOST_GONE: usize = 100_000;
 
+/// The copies of such a list, by their keys.
+pub(crate) fn gone_of(text: &[u8]) -> BTreeMap<String, Origin> {
+    let line = |line: &[u8]| {
+        let at = line.iter().position(|byte| *byte == b' ')?;
+        let (key, rest) = (std::str::from_utf8(&line[..at]).ok()?, &line[at + 1..]);
+        let rest: Vec<u8> = rest.splitn(3, |byte| *byte == b' ').collect::<Vec<_>>().join(&b'\n');
+        Some((key.to_owned(), Origin::decode(&rest)?))
+    };
+    text.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
 /// What a copy was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -51,7 +62,7 @@ impl Origin {
         [head.as_bytes(), self.path.as_os_str().as_bytes()].concat()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Origin> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Origin> {
         let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
         let mut text = || std::str::from_utf8(lines.next()?).ok();
         let (base, build_id) = (u64::from_str_radix(text()?, 16).ok()?, text()?);
@@ -87,14 +98,7 @@ impl Store {
     }
 
     fn gone(&self) -> Result<BTreeMap<String, Origin>> {
-        let text = self.gone_lines()?;
-        let line = |line: &[u8]| {
-            let at = line.iter().position(|byte| *byte == b' ')?;
-            let (key, rest) = (std::str::from_utf8(&line[..at]).ok()?, &line[at + 1..]);
-            let rest: Vec<u8> = rest.splitn(3, |byte| *byte == b' ').collect::<Vec<_>>().join(&b'\n');
-            Some((key.to_owned(), Origin::decode(&rest)?))
-        };
-        Ok(text.split(|byte| *byte == b'\n').filter_map(line).collect())
+        Ok(gone_of(&self.gone_lines()?))
     }
 
     fn gone_lines(&self) -> Result<Vec<u8>> {

@@ -8,6 +8,8 @@
 mod change;
 mod create;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod moving;
 mod open;
 mod quota;
@@ -42,8 +44,9 @@ pub struct Registry {
 impl Registry {
     /// Opens `directory/meta.redb`, or begins it. The caller has the lock of the directory. Refused, and the file left alone, when it is of a newer version, or damaged.
     pub fn open(directory: &Path, quotas: Quotas) -> Result<Registry> {
-        let (store, contents) = Store::open(&directory.join("meta.redb"))?;
-        let (tree, records) = restore::build(&store, contents)?;
+        let path = directory.join("meta.redb");
+        let (store, contents) = Store::open(&path)?;
+        let (tree, records) = restore::build(&path, contents)?;
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
         Ok(Registry { store, tree, records, pending: HashMap::new(), quotas, boot_id })

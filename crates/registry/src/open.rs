@@ -45,6 +45,11 @@ pub fn open(path: &Path) -> Result<(Database, Contents)> {
 fn examine(path: &Path, mut file: &File) -> Result<Contents> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).doing(format!("reading {}", path.display()))?;
+    contents_of(path, bytes)
+}
+
+/// What these bytes of the file hold.
+pub fn contents_of(path: &Path, bytes: Vec<u8>) -> Result<Contents> {
     let copy = InMemoryBackend::new();
     copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes)).doing("copying the registry")?;
     drop(bytes);
@@ -55,10 +60,11 @@ fn examine(path: &Path, mut file: &File) -> Result<Contents> {
 
 fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {
     let mut database = Builder::new().create_with_backend(copy).map_err(|e| failed(path, e))?;
-    check_version(path, &database)?;
+    // First: nothing else that is read is known to be what was written.
     if !database.check_integrity().map_err(|e| failed(path, e))? {
         return Err(damaged(path, "a checksum is wrong"));
     }
+    check_version(path, &database)?;
     let transaction = database.begin_read().map_err(|e| failed(path, e))?;
     let mut contents = Contents::default();
     for row in transaction
@@ -68,26 +74,53 @@ fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {
         .map_err(|e| failed(path, e))?
     {
         let (name, bytes) = row.map_err(|e| failed(path, e))?;
-        let ownership = postcard::from_bytes(bytes.value())
-            .map_err(|e| damaged(path, format!("{}: {e}", name.value())))?;
-        contents.directories.push((Name::directory(name.value()).map_err(|e| damaged(path, e))?, ownership));
+        contents.add_directory(path, name.value(), bytes.value())?;
     }
     for row in
         transaction.open_table(OBJECTS).map_err(|e| failed(path, e))?.iter().map_err(|e| failed(path, e))?
     {
         let (id, bytes) = row.map_err(|e| failed(path, e))?;
-        let record = postcard::from_bytes(bytes.value());
-        let mut record: ObjectRecord =
-            record.map_err(|e| damaged(path, format!("object {}: {e}", id.value())))?;
-        // Older versions granted any time.
-        record.options.pager_deadline_ms =
-            record.options.pager_deadline_ms.map(|ms| ms.min(limits::PAGER_DEADLINE_MS));
-        contents.records.push(record);
+        contents.add_object(path, id.value(), bytes.value())?;
     }
     let format = transaction.open_table(FORMAT).map_err(|e| failed(path, e))?;
     let stored = format.get("next_object").map_err(|e| failed(path, e))?.map_or(1, |next| next.value());
-    contents.next_object = contents.records.iter().map(|record| record.id.0 + 1).fold(stored, u64::max);
+    contents.count_up(path, stored)?;
     Ok(contents)
+}
+
+impl Contents {
+    pub fn add_directory(&mut self, path: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+        let ownership = postcard::from_bytes(bytes).map_err(|e| damaged(path, format!("{name}: {e}")))?;
+        self.directories.push((Name::directory(name).map_err(|e| damaged(path, e))?, ownership));
+        Ok(())
+    }
+
+    pub fn add_object(&mut self, path: &Path, id: u64, bytes: &[u8]) -> Result<()> {
+        let record = postcard::from_bytes(bytes);
+        let mut record: ObjectRecord = record.map_err(|e| damaged(path, format!("object {id}: {e}")))?;
+        // Older versions granted any time.
+        record.options.pager_deadline_ms =
+            record.options.pager_deadline_ms.map(|ms| ms.min(limits::PAGER_DEADLINE_MS));
+        if record.id.0 != id {
+            return Err(damaged(path, format!("object {id} says that it is {}", record.id.0)));
+        }
+        if record.options.size_bytes > limits::OBJECT_BYTES {
+            return Err(damaged(path, format!("no object has the size of object {id}")));
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// The next object has that number, or one behind all that there are.
+    pub fn count_up(&mut self, path: &Path, stored: u64) -> Result<()> {
+        let last = self.records.iter().map(|record| record.id.0).max();
+        let next = last.map_or(Some(stored), |last| Some(last.checked_add(1)?.max(stored)));
+        // So that numbers can be counted for ever.
+        self.next_object = next
+            .filter(|next| *next < 1 << 62)
+            .ok_or_else(|| damaged(path, "its numbers of objects are at their end"))?;
+        Ok(())
+    }
 }
 
 fn check_version(path: &Path, database: &Database) -> Result<()> {

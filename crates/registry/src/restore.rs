@@ -2,13 +2,13 @@
 //! the same before anything else is changed.
 
 use crate::Registry;
-use crate::open::Contents;
+use crate::open::{Contents, damaged};
 use crate::record::ObjectRecord;
 use crate::records::Records;
-use crate::store::Store;
 use crate::tree::{Node, Tree};
 use commonhold_object::{Name, ObjectId, Ownership, Result};
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 impl Registry {
     /// Before every change. The failed one may be in the file, if it failed at the very end: it is taken back, for
@@ -43,7 +43,7 @@ impl Registry {
 }
 
 /// The tree and the records of a file; refused when they contradict each other.
-pub(crate) fn build(store: &Store, contents: Contents) -> Result<(Tree, Records)> {
+pub(crate) fn build(path: &Path, contents: Contents) -> Result<(Tree, Records)> {
     let mut tree = Tree::default();
     for (name, ownership) in contents.directories {
         tree.insert(&name, Node::Directory(ownership));
@@ -51,12 +51,12 @@ pub(crate) fn build(store: &Store, contents: Contents) -> Result<(Tree, Records)
     let named = contents.records.iter().filter_map(|record| Some((record.name.as_ref()?, record.id)));
     for (name, id) in named {
         if tree.get(name).is_some() {
-            return Err(store.damaged(format!("{name} is there twice")));
+            return Err(damaged(path, format!("{name} is there twice")));
         }
         tree.insert(name, Node::Object(id));
     }
     if let Some(lost) = tree.without_directory() {
-        return Err(store.damaged(format!("{lost} lies in no directory")));
+        return Err(damaged(path, format!("{lost} lies in no directory")));
     }
     Ok((tree, contents.records.into_iter().collect()))
 }

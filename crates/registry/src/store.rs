@@ -54,10 +54,6 @@ impl Store {
         Ok(contents)
     }
 
-    pub fn damaged(&self, what: impl std::fmt::Display) -> Error {
-        open::damaged(&self.path, what)
-    }
-
     fn failed(&self, error: impl Into<redb::Error>) -> Error {
         self.broken.set(true);
         open::failed(&self.path, error)

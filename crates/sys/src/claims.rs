@@ -24,6 +24,7 @@ use crate::{memory, plain};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -151,16 +152,25 @@ impl Claims {
     /// For a host that does not know what its predecessor did: all grants are taken back, and a page that it was at
     /// counts as installed, which is the careful guess.
     pub fn take_over(&self) -> io::Result<()> {
-        let mut runs = Vec::new();
-        crate::frames::resident_runs(&self.fd, |offset, length| {
-            runs.push((offset as usize, length as usize))
-        })?;
-        for (offset, length) in runs {
-            for index in offset..(offset + length).min(self.pages) {
-                let word = self.word(index);
-                let _ = word.compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
-                let _ = word.compare_exchange(BUSY, INSTALLED, Ordering::AcqRel, Ordering::Relaxed);
-            }
+        self.take_over_part(0..self.pages.next_multiple_of(4096))
+    }
+
+    /// Memory that nobody used is passed over. Looking for the rest by lseek would wait for whoever writes to the memory by
+    /// write(2), for as long as that likes.
+    fn take_over_part(&self, part: Range<usize>) -> io::Result<()> {
+        let state = crate::frames::cache_state(&self.fd, part.start as u64, part.len() as u64)?;
+        if state.cached + state.evicted == 0 {
+            return Ok(());
+        }
+        if part.len() > 4096 {
+            let middle = part.start + (part.len() / 2).next_multiple_of(4096);
+            self.take_over_part(part.start..middle)?;
+            return self.take_over_part(middle..part.end);
+        }
+        for index in part.start..part.end.min(self.pages) {
+            let word = self.word(index);
+            let _ = word.compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = word.compare_exchange(BUSY, INSTALLED, Ordering::AcqRel, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -205,6 +215,19 @@ mod tests {
         assert_eq!(client.word(7).load(Ordering::Acquire), ZERO);
         client.word(9).store(77, Ordering::Release);
         assert_eq!(host.take(9), None, "garbage is left alone");
+    }
+
+    #[test]
+    fn grants_are_taken_back_wherever_they_are() {
+        let claims = Claims::create(1 << 20).unwrap();
+        let at = [0, 4095, 4096, 12_288, 777_777, (1 << 20) - 1];
+        at.iter().for_each(|index| claims.word(*index).store(ZERO, Ordering::Release));
+        claims.word(5).store(BUSY, Ordering::Release);
+        claims.take_over().unwrap();
+        assert!(at.iter().all(|index| claims.word(*index).load(Ordering::Acquire) == ASK));
+        assert_eq!(claims.word(5).load(Ordering::Acquire), INSTALLED);
+        let taken = crate::frames::cache_state(claims.fd(), 0, 1 << 20).unwrap();
+        assert!(taken.cached <= 5, "what nobody used takes memory now: {taken:?}");
     }
 
     #[test]

@@ -53,9 +53,13 @@ struct Mount {
 impl Mounts {
     /// As they are now.
     pub fn read() -> io::Result<Mounts> {
+        Ok(Mounts::parse(&std::fs::read("/proc/self/mountinfo")?))
+    }
+
+    /// Those of these lines.
+    pub fn parse(text: &[u8]) -> Mounts {
         // Paths may be no UTF-8; what is taken from a line always is.
-        let text = std::fs::read("/proc/self/mountinfo")?;
-        Ok(Mounts(String::from_utf8_lossy(&text).lines().filter_map(Mount::parse).collect()))
+        Mounts(String::from_utf8_lossy(text).lines().filter_map(Mount::parse).collect())
     }
 
     /// The type of the file system of a file: by its mount, else by its device, which one file system alone has.

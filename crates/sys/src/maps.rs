@@ -38,10 +38,14 @@ impl MappedFile {
 
     /// The mappings that process `pid` has of it.
     pub fn mappings_in(&self, pid: u32) -> io::Result<Vec<FileMapping>> {
-        let text = std::fs::read(format!("/proc/{pid}/maps"))?;
+        Ok(self.mappings_among(&std::fs::read(format!("/proc/{pid}/maps"))?))
+    }
+
+    /// Those among these lines.
+    pub fn mappings_among(&self, text: &[u8]) -> Vec<FileMapping> {
         // Paths may be no UTF-8; what comes before them always is.
         let lines = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        Ok(lines.filter_map(|line| self.parse(&line)).collect())
+        lines.filter_map(|line| self.parse(&line)).collect()
     }
 
     /// A line such as `7f1c0000-7f1c2000 rw-s 00001000 00:01 1027   /memfd:x (deleted)`.
@@ -58,7 +62,7 @@ impl MappedFile {
         let rights = rights.as_bytes();
         Some(FileMapping {
             address: start,
-            length: end - start,
+            length: end.checked_sub(start)?,
             offset: hex(offset)?,
             writable: rights.get(1) == Some(&b'w'),
             shared: rights.get(3) == Some(&b's'),

@@ -5,11 +5,11 @@
 
 use crate::scene::Local;
 use commonhold_object::wire::{MapRequest, Reply, Request};
-use commonhold_object::{CreateOptions, Name, ObjectId};
+use commonhold_object::{CreateOptions, MapFlags, Name, ObjectId};
 use commonhold_sys::memory::{self, Wish};
-use commonhold_sys::pagemap::Pagemap;
-use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
+use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
 use commonhold_tests::raw::{Raw, map_request};
+use commonhold_tests::wait;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -29,6 +29,9 @@ pub struct ByHand {
     pub uffd: Arc<Userfaultfd>,
     /// Where the object is mapped.
     pub memory: Memory,
+    /// With in-thread service: the claim words.
+    pub words: Option<OwnedFd>,
+    kind: Kind,
 }
 
 /// A range of this process's memory.
@@ -43,11 +46,20 @@ pub struct Memory {
 impl ByHand {
     /// One that makes an object, and has mapped all of it.
     pub fn with(scene: &Local, name: Name, options: CreateOptions) -> ByHand {
-        Self::of_a_file(scene, name, options, None)
+        Self::made(scene, name, options, None, Kind::Asynchronous)
     }
 
     /// The same, with a file behind it.
-    pub fn of_a_file(scene: &Local, name: Name, options: CreateOptions, file: Option<&OwnedFd>) -> ByHand {
+    pub fn of_a_file(scene: &Local, name: Name, options: CreateOptions, file: &OwnedFd) -> ByHand {
+        Self::made(scene, name, options, Some(file), Kind::Asynchronous)
+    }
+
+    /// The same, with in-thread service: its touches fail where no page is.
+    pub fn serving_itself(scene: &Local, name: Name, options: CreateOptions) -> ByHand {
+        Self::made(scene, name, options, None, Kind::InThread)
+    }
+
+    fn made(scene: &Local, name: Name, options: CreateOptions, file: Option<&OwnedFd>, kind: Kind) -> ByHand {
         crate::held::stays();
         let mut raw = scene.raw();
         let (_, device) = raw.ask_for(&Request::Hello { program: "by hand".into() });
@@ -55,25 +67,37 @@ impl ByHand {
         let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
         let (reply, mut frames) = raw.ask_with(&Request::Create { name, options, nonce: 77 }, &files);
         let Ok(Reply::Opened(opened)) = reply else { panic!("{reply:?}") };
-        let frames = frames.pop().expect("the object's memory");
-        let (uffd, _) =
-            Userfaultfd::create(Kind::Asynchronous, device.first().map(AsFd::as_fd)).expect("faults");
-        let memory = Memory::of(&frames, length);
-        let (object, frames, uffd) = (opened.info.id, Arc::new(frames), Arc::new(uffd));
-        let mut this = ByHand { raw, object, frames, uffd, memory };
-        assert!(matches!(this.map(memory, 0), Ok(Reply::Done)), "it may map its own object");
+        let frames = Arc::new(frames.pop().expect("the object's memory"));
+        let (uffd, _) = Userfaultfd::create(kind, device.first().map(AsFd::as_fd)).expect("faults");
+        let (memory, object) = (Memory::of(&*frames, length), opened.info.id);
+        let mut this = ByHand { raw, object, frames, uffd: Arc::new(uffd), memory, words: None, kind };
+        this.map(memory, 0).expect("it may map its own object");
         this
     }
 
     /// Tells the host that the object is mapped there, from that byte of it on.
-    pub fn map(&mut self, memory: Memory, offset: u64) -> Result<Reply, commonhold_object::Error> {
+    pub fn map(&mut self, memory: Memory, offset: u64) -> Result<(), commonhold_object::Error> {
         let pagemap = std::fs::File::open("/proc/self/pagemap").expect("this process's own");
+        let flags = MapFlags { in_thread: self.kind == Kind::InThread, ..MapFlags::default() };
         let map = MapRequest {
             offset,
+            flags,
             with_claims: false,
             ..map_request(self.object, memory.address as u64, memory.length as u64)
         };
-        self.raw.ask_with(&Request::Map(map), &[(*self.uffd).as_fd(), pagemap.as_fd()]).0
+        let (reply, mut words) =
+            self.raw.ask_with(&Request::Map(map), &[(*self.uffd).as_fd(), pagemap.as_fd()]);
+        self.words = self.words.take().or(words.pop());
+        reply.map(drop)
+    }
+}
+
+impl Drop for ByHand {
+    /// The process lives on: else what it mapped is served on.
+    fn drop(&mut self) {
+        let (address, length) = (self.memory.address as u64, self.memory.length as u64);
+        // It may have been cut off.
+        let _ = self.raw.ask(&Request::Unmap { address, length }, &[]);
     }
 }
 
@@ -137,7 +161,32 @@ fn done(result: isize) -> io::Result<()> {
     if result == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process's own pages, for a host that is asked to look at them.
-pub fn own_pagemap() -> Pagemap {
-    Pagemap::of_self().expect("this process's own")
+/// A page that never comes, for as long as this lives: whoever waits for it waits.
+pub struct Never {
+    memory: Memory,
+    uffd: Userfaultfd,
+}
+
+impl Never {
+    fn new() -> Never {
+        let file = commonhold_sys::frames::create("never", PAGE as u64).expect("a memfd");
+        let memory = Memory::of(&file, PAGE);
+        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, None).expect("faults");
+        let modes = Modes { missing: true, minor: true, write_protect: false };
+        uffd.register(memory.address as u64, PAGE as u64, modes).expect("it is registered");
+        Never { memory, uffd }
+    }
+
+    /// Has a thread hold the lock of a file until what this gives is dropped: it writes from such a page.
+    pub fn held(file: &Arc<OwnedFd>) -> Never {
+        let never = Never::new();
+        let (memory, file) = (never.memory, file.clone());
+        std::thread::spawn(move || drop(memory.write_to(&*file, 0)));
+        let mut faults = Vec::new();
+        wait::until("somebody waits for the page", || {
+            never.uffd.read_faults(&mut faults).ok()?;
+            (!faults.is_empty()).then_some(())
+        });
+        never
+    }
 }

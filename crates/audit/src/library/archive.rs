@@ -4,8 +4,8 @@
 
 use super::elf::{self, Function, Member, Target};
 use super::names::{Name, Names};
-use object::read::ReadCache;
 use object::read::archive::ArchiveFile;
+use object::read::{ReadCache, ReadRef};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -115,10 +115,18 @@ impl Archive {
 type Index = (Vec<(u64, u64)>, HashMap<Name, usize>);
 
 fn index(file: &File, names: &mut Names) -> Result<Index, &'static str> {
-    let damaged = "the archive is damaged";
     let length = file.metadata().map_err(|_| "cannot be read")?.len();
-    let cache = ReadCache::new(file);
-    let archive = ArchiveFile::parse(&cache).map_err(|_| damaged)?;
+    index_of(&ReadCache::new(file), length, names)
+}
+
+/// The same of these bytes of it.
+pub(super) fn index_of<'data>(
+    data: impl ReadRef<'data>,
+    length: u64,
+    names: &mut Names,
+) -> Result<Index, &'static str> {
+    let damaged = "the archive is damaged";
+    let archive = ArchiveFile::parse(data).map_err(|_| damaged)?;
     if archive.is_thin() {
         return Err("a thin archive has no members of its own: give the whole one");
     }

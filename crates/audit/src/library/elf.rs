@@ -106,7 +106,10 @@ pub fn image(file: &mut File, names: &mut Names) -> Result<Option<Image>, Reason
     }
 }
 
-fn dispatch<'data, R: ReadRef<'data>>(data: R, names: &mut Names) -> Result<Option<Image>, Reason> {
+pub(super) fn dispatch<'data, R: ReadRef<'data>>(
+    data: R,
+    names: &mut Names,
+) -> Result<Option<Image>, Reason> {
     match FileKind::parse(data) {
         Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>, R>(data, names).map(Some),
         Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>, R>(data, names).map(Some),

@@ -7,6 +7,8 @@ mod archive;
 mod closure;
 mod elf;
 mod find;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod names;
 mod shared;
 mod symbols;

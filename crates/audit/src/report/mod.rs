@@ -11,7 +11,9 @@ pub mod samples;
 pub mod table;
 pub mod words;
 
-#[cfg(test)]
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod made;
 
 use serde::{Deserialize, Serialize};

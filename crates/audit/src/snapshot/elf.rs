@@ -49,7 +49,7 @@ pub fn read(file: &File, length: u64, page: u64) -> Result<Elf, Unfit> {
     parse(Limited(&cache), length, page)
 }
 
-fn parse<'a, R: ReadRef<'a>>(data: R, length: u64, page: u64) -> Result<Elf, Unfit> {
+pub(super) fn parse<'a, R: ReadRef<'a>>(data: R, length: u64, page: u64) -> Result<Elf, Unfit> {
     match FileKind::parse(data) {
         Ok(FileKind::Elf32) => facts::<elf::FileHeader32<Endianness>, _>(data, length, page),
         Ok(FileKind::Elf64) => facts::<elf::FileHeader64<Endianness>, _>(data, length, page),

@@ -75,6 +75,9 @@ fn tells(line: &[u8]) -> bool {
 /// One mapping: its first line, and the attributes below.
 fn one(header: &[u8], block: &mut Vec<u8>) -> io::Result<Seen> {
     let (numbers, path) = split_path(header);
+    if numbers.contains(&b'/') {
+        return Err(io::ErrorKind::InvalidData.into()); // a number is missing, and the path in its place
+    }
     // The path is kept from the parser: any byte may stand in it.
     let mut text = Vec::with_capacity(numbers.len() + block.len() + 2);
     text.extend_from_slice(numbers);
@@ -82,7 +85,9 @@ fn one(header: &[u8], block: &mut Vec<u8>) -> io::Result<Seen> {
     text.append(block);
     let parsed = MemoryMaps::from_buf_read(&*text).map_err(|error| io::Error::other(error.to_string()))?;
     let Some(map) = parsed.0.first() else { return Err(io::ErrorKind::InvalidData.into()) };
-    let size = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
+    // No process has more: what is summed up stays a number.
+    const MOST_BYTES: u64 = 1 << 47;
+    let size = |name: &str| map.extension.map.get(name).map_or(0, |bytes| (*bytes).min(MOST_BYTES));
     let mut mapping = Mapping {
         start: map.address.0,
         end: map.address.1,
@@ -94,7 +99,11 @@ fn one(header: &[u8], block: &mut Vec<u8>) -> io::Result<Seen> {
         resident: size("Rss"),
         proportional: size("Pss"),
         // Kernels before 6.0 do not tell it: private dirty pages are the best that is known then.
-        proportional_dirty: *map.extension.map.get("Pss_Dirty").unwrap_or(&size("Private_Dirty")),
+        proportional_dirty: if map.extension.map.contains_key("Pss_Dirty") {
+            size("Pss_Dirty")
+        } else {
+            size("Private_Dirty")
+        },
         shared_clean: size("Shared_Clean"),
         shared_dirty: size("Shared_Dirty"),
         private_clean: size("Private_Clean"),

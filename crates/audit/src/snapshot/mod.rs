@@ -13,6 +13,8 @@ mod content;
 mod elf;
 mod files;
 mod frames;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod machine;
 mod mappings;
 pub(crate) mod mounts;

@@ -4,7 +4,7 @@
 //! known to those, and asks for nothing before all of them know it: so whoever has a page is known to every other member,
 //! and no loss is settled without it.
 
-use super::members::{Epoch, View};
+use super::members::{Epoch, MOST_HOSTS, View};
 use super::message::Message;
 use super::node::{Actions, Node, Phase};
 use super::round::Round;
@@ -22,7 +22,7 @@ impl Node {
 
     /// A host wants to take part. Others than the home answer those whom it admitted before it was lost.
     pub(super) fn asked_to_join(&mut self, who: HostId, actions: &mut Actions) {
-        if self.me == self.home && !self.view.ranks.contains_key(&who) {
+        if self.me == self.home && !self.view.ranks.contains_key(&who) && self.view.ranks.len() < MOST_HOSTS {
             self.view.ranks.insert(who, self.view.next_rank());
         }
         if self.view.ranks.contains_key(&who) {
@@ -47,7 +47,7 @@ impl Node {
             return; // who takes part it says itself
         }
         for (host, rank) in &view.ranks {
-            if !self.view.ranks.contains_key(host) {
+            if !self.view.ranks.contains_key(host) && self.view.ranks.len() < MOST_HOSTS {
                 self.admit(*host, *rank, actions);
             }
         }
@@ -55,6 +55,9 @@ impl Node {
 
     /// What is heard of losses. If it is news, a round begins.
     fn learn(&mut self, epoch: &Epoch, actions: &mut Actions) {
+        if self.view.epoch.is_too_long_with(epoch) {
+            return;
+        }
         let mut is_news = self.view.epoch.join(epoch);
         let mut new = self.view.admit_followers();
         // Those may be lost, too.

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+/// Processes of hosts that ever take part in an object, the lost ones among them, and most that one message names. No more
+/// are listened to: whoever takes part is believed who else does.
+pub const MOST_HOSTS: usize = 1024;
+
 /// What a round of settling was about. Epochs only grow, and of any two the union is one: hosts that learn of losses in
 /// different orders come to the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +24,12 @@ impl Epoch {
     /// Whether nothing has happened yet.
     pub fn is_first(&self) -> bool {
         self.lost.is_empty() && self.reverts == 0
+    }
+
+    /// Whether so many hosts would be lost with those of the other that it is not to be believed.
+    pub fn is_too_long_with(&self, other: &Epoch) -> bool {
+        let more = other.lost.keys().filter(|host| !self.lost.contains_key(host)).count();
+        self.lost.len() + more > MOST_HOSTS
     }
 
     /// Takes over what the other knows. Whether that is news.
@@ -79,6 +89,12 @@ impl View {
     /// Whoever follows a member that is lost is a member in its place. Who of them is new.
     pub fn admit_followers(&mut self) -> Vec<HostId> {
         let mut new = Vec::new();
+        let is_missing = |(host, next): (&HostId, &Option<HostId>)| {
+            self.ranks.contains_key(host) && next.is_some_and(|next| !self.ranks.contains_key(&next))
+        };
+        if !self.epoch.lost.iter().any(is_missing) {
+            return new; // as a rule: the rest looks at everybody for everybody
+        }
         for (host, rank) in
             self.ranks.clone().into_iter().filter(|(host, _)| self.epoch.lost.contains_key(host))
         {

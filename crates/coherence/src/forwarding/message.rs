@@ -217,6 +217,26 @@ impl Message {
         }
     }
 
+    /// How many hosts it names, at least: whoever takes a message from the network looks at that, too.
+    pub fn hosts(&self) -> usize {
+        match self {
+            Message::HandOver { keepers, before, .. } => keepers.len().max(before.len()),
+            Message::Welcome(view) | Message::Hello(view) | Message::Known(view) => {
+                view.ranks.len().max(view.epoch.lost.len())
+            }
+            Message::Flush(epoch) => epoch.lost.len(),
+            Message::Report { speaks_for, .. } => speaks_for.len(),
+            Message::Settle { pages, .. } => {
+                let named = |settled: &Settled| match &settled.fate {
+                    Fate::Owned { copies, .. } => settled.keepers.len().max(copies.len()),
+                    Fate::Lost(_) => settled.keepers.len(),
+                };
+                pages.iter().map(named).max().unwrap_or_default()
+            }
+            _ => 0,
+        }
+    }
+
     /// What is answered by a host that has nothing of the object: a process that follows one which took part, and does not use
     /// it. Who settles a loss waits for that.
     pub fn answer_of_nobody(&self) -> Vec<Message> {

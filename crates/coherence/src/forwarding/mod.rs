@@ -29,6 +29,6 @@ mod round;
 mod serve;
 mod table;
 
-pub use members::{Epoch, View};
+pub use members::{Epoch, MOST_HOSTS, View};
 pub use message::{Fate, Message, Restored, Settled, Standing};
 pub use node::{Node, Options};

@@ -136,6 +136,12 @@ impl Node {
         if self.phase != Phase::Frozen || !self.round.has_reported || self.view.leader() != Some(from) {
             return;
         }
+        // In order, as with reports.
+        let last = self.round.settled.last().map(|settled| settled.page);
+        let all = last.into_iter().chain(pages.iter().map(|settled| settled.page));
+        if !all.is_sorted_by(|a, b| a < b) {
+            return;
+        }
         self.round.settled.extend(pages);
         if is_last {
             let settled = std::mem::take(&mut self.round.settled);

@@ -1,5 +1,6 @@
 //! What fellows ask for, and what comes: Figures 6 and 7 of the paper at a server.
 
+use super::members::MOST_HOSTS;
 use super::message::Message;
 use super::node::{Actions, Node, Phase};
 use super::page::{Page, Purpose};
@@ -64,7 +65,9 @@ impl Node {
         } else if page.asked == Access::Write
             || page.owned && !matches!(page.purpose, Some(Purpose::HandOver(_)))
         {
-            page.readers.push(who);
+            if !page.readers.contains(&who) {
+                page.readers.push(who);
+            }
             self.pass_on(number, actions);
         } else if hops >= patience {
             actions.push(Action::Send { to: who, message: Message::Insist { page: number } });
@@ -310,7 +313,9 @@ impl Node {
         let page = self.page(number);
         let kept = page.holds > 0 || locked && page.asked == Access::None;
         if kept && page.access != Access::None {
-            page.deferred.push_back((from, owner, version));
+            if page.deferred.len() < MOST_HOSTS {
+                page.deferred.push_back((from, owner, version));
+            }
             return;
         }
         if page.access != Access::None {

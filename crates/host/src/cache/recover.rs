@@ -11,6 +11,8 @@ use std::time::Duration;
 /// How long the next host, and so everybody, waits for a scan of one client's page tables. Without it all pages count as
 /// written.
 const SCAN_WAIT: Duration = Duration::from_millis(200);
+/// How much longer for each page: some four times what one takes.
+const A_PAGE: Duration = Duration::from_nanos(500);
 
 impl Cache {
     /// Frames that exist are resident.
@@ -93,10 +95,12 @@ impl Cache {
             return told.try_recv().ok().flatten();
         }
         std::thread::Builder::new().name("scanning".into()).spawn(scan).ok()?;
-        told.recv_timeout(SCAN_WAIT).unwrap_or_else(|_| {
-            self.machine.note_holds_scans_up(mapping.uid);
-            None
-        })
+        told.recv_timeout(SCAN_WAIT + A_PAGE * u32::try_from(pages.count).unwrap_or(u32::MAX)).unwrap_or_else(
+            |_| {
+                self.machine.note_holds_scans_up(mapping.uid);
+                None
+            },
+        )
     }
 
     /// Whether a frame holds what is stored.

@@ -30,7 +30,13 @@ pub(super) struct Parts {
 impl Parts {
     /// Another part came. Gives the message if it is the last. What is left of one whose first parts went with a session that
     /// is over is no message.
-    fn add(&self, from: HostId, is_first: bool, is_last: bool, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn add(
+        &self,
+        from: HostId,
+        is_first: bool,
+        is_last: bool,
+        bytes: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         let mut came = lock(&self.came);
         if is_first {
             came.insert(from, Vec::new());

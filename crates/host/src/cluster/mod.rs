@@ -32,6 +32,8 @@ mod beginnings;
 mod calls;
 mod carry;
 mod dealt_with;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod give_back;
 pub mod lease;
 mod leaving;

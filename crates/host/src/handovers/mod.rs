@@ -119,7 +119,8 @@ impl Handovers {
         read_at(&self.memory, &mut bytes, 0).ok()?;
         let words: Vec<u64> = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
         let (&[home, layout, count], processes) = words.split_first_chunk()?;
-        let home = HostId(home.checked_sub(1).filter(|_| layout == LAYOUT)? as u32);
+        let is_known = layout == LAYOUT && count < 1 << 62;
+        let home = HostId(home.checked_sub(1).filter(|_| is_known)? as u32);
         let known = count.saturating_sub(PROCESSES as u64)..count;
         Some(Begun { home, by: known.map(|n| HostId(processes[n as usize % PROCESSES] as u32)).collect() })
     }

@@ -89,7 +89,7 @@ fn text(host: &Host) -> Option<String> {
 
 /// What is asked, as far as it matters.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     Metrics { body: bool },
     Elsewhere,
     OtherMethod,
@@ -97,7 +97,7 @@ enum Asked {
 }
 
 /// The whole answer.
-fn answer(asked: &Asked, text: impl FnOnce() -> Option<String>) -> Vec<u8> {
+pub(super) fn answer(asked: &Asked, text: impl FnOnce() -> Option<String>) -> Vec<u8> {
     let (status, kind, body) = match asked {
         Asked::Metrics { body } => match text() {
             Some(text) if *body => ("200 OK", METRICS, text),
@@ -116,7 +116,7 @@ fn answer(asked: &Asked, text: impl FnOnce() -> Option<String>) -> Vec<u8> {
 }
 
 /// What is asked; none while the question is not whole.
-fn understand(bytes: &[u8]) -> Option<Asked> {
+pub(super) fn understand(bytes: &[u8]) -> Option<Asked> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {

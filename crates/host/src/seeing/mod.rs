@@ -12,6 +12,8 @@ mod conversations;
 mod counts;
 pub mod endpoint;
 mod exposition;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hot;
 mod told;
 mod trace;

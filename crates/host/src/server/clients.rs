@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-const MAGIC: &[u8; 8] = b"ChClnts\x01";
+pub(super) const MAGIC: &[u8; 8] = b"ChClnts\x01";
 /// What may be added before the list is written anew, if that is more than it was then.
 const ADDED_BYTES: usize = 64 * 1024;
 
@@ -38,7 +38,7 @@ impl Expected {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Line {
+pub(super) enum Line {
     /// The session, of that process, has the object.
     Has { session: u64, pid: u32, start_ticks: u64, object: ObjectId },
     /// It closed and unmapped the object.
@@ -133,13 +133,17 @@ fn lines_of(client: &Expected) -> impl Iterator<Item = Line> {
     client.objects.iter().map(move |object| Line::Has { session, pid, start_ticks, object: *object })
 }
 
-fn encode(lines: &[Line]) -> Vec<u8> {
+pub(super) fn encode(lines: &[Line]) -> Vec<u8> {
     lines.iter().flat_map(|line| postcard::to_stdvec(line).unwrap_or_default()).collect()
 }
 
 /// Who is in the list.
 pub(super) fn read(path: &Path) -> Vec<Expected> {
-    let bytes = std::fs::read(path).unwrap_or_default();
+    read_bytes(&std::fs::read(path).unwrap_or_default())
+}
+
+/// Who is in a list of these bytes.
+pub(super) fn read_bytes(bytes: &[u8]) -> Vec<Expected> {
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else { return Vec::new() };
     let mut listed = Listed::new();
     while let Ok((line, after)) = postcard::take_from_bytes::<Line>(rest) {

@@ -34,6 +34,8 @@ mod direct;
 mod dispatch;
 mod elsewhere;
 mod expecting;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod kept;
 mod lifetime;
 mod mappings;

@@ -262,9 +262,9 @@ impl Host {
 
 /// Which memory was a direct anonymous object's, for `live/<id>.direct`: boot and inode.
 #[derive(Serialize, Deserialize)]
-struct Memory {
-    boot_id: String,
-    inode: u64,
+pub(super) struct Memory {
+    pub(super) boot_id: String,
+    pub(super) inode: u64,
 }
 
 impl Host {

@@ -5,6 +5,7 @@ use super::inbox::Later;
 use super::part::{Part, Said};
 use super::turn::{STAMP, in_a_row, stamped};
 use commonhold_coherence::HostId;
+use commonhold_coherence::forwarding::MOST_HOSTS;
 use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -78,6 +79,11 @@ impl Driver {
         let (count, end) = message.extent();
         if count == 0 && message.is_of_a_span() {
             return protocol("a message about no page at all".to_owned());
+        }
+        if let Said::Forwarding(message) = message
+            && message.hosts() > MOST_HOSTS
+        {
+            return protocol(format!("a message that names {} hosts", message.hosts()));
         }
         let size = self.plan.sizes.pages(self.room());
         // Of forwarding, what is about many pages carries none of them.

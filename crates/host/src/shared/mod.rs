@@ -33,6 +33,8 @@ mod arrivals;
 mod dealt_with;
 mod driver;
 mod freezing;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod give_back;
 mod held_here;
 mod holds;

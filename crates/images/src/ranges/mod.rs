@@ -4,6 +4,8 @@
 //! two images overlap: any process may include any of them. In the **heterogeneous** region they may, if they are
 //! declared never to be in one process.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod region;
 mod table;
 
@@ -116,12 +118,16 @@ impl Ranges {
     }
 
     fn read(&self, stored: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Table> {
-        let damaged =
-            |error: postcard::Error| Error::Registry { path: self.path.clone(), why: error.to_string() };
+        let damaged = |why: String| Error::Registry { path: self.path.clone(), why };
         let mut table = Table::default();
         for entry in stored.iter().map_err(|error| self.wrong(error.into()))? {
             let (_, value) = entry.map_err(|error| self.wrong(error.into()))?;
-            table.insert(postcard::from_bytes(value.value()).map_err(damaged)?);
+            let range: Range =
+                postcard::from_bytes(value.value()).map_err(|error| damaged(error.to_string()))?;
+            let name = range.name.clone();
+            if !table.insert_stored(range, self.owner) {
+                return Err(damaged(format!("the addresses of {name} are none of this registry's")));
+            }
         }
         Ok(table)
     }

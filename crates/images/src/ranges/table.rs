@@ -25,7 +25,7 @@ pub struct Range {
 impl Range {
     /// The first address behind it.
     pub fn end(&self) -> u64 {
-        self.first + self.bytes
+        self.first.saturating_add(self.bytes)
     }
 }
 
@@ -108,8 +108,19 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn insert(&mut self, range: Range) {
+    fn insert(&mut self, range: Range) {
         self.all.insert(range.name.clone(), range);
+    }
+
+    /// Takes a range as it was stored. False, and not taken: nobody was ever given those addresses.
+    pub fn insert_stored(&mut self, range: Range, owner: Owner) -> bool {
+        let addresses = range.region.addresses(owner);
+        let end = range.first.checked_add(range.bytes);
+        let is_given = range.first >= addresses.start && end.is_some_and(|end| end <= addresses.end);
+        if is_given {
+            self.insert(range);
+        }
+        is_given
     }
 
     pub fn by_address(self) -> Vec<Range> {
@@ -133,7 +144,7 @@ impl Table {
     }
 
     pub fn trim(&mut self, name: &str, bytes: u64) {
-        let bytes = bytes.next_multiple_of(16 * PAGE_BYTES);
+        let bytes = bytes.checked_next_multiple_of(16 * PAGE_BYTES).unwrap_or(u64::MAX);
         if let Some(range) = self.all.get_mut(name).filter(|range| range.bytes > bytes) {
             range.bytes = bytes;
             self.changed.insert(name.to_owned());

@@ -135,6 +135,12 @@ pub(super) fn path_in(root: &Path, id: Id) -> PathBuf {
 }
 
 impl Opened {
+    /// An image in an open file that is in no store, of so many bytes.
+    #[cfg(feature = "fuzzing")]
+    pub fn of_file(file: File, file_bytes: u64) -> Result<Opened> {
+        opened(file, file_bytes, Place::Draft(PathBuf::from("image")))
+    }
+
     /// Where.
     pub fn path(&self) -> PathBuf {
         self.place.path()

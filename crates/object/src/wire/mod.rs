@@ -2,7 +2,7 @@
 //!
 //! One datagram of a Unix SOCK_SEQPACKET socket is one message: a fixed header, then a body in postcard. File
 //! descriptors travel beside it. The decoder takes bytes from anybody: it never panics and never allocates more
-//! than the datagram could hold (a fuzz target, `fuzz/fuzz_targets/wire.rs`, stands on that).
+//! than the datagram could hold (`./run fuzz` stands on that: formats `requests` and `replies`).
 //!
 //! Every request has a number, and a reply carries the number of its request. A request may arrive twice: when
 //! a host process is replaced, the client is told so ([`Event::HostReplaced`]) and repeats what was not

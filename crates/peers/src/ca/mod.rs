@@ -2,6 +2,8 @@
 
 mod authority;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod records;
 mod token;
 

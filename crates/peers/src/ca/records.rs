@@ -38,7 +38,7 @@ struct TokenRecord {
 
 /// The records, read whole and written whole under the directory's lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Records {
+pub(super) struct Records {
     hosts: Vec<(String, PeerRights)>,
     tokens: Vec<TokenRecord>,
 }
@@ -55,7 +55,7 @@ fn rights(word: &str) -> Option<PeerRights> {
 }
 
 impl Records {
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text =
             String::from("# hosts: name rights; tokens: hash-of-secret expires rights for-name used-by\n");
         // Writing to a string cannot fail.
@@ -72,18 +72,19 @@ impl Records {
         text
     }
 
-    fn from_text(text: &str) -> Option<Records> {
+    pub(super) fn from_text(text: &str) -> Option<Records> {
         let mut records = Records::default();
-        let given = |word: &str| (word != "*").then(|| word.to_owned());
+        let host = |word: &str| check_host_name(word).ok().map(|()| word.to_owned());
+        let given = |word: &str| if word == "*" { Some(None) } else { host(word).map(Some) };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<_> = line.split(' ').collect();
             match words[..] {
-                ["host", name, word] => records.hosts.push((name.to_owned(), rights(word)?)),
+                ["host", name, word] => records.hosts.push((host(name)?, rights(word)?)),
                 ["token", hash, expires, word, name, used] => records.tokens.push(TokenRecord {
                     hash: hex::decode(hash)?,
                     expires: expires.parse().ok()?,
-                    grant: Grant { name: given(name), rights: rights(word)? },
-                    used_by: given(used),
+                    grant: Grant { name: given(name)?, rights: rights(word)? },
+                    used_by: given(used)?,
                 }),
                 _ => return None,
             }
@@ -116,7 +117,7 @@ impl Records {
     }
 
     /// Uses a token for a host of this name; what the host is allowed.
-    fn redeem(&mut self, secret: &[u8; 32], name: &str, now: u64) -> Result<PeerRights> {
+    pub(super) fn redeem(&mut self, secret: &[u8; 32], name: &str, now: u64) -> Result<PeerRights> {
         let denied = |what: String| Err(Error::new(ErrorKind::Permission, what));
         let another = "ask for another (`commonhold ca token`)";
         let hash = hash(secret);

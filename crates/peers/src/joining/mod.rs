@@ -1,6 +1,8 @@
 //! How a newcomer gets its certificate: it shows the authority a token, and the authority shows the newcomer that it is
 //! the one the token speaks of. The newcomer's key stays with it.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod newcomer;
 mod service;
 

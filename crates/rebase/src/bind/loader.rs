@@ -161,7 +161,7 @@ fn split<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 
 impl Loaded {
     /// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f…)`, or a path alone, or `linux-vdso.so.1 (0x…)`.
-    fn add_object(&mut self, line: &[u8]) -> std::result::Result<(), String> {
+    pub(crate) fn add_object(&mut self, line: &[u8]) -> std::result::Result<(), String> {
         let line = trim(line);
         let (name, path) = split(line, b" => ").unwrap_or((line, line));
         if path.starts_with(b"not found") {
@@ -183,7 +183,7 @@ impl Loaded {
     }
 
     /// `17: binding file A [0] to B [0]: normal symbol `read' [GLIBC_2.2.5]`
-    fn add_answers(&mut self, text: &[u8]) -> std::result::Result<(), String> {
+    pub(crate) fn add_answers(&mut self, text: &[u8]) -> std::result::Result<(), String> {
         let places: HashMap<&[u8], usize> =
             self.objects.iter().map(|path| path.as_os_str().as_bytes()).zip(0..).collect();
         let place = |path: &[u8]| {

@@ -28,6 +28,8 @@ pub fn address_bytes(elf: &Elf, role: Role) -> u64 {
 
 const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// No process has more addresses.
+const MOST_ADDRESS: u64 = 1 << 47;
 /// No file asks for more.
 const MOST_ALIGNMENT: u64 = 1 << 30;
 
@@ -51,6 +53,9 @@ pub fn check(elf: &Elf, role: Role) -> Result<()> {
         load.alignment <= MOST_ALIGNMENT && (load.alignment == 0 || load.alignment.is_power_of_two())
     }) {
         return unfit("it asks for an alignment that nothing has".into());
+    }
+    if elf.extent().1 > MOST_ADDRESS {
+        return unfit("it wants more addresses than a process has".into());
     }
     if elf.dynamic.flags().text_relocations {
         return unfit("its text is relocated (DT_TEXTREL), so it can be nobody's in common".into());

@@ -86,8 +86,12 @@ impl Copy<'_> {
 
     fn move_table(&mut self, table: usize, count: usize) -> Result<()> {
         const THREAD_LOCAL: u8 = 6;
+        let outside = || Error::damaged(&self.elf.path, "a symbol lies outside the file");
+        let end = count.checked_mul(SYMBOL_BYTES).and_then(|bytes| table.checked_add(bytes));
+        if end.is_none_or(|end| end > self.bytes.len()) {
+            return Err(outside());
+        }
         for at in (0..count).map(|index| table + index * SYMBOL_BYTES) {
-            let outside = || Error::damaged(&self.elf.path, "a symbol lies outside the file");
             let raw = self.bytes.get(at..at + SYMBOL_BYTES).ok_or_else(outside)?;
             let (kind, section) = (raw[4] & 15, u16::from_le_bytes([raw[6], raw[7]]));
             if kind != THREAD_LOCAL && section != 0 && section < RESERVED {

@@ -139,7 +139,8 @@ impl Elf {
 
     /// A string of the dynamic string table.
     pub fn string(&self, at: u64) -> &[u8] {
-        read::string(&self.bytes, self.symbols.strings + at as usize).unwrap_or_default()
+        let at = usize::try_from(at).ok().and_then(|at| self.symbols.strings.checked_add(at));
+        at.and_then(|at| read::string(&self.bytes, at)).unwrap_or_default()
     }
 
     /// DT_NEEDED, in order.

@@ -33,7 +33,7 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
         .collect();
     let whole = |segment: &Segment| part(&bytes, segment.offset, segment.file_bytes).is_some();
     let sane = |segment: &Segment| segment.address.checked_add(segment.memory_bytes).is_some();
-    if !segments.iter().filter(|segment| segment.kind == super::LOAD).all(|one| whole(one) && sane(one)) {
+    if !segments.iter().all(|one| sane(one) && (one.kind != super::LOAD || whole(one))) {
         return Err(Error::damaged(path, "a segment lies outside the file: it is truncated"));
     }
     let fixed = kind == ET_EXEC;

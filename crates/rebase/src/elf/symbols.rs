@@ -78,6 +78,12 @@ pub struct Symbols {
 }
 
 const SYMBOL_BYTES: usize = 24;
+/// All names together are not longer than so many files.
+const MOST_SHARED: usize = 16;
+/// No version has a longer name, nor a file that has one.
+const MOST_NAME_BYTES: usize = 4096;
+/// An entry of the tables of versions, at least.
+const VERSION_BYTES: usize = 16;
 
 fn half(raw: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?))
@@ -111,8 +117,13 @@ impl Symbols {
         }
         let versions = versions(bytes, segments, dynamic, strings).ok_or("its versions are damaged")?;
         let name = |symbol: &Symbol| read::string(bytes, strings + symbol.name as usize);
-        if all.iter().any(|symbol| name(symbol).is_none()) {
-            return Err("the name of a symbol lies outside the file".into());
+        let mut bytes_of_names = 0;
+        for symbol in &all {
+            bytes_of_names += name(symbol).ok_or("the name of a symbol lies outside the file")?.len();
+            // Names of a real file may share their ends, and no more.
+            if bytes_of_names / MOST_SHARED > bytes.len() {
+                return Err("its symbols share their names, so that reading them would take for ever".into());
+            }
         }
         let can_be_found =
             |symbol: &Symbol| !symbol.local && (symbol.section != UNDEFINED || symbol.value != 0);
@@ -202,11 +213,16 @@ fn versions(
         }
         all[index] = Some(version);
     };
-    let name = |at: u32| read::string(bytes, strings + at as usize).map(<[u8]>::to_vec);
+    let name = |at: u32| {
+        let name = read::string(bytes, strings + at as usize)?;
+        (name.len() <= MOST_NAME_BYTES).then(|| name.to_vec())
+    };
     if let Some(table) = dynamic.value(dynamic::VERDEF).and_then(|at| read::from(bytes, segments, at)) {
         const BASE: u16 = 1;
         let mut at = 0;
-        for _ in 0..dynamic.value(dynamic::VERDEFNUM)? {
+        // The entries do not lie over each other.
+        let most = (table.len() / VERSION_BYTES) as u64;
+        for _ in 0..dynamic.value(dynamic::VERDEFNUM).filter(|count| *count <= most)? {
             let (flags, index) = (half(table, at + 2)?, half(table, at + 4)?);
             let first = at + word(table, at + 12)? as usize;
             if flags & BASE == 0 {
@@ -217,10 +233,13 @@ fn versions(
     }
     if let Some(table) = dynamic.value(dynamic::VERNEED).and_then(|at| read::from(bytes, segments, at)) {
         let mut at = 0;
+        let mut left = table.len() / VERSION_BYTES;
         for _ in 0..dynamic.value(dynamic::VERNEEDNUM)? {
             let file = name(word(table, at + 4)?)?;
             let mut one = at + word(table, at + 8)? as usize;
-            for _ in 0..half(table, at + 2)? {
+            let count = half(table, at + 2)?;
+            left = left.checked_sub(1 + usize::from(count))?;
+            for _ in 0..count {
                 let other = half(table, one + 6)?;
                 let version = name(word(table, one + 8)?)?;
                 put(other, Version { name: version, file: Some(file.clone()), exact: other & 0x8000 != 0 });

@@ -3,6 +3,7 @@
 use crate::scene::{CLUSTER, Cluster, Local, MACHINE, Machine, Members};
 use crate::{Attack, How};
 
+mod again;
 mod audit;
 mod budget;
 mod claims;
@@ -12,21 +13,27 @@ mod faults;
 mod floods;
 mod guesses;
 mod liars;
+mod markup;
 mod members;
 mod memory;
 mod messages;
 mod metrics;
 mod names;
+mod pagers;
 mod paths;
 mod quota;
+mod races;
 mod rights;
+mod schedulers;
 mod state;
 mod store;
 mod stuck;
 mod waits;
+mod words;
 
 /// All of them.
 pub(crate) const TOPICS: &[&[Attack]] = &[
+    again::ATTACKS,
     audit::ATTACKS,
     budget::ATTACKS,
     claims::ATTACKS,
@@ -36,18 +43,23 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     floods::ATTACKS,
     guesses::ATTACKS,
     liars::ATTACKS,
+    markup::ATTACKS,
     members::ATTACKS,
     memory::ATTACKS,
     messages::ATTACKS,
     metrics::ATTACKS,
     names::ATTACKS,
+    pagers::ATTACKS,
     paths::ATTACKS,
     quota::ATTACKS,
+    races::ATTACKS,
     rights::ATTACKS,
+    schedulers::ATTACKS,
     state::ATTACKS,
     store::ATTACKS,
     stuck::ATTACKS,
     waits::ATTACKS,
+    words::ATTACKS,
 ];
 
 /// An attack by a user.

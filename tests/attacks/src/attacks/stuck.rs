@@ -3,15 +3,17 @@
 //! that memory, or of that address space, waits. Nobody else does, and the host can be replaced.
 
 use super::{KILLED, user_of};
-use crate::scene::{ATTACKER, Local, Machine, open, others_go_on_with};
+use crate::by_hand::{ByHand, Never};
+use crate::scene::{ATTACKER, Local, Machine, name, open, others_go_on_with, small};
 use crate::{Attack, leave_out};
-use commonhold_object::Access;
+use commonhold_object::{Access, CreateOptions};
 use commonhold_tests::fuse::{Fuse, READ};
 use commonhold_tests::host::has_ended;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
 use commonhold_tests::{MIB, PAGE, Worker, wait};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const SMALL: Machine = Machine { options: &["--budget", "16MiB"], ..KILLED };
 
@@ -33,6 +35,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "stuck.what_comes_late",
         "let the kernel do late what a killed host had asked for",
         what_comes_late,
+    ),
+    user_of(
+        KILLED,
+        "stuck.claim_words",
+        "hold the lock of claim words, and of an object's memory, while hosts follow each other",
+        claim_words,
     ),
 ];
 
@@ -120,4 +128,24 @@ fn an_address_space(scene: &Local) {
     assert_eq!(attacker.ok("get f 4096"), "7");
     attacker.ok("check m 0 3072 1");
     others_go_on(scene);
+}
+
+fn claim_words(scene: &Local) {
+    let client = ByHand::with(scene, name("/held"), CreateOptions { budget_bytes: Some(1 << 20), ..small() });
+    let mut served_by_itself = ByHand::serving_itself(scene, name("/claims"), small());
+    let words = Arc::new(served_by_itself.words.take().expect("claim words"));
+    (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
+    let nevers = [Never::held(&client.frames), Never::held(&words)];
+    // A call of the host waits.
+    let page = client.memory.page(3);
+    page.forget();
+    std::thread::spawn(move || drop(page.get()));
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..2 {
+        let before = scene.host.status().host_pid;
+        scene.host.kill_host();
+        scene.host.wait_for_other_host(before);
+        others_go_on(scene);
+    }
+    drop(nevers);
 }

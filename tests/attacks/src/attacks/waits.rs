@@ -3,11 +3,10 @@
 
 use super::{user, user_of, with};
 use crate::Attack;
-use crate::by_hand::{ByHand, Memory, PAGE};
+use crate::by_hand::{ByHand, Never, PAGE};
 use crate::scene::{Local, SOON, name, others_go_on, others_go_on_with, small};
 use commonhold_object::wire::Request;
 use commonhold_object::{CreateOptions, PagerKind};
-use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
 use commonhold_tests::raw::bytes_of;
 use commonhold_tests::wait;
 use std::os::fd::OwnedFd;
@@ -31,41 +30,6 @@ pub(crate) const ATTACKS: &[Attack] = &[
     user("waits.removal", "go away from many removed objects whose files one writes to for ever", removal),
 ];
 
-/// A page that never comes, for as long as this lives.
-struct Never {
-    memory: Memory,
-    uffd: Userfaultfd,
-}
-
-impl Never {
-    fn new() -> Never {
-        let file = commonhold_sys::frames::create("never", PAGE as u64).expect("a memfd");
-        let memory = Memory::of(&file, PAGE);
-        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, None).expect("faults");
-        let modes = Modes { missing: true, minor: true, write_protect: false };
-        uffd.register(memory.address as u64, PAGE as u64, modes).expect("it is registered");
-        Never { memory, uffd }
-    }
-
-    /// Waits until somebody waits for it.
-    fn is_waited_for(&self) {
-        let mut faults = Vec::new();
-        wait::until("somebody waits for the page", || {
-            self.uffd.read_faults(&mut faults).ok()?;
-            (!faults.is_empty()).then_some(())
-        });
-    }
-}
-
-/// Has a thread hold the lock of a file until what this gives is dropped.
-fn held(file: &Arc<OwnedFd>) -> Never {
-    let never = Never::new();
-    let (memory, file) = (never.memory, file.clone());
-    std::thread::spawn(move || drop(memory.write_to(&*file, 0)));
-    never.is_waited_for();
-    never
-}
-
 /// Has threads touch pages of which the page table knows nothing any more.
 fn touch(client: &ByHand) {
     for number in 0..4 {
@@ -82,7 +46,7 @@ fn eviction(scene: &Local) {
     let pages = client.memory.length / PAGE;
     // As many as there is room for.
     (0..200).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = held(&client.frames);
+    let never = Never::held(&client.frames);
     let threads: Vec<_> = (200..pages)
         .step_by(64)
         .map(|first| {
@@ -112,7 +76,7 @@ fn resizes(client: &ByHand, named: &str) {
 fn size(scene: &Local) {
     let client = ByHand::with(scene, name("/held"), small());
     (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = held(&client.frames);
+    let never = Never::held(&client.frames);
     resizes(&client, "/held");
     touch(&client);
     others_go_on(scene);
@@ -123,14 +87,14 @@ fn size(scene: &Local) {
 fn of_a_file(scene: &Local, named: &str, options: CreateOptions) -> (ByHand, Arc<OwnedFd>) {
     let options = CreateOptions { pager: PagerKind::File, ..options };
     let file = Arc::new(scene.file(named.trim_start_matches('/'), options.size_bytes));
-    let client = ByHand::of_a_file(scene, name(named), options, Some(&file));
+    let client = ByHand::of_a_file(scene, name(named), options, &file);
     (client, file)
 }
 
 fn size_of_a_file(scene: &Local) {
     let (client, file) = of_a_file(scene, "/held", small());
     (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = held(&file);
+    let never = Never::held(&file);
     resizes(&client, "/held");
     touch(&client);
     others_go_on(scene);
@@ -142,7 +106,7 @@ fn saving(scene: &Local) {
     let options = CreateOptions { size_bytes: 12 << 20, ..small() };
     let (client, file) = of_a_file(scene, "/held", options);
     (0..3000).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = held(&file);
+    let never = Never::held(&file);
     others_go_on_with(scene, 2048);
     others_go_on_with(scene, 2048);
     drop(never);
@@ -164,7 +128,7 @@ fn removal(scene: &Local) {
             (worker, file)
         })
         .collect();
-    let nevers: Vec<_> = clients.iter().map(|(_, file)| held(file)).collect();
+    let nevers: Vec<_> = clients.iter().map(|(_, file)| Never::held(file)).collect();
     // It comes into the journal, and waits to come into the file.
     clients.iter().for_each(|(worker, _)| worker.send("sync o 0 65536"));
     std::thread::sleep(Duration::from_millis(500));

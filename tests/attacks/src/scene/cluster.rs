@@ -66,6 +66,11 @@ impl Members {
         Stranger::certified(number, name, &identity)
     }
 
+    /// The authority's directory, with that of each certificate.
+    pub fn authority(&self) -> &Scratch {
+        &self.authority
+    }
+
     /// Where a host listens.
     pub fn address(&self, host: usize) -> String {
         address_of(&self.hosts[host])

@@ -32,7 +32,9 @@ impl Kept {
         let lease_ns = lease.as_nanos() as u64;
         let list = match std::fs::read(&path) {
             Ok(bytes) => {
-                let saved: Saved = postcard::from_bytes(&bytes).map_err(|_| {
+                let saved = postcard::from_bytes(&bytes).ok();
+                let list = saved.and_then(|saved: Saved| List::restored(saved, lease_ns, now));
+                list.ok_or_else(|| {
                     Error::new(
                         ErrorKind::Corrupt,
                         format!(
@@ -40,8 +42,7 @@ impl Kept {
                             path.display()
                         ),
                     )
-                })?;
-                List::restored(saved, lease_ns, now)
+                })?
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let mut epoch = [0; 16];

@@ -65,16 +65,25 @@ impl List {
 
     /// The list that another process kept before. Its members may still have leases, of which nothing is known but their
     /// length.
-    pub fn restored(saved: Saved, lease_ns: u64, now: u64) -> List {
+    pub fn restored(saved: Saved, lease_ns: u64, now: u64) -> Option<List> {
+        const NO_LEASE_NS: u64 = 1 << 62;
+        // Numbers must be there to be counted on, and each loss has one that was.
+        let is_sound = saved.number < 1 << 62
+            && saved.lease_ns < NO_LEASE_NS
+            && saved.lost.iter().is_sorted_by(|(one, _), (next, _)| one <= next)
+            && saved.lost.last().is_none_or(|(number, _)| *number <= saved.number);
+        if !is_sound {
+            return None;
+        }
         let until = now + lease_ns.max(saved.lease_ns);
         let standing = |member: Member| (member.host, Standing { member, until, heard: 0, seen: 0 });
-        List {
+        Some(List {
             number: saved.number,
             lost_at: saved.lost.iter().map(|(number, _)| (*number, now)).collect(),
             members: saved.members.into_iter().map(standing).collect(),
             lost: Departures::restored(saved.lost),
             ..List::new(saved.epoch, lease_ns)
-        }
+        })
     }
 
     /// What is to be written down.
@@ -327,7 +336,7 @@ mod tests {
         let mut list = List::new(9, LEASE);
         list.join(joining(1, "a", 1), 0).unwrap();
         list.join(joining(2, "b", 2), 0).unwrap();
-        let mut list = List::restored(list.saved(), 30, 1000);
+        let mut list = List::restored(list.saved(), 30, 1000).unwrap();
         let back = |epoch| Joining { before: Some(Before { epoch, ..at(2) }), ..joining(1, "a", 1) };
         assert_eq!(list.join(back(8), 1010).unwrap_err().kind, ErrorKind::NotFound);
         list.join(back(9), 1010).unwrap();

@@ -15,6 +15,8 @@ mod departures;
 pub mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod kept;
 mod list;
 pub(super) mod names;
