@@ -45,7 +45,13 @@ impl Host {
         }
         let options = object.record().options.clone();
         self.check_page_size(&options)?;
-        let _held = object.hold()?;
+        let made = object.hold().and_then(|_held| self.make_cache(object));
+        // Who wanted it may have gone meanwhile, and be the last.
+        self.settle_object(object.id);
+        made
+    }
+
+    fn make_cache(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
         let _one_at_a_time = lock(&object.making);
         if let Some(cache) = object.cache() {
             return Ok(cache);

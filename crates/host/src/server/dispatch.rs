@@ -141,8 +141,10 @@ impl Host {
             Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
             Request::Map(map) => {
                 let id = map.object;
-                // Where it failed, the last user of the object may have gone meanwhile.
-                self.map(session, map, repeated, fds, give).inspect_err(|_| self.settle_object(id))
+                let mapped = self.map(session, map, repeated, fds, give);
+                // The last user of the object may have gone meanwhile, also this one.
+                self.settle_object(id);
+                mapped
             }
             Request::Unmap { address, length } => self.unmap(session, address, length).map(done),
             Request::Sync { object, offset, length, freeze } => {

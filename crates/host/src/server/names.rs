@@ -43,9 +43,8 @@ impl Host {
     ) -> Result<Reply> {
         let object = &self.as_used(object)?;
         let result = object.hold().and_then(|_held| self.give_held(session, object, access, give));
-        if result.is_err() {
-            self.settle_object(object.id); // its last user may have gone meanwhile
-        }
+        // Its name and its last user may have gone meanwhile, and this one, too.
+        self.settle_object(object.id);
         result
     }
 
