@@ -6,8 +6,9 @@ use commonhold_tests::{MIB, TestHost, wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Threads that come with work and stay for the next: of the host's pools, and the one that closes for a user.
-const MORE_THREADS: u64 = 48;
+/// Threads that come with work and stay for the next: of the host's pools, and the one that closes for a user. They leave when
+/// they have had nothing to do for 5 s; where there is always something to do, as among members, each gets some of it.
+const MORE_THREADS: u64 = 96;
 /// Descriptors that come and go with the bystander's and the suite's own connections, and two pipes by which pages of the
 /// attacker's are evicted, and two for the other user.
 const MORE_DESCRIPTORS: u64 = 12;
