@@ -83,7 +83,7 @@ impl Host {
         let shared = |object: &Arc<Object>| object.record().options.is_shared();
         let mut objects: Vec<_> = self.all_objects().into_iter().filter(shared).collect();
         // Homes first: what processes use of an explicit object is attached to its home's.
-        objects.sort_by_key(|object| object.record().is_elsewhere);
+        objects.sort_by_cached_key(|object| object.record().is_elsewhere);
         for object in objects {
             let Some(cache) = object.cache() else { continue };
             self.take_part_anew(&object, &cache)?;
