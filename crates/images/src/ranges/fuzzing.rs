@@ -29,7 +29,7 @@ pub fn ranges(bytes: &[u8]) {
     let Ok(Life { stored, asked }) = postcard::from_bytes(bytes) else { return };
     let mut table = Table::default();
     for range in stored {
-        if !table.insert_stored(range, Owner::Machine) {
+        if !table.insert_stored(range) {
             return;
         }
     }
