@@ -77,6 +77,10 @@ pub fn libraries(bytes: &[u8]) -> Option<Vec<u8>> {
     let path = Path::new("library");
     let library = Elf::parse(path, bytes.to_vec()).ok()?;
     refuse::check(&library).ok()?;
+    // An image is as long as the library says to be, up to 1 GiB: of those that are short enough to be tried often.
+    if library.extent().1 > 16 << 20 {
+        return None;
+    }
     let made = make::make_of(&wanted(path), library, &[], &BTreeMap::new(), |_| Ok(0x3000_0000_0000)).ok()?;
     let page = Page::new(&made.bytes).expect("what was made is an image");
     assert_eq!(page.check_here(made.bytes.len() as u64), Ok(()));

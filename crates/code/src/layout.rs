@@ -125,17 +125,6 @@ pub fn lay_out(library: &Elf, slots_at: u64, library_at: u64, writes: bool) -> R
     if has_data && layout.control_at == 0 {
         layout.add_control();
     }
-    // Its file has what lies between segments too, and zeros that private data follows.
-    const MOST_BETWEEN: u64 = 16 << 20;
-    if layout.file_extent.saturating_sub(library_at) > library.bytes.len() as u64 + MOST_BETWEEN {
-        let most = MOST_BETWEEN >> 20;
-        return Err(Error::unfit(
-            &library.path,
-            format!(
-                "its file would have more than {most} MiB of zeros: let it take large memory from the program"
-            ),
-        ));
-    }
     if layout.segments.len() > MOST_SEGMENTS {
         return Err(Error::unfit(
             &library.path,

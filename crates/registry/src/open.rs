@@ -7,7 +7,10 @@ use crate::store::{DIRECTORIES, FORMAT, OBJECTS, VERSION};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Name, Ownership, Result, limits};
 use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, RepairSession, StorageBackend,
+    TableDefinition,
+};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -50,12 +53,45 @@ fn examine(path: &Path, mut file: &File) -> Result<Contents> {
 
 /// What these bytes of the file hold.
 pub fn contents_of(path: &Path, bytes: Vec<u8>) -> Result<Contents> {
-    let copy = InMemoryBackend::new();
-    copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes)).doing("copying the registry")?;
-    drop(bytes);
     // Structures that contradict each other can make redb panic.
-    let read = catch_unwind(AssertUnwindSafe(|| read(path, copy)));
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        check_sums(path, &bytes)?;
+        let copy = in_memory(&bytes)?;
+        drop(bytes);
+        read(path, copy)
+    }));
     read.unwrap_or_else(|_| Err(damaged(path, "its structures contradict each other")))
+}
+
+fn in_memory(bytes: &[u8]) -> Result<InMemoryBackend> {
+    let copy = InMemoryBackend::new();
+    copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, bytes)).doing("copying the registry")?;
+    Ok(copy)
+}
+
+/// Of a file that was closed in order redb follows pages before it knows that they are what was written, and takes as much memory
+/// as a damaged one says to have. A copy that does not say that it was closed so is repaired, for which all sums are looked at
+/// first, from the roots on.
+fn check_sums(path: &Path, bytes: &[u8]) -> Result<()> {
+    /// Where redb has its flags, behind the magic number; and the one that says so (its `docs/design.md`).
+    const FLAGS_AT: usize = 9;
+    const TWO_PHASES: u8 = 4;
+    let Some(flags) = bytes.get(FLAGS_AT).filter(|flags| *flags & TWO_PHASES != 0) else { return Ok(()) };
+    let mut changed = bytes.to_vec();
+    changed[FLAGS_AT] = flags & !TWO_PHASES;
+    let copy = in_memory(&changed)?;
+    drop(changed);
+    // When a third is done it is known whether the last commit is whole: nothing goes back to the one before.
+    let third = |session: &mut RepairSession| {
+        if (0.1..0.5).contains(&session.progress()) {
+            session.abort();
+        }
+    };
+    match Builder::new().set_repair_callback(third).create_with_backend(copy) {
+        Ok(_) => Ok(()),
+        Err(DatabaseError::RepairAborted) => Err(damaged(path, "a checksum is wrong")),
+        Err(error) => Err(failed(path, error)),
+    }
 }
 
 fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {

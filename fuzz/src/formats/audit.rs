@@ -1,7 +1,7 @@
 //! What an audit reads: files of the kernel in which others' names are, files that anybody may have made, reports.
 
 use super::Format;
-use super::libraries::{sample_libraries, sample_library};
+use super::libraries::samples;
 use commonhold_audit::library::fuzzing as library;
 use commonhold_audit::report::fuzzing::{reports, sample_reports};
 use commonhold_audit::snapshot::fuzzing as snapshot;
@@ -20,7 +20,7 @@ pub const PROC_FILES: Format = Format {
 
 /// Programs and libraries.
 pub const ELF_FILES: Format =
-    Format { name: "elf-files", longest: 20_000, takes_mib: 8, check: elf_files, samples: sample_libraries };
+    Format { name: "elf-files", longest: 20_000, takes_mib: 8, check: elf_files, samples };
 
 /// Archives of object files.
 pub const ARCHIVES: Format = Format {
@@ -50,7 +50,7 @@ fn elf_files(bytes: &[u8]) {
 
 /// An archive with an index, as `ar` makes it, with the library as its member.
 fn sample_archives() -> Vec<Vec<u8>> {
-    let member = sample_library().unwrap_or_default();
+    let member = samples().into_iter().next().unwrap_or_default();
     let head = |name: &str, length: usize| {
         format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{length:<10}`\n", 0, 0, 0, 644).into_bytes()
     };

@@ -1,7 +1,7 @@
 //! Files of a store of images.
 
 use super::Format;
-use super::libraries::sample_library;
+use super::libraries;
 use commonhold_code::fuzzing as code;
 use commonhold_image::{
     ARCHITECTURE_HERE, EXECUTE, Fields, Header, Id, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, Roots,
@@ -138,6 +138,6 @@ fn whole_code(bytes: &[u8]) {
 }
 
 fn sample_code() -> Vec<Vec<u8>> {
-    let image = sample_library().and_then(|library| code::libraries(&library));
+    let image = libraries::samples().first().and_then(|library| code::libraries(library));
     image.into_iter().map(|image| [&[1], &image[..]].concat()).collect()
 }

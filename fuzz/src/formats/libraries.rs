@@ -13,16 +13,11 @@ use std::sync::{Arc, OnceLock};
 
 /// Libraries and programs, read, moved and relocated.
 pub const LIBRARIES: Format =
-    Format { name: "libraries", longest: 20_000, takes_mib: 8, check: libraries, samples: sample_libraries };
+    Format { name: "libraries", longest: 20_000, takes_mib: 8, check: libraries, samples };
 
 /// Libraries that are to become code images.
-pub const COPIES: Format = Format {
-    name: "code-libraries",
-    longest: 20_000,
-    takes_mib: 96,
-    check: code_libraries,
-    samples: sample_libraries,
-};
+pub const COPIES: Format =
+    Format { name: "code-libraries", longest: 20_000, takes_mib: 96, check: code_libraries, samples };
 
 /// What is read at the start of every program that is set for rebasing.
 pub const STARTS: Format =
@@ -72,34 +67,37 @@ fn code_libraries(bytes: &[u8]) {
     let _ = code::libraries(bytes); // what it checks holds, or it is none
 }
 
-/// A small library, made by this machine's compiler. None: it has none.
-pub fn sample_library() -> Option<Vec<u8>> {
-    static LIBRARY: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    LIBRARY.get_or_init(compile_library).clone()
-}
-
-fn compile_library() -> Option<Vec<u8>> {
+/// Small libraries, made by this machine's compiler: one by itself, and one with versions that needs others. None: it has none.
+fn sample_libraries() -> Vec<Vec<u8>> {
     const SOURCE: &str = "int data = 7; int *where = &data; static int (*call)(int);\
         __attribute__((weak)) int other(int); int one(int x) { return x + data; }\
         int two(int x) { return call ? call(x) : one(x) + *where; } int (*table[])(int) = {one, two};";
+    const MORE: &str = "int printf(const char *, ...); int three(int x) { return printf(\"%d\", x); }";
+    const VERSIONS: &str = "V1 { global: one; }; V2 { global: two; three; data; local: *; } V1;";
+    const FLAGS: &str = "-shared -fPIC -O1 -fno-asynchronous-unwind-tables -s \
+        -Wl,-z,noseparate-code,--build-id,-soname,liba.so,-z,max-page-size=4096";
     let directory = std::env::temp_dir().join(format!("commonhold-fuzz-library-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).ok()?;
-    let (source, library) = (directory.join("a.c"), directory.join("a.so"));
-    let made = std::fs::write(&source, SOURCE).ok().and_then(|()| {
-        let flags = "-shared -fPIC -O1 -nostdlib -Wl,-z,noseparate-code,--build-id,-soname,liba.so \
-            -Wl,-z,max-page-size=4096,-s -fno-asynchronous-unwind-tables";
+    let made = |source: &str, flags: &str| {
+        std::fs::create_dir_all(&directory).ok()?;
+        std::fs::write(directory.join("a.c"), source).ok()?;
+        std::fs::write(directory.join("a.map"), VERSIONS).ok()?;
+        let words = FLAGS.split_ascii_whitespace().chain(flags.split_ascii_whitespace());
         let mut command = Command::new("cc");
-        command.args(flags.split_ascii_whitespace()).arg("-o").arg(&library).arg(&source);
+        command.current_dir(&directory).args(words).args(["-o", "a.so", "a.c"]);
         command.status().ok().filter(|status| status.success())?;
-        std::fs::read(&library).ok()
-    });
+        std::fs::read(directory.join("a.so")).ok()
+    };
+    let alone = made(SOURCE, "-nostdlib");
+    let more = made(&format!("{SOURCE}{MORE}"), "-Wl,-z,pack-relative-relocs,--version-script,a.map");
     // What was only for that.
     let _ = std::fs::remove_dir_all(&directory);
-    made
+    alone.into_iter().chain(more).collect()
 }
 
-pub(super) fn sample_libraries() -> Vec<Vec<u8>> {
-    sample_library().into_iter().collect()
+/// The same, made once.
+pub fn samples() -> Vec<Vec<u8>> {
+    static LIBRARIES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    LIBRARIES.get_or_init(sample_libraries).clone()
 }
 
 /// An odd first byte: length and sum are made right.

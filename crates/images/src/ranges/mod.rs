@@ -125,7 +125,7 @@ impl Ranges {
             let range: Range =
                 postcard::from_bytes(value.value()).map_err(|error| damaged(error.to_string()))?;
             let name = range.name.clone();
-            if !table.insert_stored(range, self.owner) {
+            if !table.insert_stored(range) {
                 return Err(damaged(format!("the addresses of {name} are none of this registry's")));
             }
         }

@@ -113,10 +113,13 @@ impl Table {
     }
 
     /// Takes a range as it was stored. False, and not taken: nobody was ever given those addresses.
-    pub fn insert_stored(&mut self, range: Range, owner: Owner) -> bool {
-        let addresses = range.region.addresses(owner);
+    pub fn insert_stored(&mut self, range: Range) -> bool {
         let end = range.first.checked_add(range.bytes);
-        let is_given = range.first >= addresses.start && end.is_some_and(|end| end <= addresses.end);
+        // A user's store may have become the machine's, and the other way round.
+        let is_given = [Owner::Machine, Owner::User].into_iter().any(|owner| {
+            let addresses = range.region.addresses(owner);
+            range.first >= addresses.start && end.is_some_and(|end| end <= addresses.end)
+        });
         if is_given {
             self.insert(range);
         }
