@@ -16,7 +16,7 @@ const MOST_FAILURES: u32 = 20;
 const OTHERS_WAIT: Duration = Duration::from_millis(500);
 
 /// How long whoever needs room waits for evictions that are under way, if there is nothing else to be had.
-const MOST_WAIT: Duration = Duration::from_secs(30);
+const MOST_WAIT: Duration = Duration::from_secs(300);
 
 /// What came of an attempt to make room.
 #[derive(Clone, Copy, PartialEq, Eq)]
