@@ -56,46 +56,56 @@ pub fn contents_of(path: &Path, bytes: Vec<u8>) -> Result<Contents> {
     // Structures that contradict each other can make redb panic.
     let read = catch_unwind(AssertUnwindSafe(|| {
         check_sums(path, &bytes)?;
-        let copy = in_memory(&bytes)?;
-        drop(bytes);
-        read(path, copy)
+        read(path, &bytes)
     }));
     read.unwrap_or_else(|_| Err(damaged(path, "its structures contradict each other")))
 }
 
-fn in_memory(bytes: &[u8]) -> Result<InMemoryBackend> {
+/// A copy in memory, repaired if that is needed. Whether it may go back to the state before the last commit.
+fn open_copy(path: &Path, bytes: &[u8], may_go_back: bool) -> Result<Database> {
     let copy = InMemoryBackend::new();
     copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, bytes)).doing("copying the registry")?;
-    Ok(copy)
-}
-
-/// Of a file that was closed in order redb follows pages before it knows that they are what was written, and takes as much memory
-/// as a damaged one says to have. A copy that does not say that it was closed so is repaired, for which all sums are looked at
-/// first, from the roots on.
-fn check_sums(path: &Path, bytes: &[u8]) -> Result<()> {
-    /// Where redb has its flags, behind the magic number; and the one that says so (its `docs/design.md`).
-    const FLAGS_AT: usize = 9;
-    const TWO_PHASES: u8 = 4;
-    let Some(flags) = bytes.get(FLAGS_AT).filter(|flags| *flags & TWO_PHASES != 0) else { return Ok(()) };
-    let mut changed = bytes.to_vec();
-    changed[FLAGS_AT] = flags & !TWO_PHASES;
-    let copy = in_memory(&changed)?;
-    drop(changed);
-    // When a third is done it is known whether the last commit is whole: nothing goes back to the one before.
-    let third = |session: &mut RepairSession| {
-        if (0.1..0.5).contains(&session.progress()) {
+    // When a third is done the last commit is known not to be whole.
+    let third = move |session: &mut RepairSession| {
+        if !may_go_back && (0.1..0.5).contains(&session.progress()) {
             session.abort();
         }
     };
     match Builder::new().set_repair_callback(third).create_with_backend(copy) {
-        Ok(_) => Ok(()),
+        Ok(database) => Ok(database),
         Err(DatabaseError::RepairAborted) => Err(damaged(path, "a checksum is wrong")),
         Err(error) => Err(failed(path, error)),
     }
 }
 
-fn read(path: &Path, copy: InMemoryBackend) -> Result<Contents> {
-    let mut database = Builder::new().create_with_backend(copy).map_err(|e| failed(path, e))?;
+/// Where redb has its flags, behind the magic number; and the one that says that the last commit was in two phases, as that of
+/// a file which was closed in order is (its `docs/design.md`).
+const FLAGS_AT: usize = 9;
+const TWO_PHASES: u8 = 4;
+
+/// Of a file that was closed in order redb follows pages before it knows that they are what was written, and takes as much memory
+/// as a damaged one says to have. A copy that does not say that it was closed so is repaired, for which all sums are looked at
+/// first, from the roots on.
+fn check_sums(path: &Path, bytes: &[u8]) -> Result<()> {
+    let Some(flags) = bytes.get(FLAGS_AT).filter(|flags| *flags & TWO_PHASES != 0) else { return Ok(()) };
+    let mut changed = bytes.to_vec();
+    changed[FLAGS_AT] = flags & !TWO_PHASES;
+    open_copy(path, &changed, false).map(drop)
+}
+
+/// Whether both states that a file has begin with pages that the file could hold: redb takes memory for them before it knows.
+fn roots_fit(bytes: &[u8]) -> bool {
+    // Two slots of 128 bytes; in each where the roots of the two trees are, the size of the page in the upper bits.
+    const ROOTS: [usize; 4] = [64 + 8, 64 + 40, 192 + 8, 192 + 40];
+    ROOTS.iter().all(|at| {
+        let root =
+            bytes.get(*at..).and_then(|rest| rest.first_chunk()).map_or(0, |root| u64::from_le_bytes(*root));
+        (4096 << (root >> 59)) <= bytes.len() as u64
+    })
+}
+
+fn read(path: &Path, bytes: &[u8]) -> Result<Contents> {
+    let mut database = open_copy(path, bytes, roots_fit(bytes))?;
     // First: nothing else that is read is known to be what was written.
     if !database.check_integrity().map_err(|e| failed(path, e))? {
         return Err(damaged(path, "a checksum is wrong"));
