@@ -29,7 +29,8 @@ pub fn ranges(bytes: &[u8]) {
     let Ok(Life { stored, asked }) = postcard::from_bytes(bytes) else { return };
     let mut table = Table::default();
     for range in stored {
-        if !table.insert_stored(range, Owner::Machine) {
+        let is_machines = range.region.addresses(Owner::Machine).contains(&range.first);
+        if !is_machines || !table.insert_stored(range) {
             return;
         }
     }

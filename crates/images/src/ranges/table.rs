@@ -112,11 +112,13 @@ impl Table {
         self.all.insert(range.name.clone(), range);
     }
 
-    /// Takes a range as it was stored. False, and not taken: nobody was ever given those addresses.
-    pub fn insert_stored(&mut self, range: Range, owner: Owner) -> bool {
-        let addresses = range.region.addresses(owner);
+    /// Takes a range as it was stored, by either owner. False, and not taken: nobody was ever given those addresses.
+    pub fn insert_stored(&mut self, range: Range) -> bool {
         let end = range.first.checked_add(range.bytes);
-        let is_given = range.first >= addresses.start && end.is_some_and(|end| end <= addresses.end);
+        let is_given = [Owner::Machine, Owner::User].into_iter().any(|owner| {
+            let addresses = range.region.addresses(owner);
+            range.first >= addresses.start && end.is_some_and(|end| end <= addresses.end)
+        });
         if is_given {
             self.insert(range);
         }
