@@ -10,10 +10,12 @@ use crate::format::{
 use crate::layout::{self, Layout};
 use crate::{Error, Result, refuse, store_page};
 use commonhold_images::format::{Kind, Version};
+use commonhold_images::place::ordinary_file;
 use commonhold_images::store::Store;
 use commonhold_rebase::copy::{self, Role};
 use commonhold_rebase::elf::{Elf, dynamic as tag};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -261,7 +263,10 @@ fn put_imports(bytes: &mut [u8], imports: &[Import]) {
 
 /// A list of names, one a line; `#` begins a remark.
 pub fn names(path: &Path) -> Result<BTreeSet<String>> {
-    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+    const MOST_BYTES: u64 = 64 << 20;
+    let mut text = String::new();
+    let read = ordinary_file(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text));
+    read.map_err(Error::file(path))?;
     let plain = |line: &str| line.split('#').next().unwrap_or("").trim().to_owned();
     Ok(text.lines().map(plain).filter(|name| !name.is_empty()).collect())
 }

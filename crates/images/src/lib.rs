@@ -9,11 +9,13 @@
 //! * [`format`]: what an image says of itself.
 //! * [`include`]: images become part of a process.
 //! * [`data`]: structures with ordinary pointers, built as images.
+//! * [`place`]: whether what is at a path is root's.
 //! * [`verity`]: files that the file system itself keeps as they are.
 
 pub mod data;
 mod error;
 pub mod include;
+pub mod place;
 pub mod ranges;
 pub mod store;
 pub mod verity;

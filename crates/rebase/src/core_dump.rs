@@ -1,13 +1,13 @@
 //! Which files a core dump had mapped: its NT_FILE note says it.
 
 use crate::{Error, Result};
+use commonhold_images::place::ordinary_file;
 use object::LittleEndian as Le;
 use object::elf::{FileHeader64, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const FILES: u32 = 0x4649_4c45;
 
 /// Each file that was mapped, once, with its first address.
 pub fn files(core: &Path) -> Result<Vec<(u64, PathBuf)>> {
-    files_in(core, &ReadCache::new(File::open(core).map_err(Error::file(core))?))
+    files_in(core, &ReadCache::new(ordinary_file(core).map_err(Error::file(core))?))
 }
 
 /// The same of these bytes of it.

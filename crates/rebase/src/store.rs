@@ -15,6 +15,7 @@ use crate::copy::Role;
 use crate::guard::{is_our_directory, is_our_file, refuse_shared};
 use crate::plan::state_of;
 use crate::{Error, Origin, Result, label, origin};
+use commonhold_images::place::{another_above, why_not};
 use commonhold_images::ranges::{Owner, Ranges};
 use commonhold_images::store::registry_of;
 use commonhold_record::State;
@@ -50,6 +51,9 @@ pub struct Store {
 impl Store {
     /// The store in a directory, made if it is not there. What others could have put there is not used.
     pub fn open(root: &Path, owner: Owner) -> Result<Store> {
+        if let Some(above) = another_above(root) {
+            return Err(Error::store(root, why_not(&above)));
+        }
         for directory in [root.to_owned(), root.join("copies"), root.join("programs")] {
             make_directory(&directory)?;
             refuse_shared(&directory)?;

@@ -6,6 +6,10 @@ fn main() {
         Ok(directory) => println!("directory {}", directory.display()),
         Err(error) => println!("no directory {error}"),
     }
+    match commonhold::image::include("trap@1") {
+        Ok(image) => println!("includes {}@{}", image.name(), image.version()),
+        Err(error) => println!("includes nothing: {error}"),
+    }
     match commonhold::Host::connect() {
         Ok(host) => println!("connected {}", host.state_directory().display()),
         Err(error) => println!("refused {error}"),

@@ -6,11 +6,12 @@ use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 use object::{Endianness, FileKind};
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// More than any header of an honest file needs.
+/// More than all headers of an honest file need together: what is read stays in memory until all is looked at.
 const LARGEST_PART: u64 = 16 << 20;
 /// Of a name, and of a build ID: the longest in use has 32 bytes.
 const LONGEST_NAME: u64 = 4096;
@@ -46,7 +47,7 @@ pub fn read(file: &File, length: u64, page: u64) -> Result<Elf, Unfit> {
         return Err(Unfit::OtherKind);
     }
     let cache = ReadCache::new(Positioned { file, length, at: 0 });
-    parse(Limited(&cache), length, page)
+    parse(Limited { cache: &cache, left: &Cell::new(LARGEST_PART) }, length, page)
 }
 
 pub(super) fn parse<'a, R: ReadRef<'a>>(data: R, length: u64, page: u64) -> Result<Elf, Unfit> {
@@ -202,8 +203,11 @@ impl ReadCacheOps for Positioned<'_> {
     }
 }
 
-/// Refuses parts that no header needs: a sparse file may claim a note of a terabyte.
-struct Limited<'a, C: ReadCacheOps>(&'a ReadCache<C>);
+/// Refuses more than headers need: a sparse file may claim a note of a terabyte, or any number of long ones.
+struct Limited<'a, C: ReadCacheOps> {
+    cache: &'a ReadCache<C>,
+    left: &'a Cell<u64>,
+}
 
 impl<C: ReadCacheOps> Clone for Limited<'_, C> {
     fn clone(&self) -> Self {
@@ -215,18 +219,16 @@ impl<C: ReadCacheOps> Copy for Limited<'_, C> {}
 
 impl<'a, C: ReadCacheOps> ReadRef<'a> for Limited<'a, C> {
     fn len(self) -> Result<u64, ()> {
-        self.0.len()
+        self.cache.len()
     }
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
-        if size > LARGEST_PART {
-            return Err(());
-        }
-        self.0.read_bytes_at(offset, size)
+        self.left.set(self.left.get().checked_sub(size).ok_or(())?);
+        self.cache.read_bytes_at(offset, size)
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        self.0.read_bytes_at_until(range, delimiter)
+        self.cache.read_bytes_at_until(range, delimiter)
     }
 }
 

@@ -30,6 +30,9 @@ struct Included {
     imports: Vec<Image>,
 }
 
+/// No image leads into others that lead into others so often; of hashes, none leads back to itself.
+const MOST_DEPTH: usize = 64;
+
 static INCLUDED: Mutex<Vec<Image>> = Mutex::new(Vec::new());
 /// The types of roots that were asked for, each described once.
 static DESCRIBED: Mutex<Types> = Mutex::new(Types::new());
@@ -72,7 +75,7 @@ pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image>
     }
     for store in stores {
         if let Some((id, image)) = store.open_newest(&wanted)? {
-            return add(&mut table, stores, store, id, Some(image));
+            return add(&mut table, stores, store, id, Some(image), 0);
         }
         if let Some(found) = store.resolve(&wanted)? {
             let image = found.open()?;
@@ -80,7 +83,7 @@ pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image>
             if (name, version) != (wanted.name, found.entry.version) {
                 return Err(Error::Damaged { path: image.path() });
             }
-            return add(&mut table, stores, store, found.entry.id, Some(image));
+            return add(&mut table, stores, store, found.entry.id, Some(image), 0);
         }
     }
     // Says where it looked.
@@ -94,7 +97,8 @@ pub fn included() -> Vec<Image> {
     INCLUDED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// `first`: the store where it should be; the others come behind. `opened`: it is open already.
+/// `first`: the store where it should be; the others come behind. `opened`: it is open already. `depth`: how many
+/// lead to it.
 #[unsafe(link_section = ".commonhold.include")]
 fn add(
     table: &mut Vec<Image>,
@@ -102,27 +106,32 @@ fn add(
     first: &Store,
     id: Id,
     opened: Option<Opened>,
+    depth: usize,
 ) -> Result<Image> {
     if let Some(image) = table.iter().find(|image| image.0.id == id) {
         return Ok(*image);
     }
     let image = opened.map_or_else(|| open(stores, first, id), Ok)?;
     let header = image.header();
+    if depth > MOST_DEPTH {
+        return Err(Error::Damaged { path: image.path() });
+    }
     refuse_code(&image)?;
     refuse_another_of_its_group(table, &image)?;
     let mut imports = Vec::new();
     for import in header.imports() {
-        let imported = add(table, stores, first, import.id, None).map_err(|error| match error {
-            Error::Missing(_) => Error::Missing(format!(
-                "{}@{} leads into {}@{} with build ID {}, which is in no store: publish it",
-                header.name(),
-                header.version(),
-                import.name,
-                import.version,
-                import.id
-            )),
-            other => other,
-        })?;
+        let imported =
+            add(table, stores, first, import.id, None, depth + 1).map_err(|error| match error {
+                Error::Missing(_) => Error::Missing(format!(
+                    "{}@{} leads into {}@{} with build ID {}, which is in no store: publish it",
+                    header.name(),
+                    header.version(),
+                    import.name,
+                    import.version,
+                    import.id
+                )),
+                other => other,
+            })?;
         if imported.base() != import.base || imported.0.bytes != import.bytes {
             return Err(Error::Damaged { path: image.path() });
         }

@@ -13,9 +13,11 @@ pub use region::{Arch, Owner, Region};
 pub use table::{Range, Wanted};
 
 use crate::{Error, Result};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::fs::{File, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{Read, Seek};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use table::Table;
@@ -44,26 +46,61 @@ fn file(path: &Path) -> Result<File> {
         .custom_flags(flags)
         .open(path);
     let file = file.map_err(Error::file(path))?;
-    let permissions = file.metadata().map_err(Error::file(path))?.permissions();
-    if permissions.mode() & 0o777 != 0o600 {
+    let found = file.metadata().map_err(Error::file(path))?;
+    let user = rustix::process::geteuid().as_raw();
+    if !found.is_file() || found.uid() != 0 && found.uid() != user {
+        let why = format!(
+            "it belongs to user {}, or is no ordinary file: only what is root's or your own is used",
+            found.uid()
+        );
+        return Err(Error::untrusted(path, why));
+    }
+    if found.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file(path))?;
     }
     Ok(file)
+}
+
+/// Looks at a copy in memory, before the file itself is opened: redb trusts its bytes, changes what it repairs, and panics
+/// where structures contradict each other. An error says what is wrong.
+fn examine(mut file: &File) -> std::result::Result<(), String> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).and_then(|_| file.rewind()).map_err(|error| error.to_string())?;
+    if bytes.is_empty() {
+        return Ok(()); // it is made now
+    }
+    let check = || {
+        let copy = redb::backends::InMemoryBackend::new();
+        copy.set_len(bytes.len() as u64)?;
+        copy.write(0, &bytes)?;
+        redb::Builder::new().create_with_backend(copy)?.check_integrity()
+    };
+    match catch_unwind(AssertUnwindSafe(check)) {
+        Ok(Ok(true)) => Ok(()),
+        Ok(Ok(false)) => Err("it is damaged: a sum is wrong".into()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it is damaged: its structures contradict each other".into()),
+    }
 }
 
 impl Ranges {
     /// The registry in a file, made if there is none. Waits while another process uses it, at most 20 s.
     pub fn open(path: &Path, owner: Owner) -> Result<Ranges> {
         let deadline = Instant::now() + PATIENCE;
-        let database = loop {
-            match redb::Builder::new().create_file(file(path)?) {
-                Ok(database) => break database,
-                Err(redb::DatabaseError::DatabaseAlreadyOpen) if Instant::now() < deadline => {
+        let wrong = |why: String| Error::Registry { path: path.to_owned(), why };
+        let file = file(path)?;
+        // The lock that the database takes, too: nobody writes while it is looked at.
+        while let Err(error) = file.try_lock() {
+            match error {
+                TryLockError::WouldBlock if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Err(error) => return Err(Error::Registry { path: path.to_owned(), why: error.to_string() }),
+                TryLockError::WouldBlock => return Err(wrong("another process has it".into())),
+                TryLockError::Error(error) => return Err(Error::file(path)(error)),
             }
-        };
+        }
+        examine(&file).map_err(wrong)?;
+        let database = redb::Builder::new().create_file(file).map_err(|error| wrong(error.to_string()))?;
         Ok(Ranges { database, path: path.to_owned(), owner })
     }
 

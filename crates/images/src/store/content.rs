@@ -3,6 +3,7 @@
 use super::below::Below;
 use super::compatible::Export;
 use super::{Store, trust};
+use crate::place::ordinary_file;
 use crate::verity;
 use crate::{Error, Result};
 use commonhold_image::{Fault, Header, Id, PAGE_BYTES, Roots};
@@ -216,9 +217,12 @@ impl Store {
 
     /// A draft with the bytes of a file.
     pub fn draft_of(&self, path: &Path) -> Result<Draft> {
-        let mut from = File::open(path).map_err(Error::file(path))?;
+        let from = ordinary_file(path).map_err(Error::file(path))?;
+        let bytes = from.metadata().map_err(Error::file(path))?.len();
+        // Before anything is copied: what is no image, or longer than it says, is not.
+        let image = opened(from, bytes, Place::Draft(path.to_owned()))?;
         let mut draft = self.draft()?;
-        io::copy(&mut from, &mut draft).map_err(Error::file(draft.path()))?;
+        io::copy(&mut image.file.take(bytes), &mut draft).map_err(Error::file(draft.path()))?;
         Ok(draft)
     }
 

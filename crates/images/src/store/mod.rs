@@ -34,6 +34,7 @@ pub use names::{Entry, Found};
 pub use place::{registry_of, users_directory};
 pub use publish::{Published, RolledBack};
 
+use crate::place as place_of;
 use crate::ranges::{Arch, Owner, Range, Ranges, Region, Wanted};
 use crate::{Error, Result};
 use commonhold_image::{GROUP_BYTES, Kind, Version, is_name};
@@ -66,6 +67,7 @@ impl Store {
 
     /// Makes its directories, if they are not there. Others than its owner may not write there.
     pub fn create(&self) -> Result<()> {
+        self.refuse_another_above()?;
         if let Some(parent) = self.root.parent().filter(|parent| !parent.exists()) {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
             fs::set_permissions(parent, Permissions::from_mode(0o711)).map_err(Error::file(parent))?;
@@ -85,6 +87,14 @@ impl Store {
         Ok(())
     }
 
+    /// Root changes nothing where others could lead it elsewhere.
+    fn refuse_another_above(&self) -> Result<()> {
+        match place_of::another_above(&self.root) {
+            Some(above) => Err(Error::untrusted(&self.root, place_of::why_not(&above))),
+            None => Ok(()),
+        }
+    }
+
     fn content(&self) -> PathBuf {
         self.root.join("content")
     }
@@ -95,6 +105,7 @@ impl Store {
 
     /// Nobody else changes the store until the result is dropped. Nothing is made in a directory that is not trusted.
     fn lock(&self) -> Result<File> {
+        self.refuse_another_above()?;
         let path = self.root.join("lock");
         let file = File::from(trust::lock_below(trust::directory(&self.root)?, "lock", &|| path.clone())?);
         file.lock().map_err(Error::file(&path))?;

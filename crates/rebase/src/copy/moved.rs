@@ -75,13 +75,13 @@ impl Copy<'_> {
         }
         let damaged = |error: object::Error| Error::damaged(&elf.path, error.to_string());
         let header = FileHeader64::<Le>::parse(&*elf.bytes).map_err(damaged)?;
-        for section in header.section_headers(Le, &*elf.bytes).map_err(damaged)? {
-            const SYMBOLS: u32 = 2;
-            if section.sh_type(Le).0 == SYMBOLS {
-                self.move_table(section.sh_offset(Le) as usize, section.sh_size(Le) as usize / SYMBOL_BYTES)?;
-            }
+        // There is one at most.
+        const SYMBOLS: u32 = 2;
+        let mut sections = header.section_headers(Le, &*elf.bytes).map_err(damaged)?.iter();
+        match sections.find(|section| section.sh_type(Le).0 == SYMBOLS) {
+            Some(one) => self.move_table(one.sh_offset(Le) as usize, one.sh_size(Le) as usize / SYMBOL_BYTES),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn move_table(&mut self, table: usize, count: usize) -> Result<()> {

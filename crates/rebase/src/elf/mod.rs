@@ -10,7 +10,7 @@ pub use dynamic::{Dynamic, Entry, Flags};
 pub use relocations::{Kind, Relocation, Relocations};
 pub use symbols::{ABSOLUTE, Symbol, SymbolKind, Symbols, UNDEFINED, Version, hash};
 
-use crate::{Error, Result};
+use crate::Result;
 use std::path::{Path, PathBuf};
 
 /// One program header.
@@ -77,8 +77,7 @@ pub struct Elf {
 impl Elf {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Elf> {
-        let bytes = std::fs::read(path).map_err(Error::file(path))?;
-        Elf::parse(path, bytes)
+        Elf::parse(path, read::whole(path)?)
     }
 
     /// Reads these bytes of a file.
@@ -116,8 +115,9 @@ impl Elf {
 
     /// The name of a symbol.
     pub fn name(&self, symbol: u32) -> &[u8] {
-        let at = self.symbols.all[symbol as usize].name as usize;
-        read::string(&self.bytes, self.symbols.strings + at).unwrap_or_default()
+        let symbol = &self.symbols.all[symbol as usize];
+        let first = self.symbols.strings + symbol.name as usize;
+        self.bytes.get(first..first + symbol.name_bytes as usize).unwrap_or_default()
     }
 
     /// The symbols of a name that can be found here.

@@ -3,10 +3,40 @@
 use super::dynamic::{self, Dynamic, Entry};
 use super::{Elf, Relocations, Section, Segment, Symbols};
 use crate::{Error, Result};
+use commonhold_images::place::ordinary_file;
 use object::LittleEndian as Le;
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64};
+use object::read::SectionIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// More headers of segments no linker makes, and no kernel takes many more.
+const MOST_SEGMENTS: usize = 256;
+/// Sections of a linked file, and letters of their names.
+const MOST_SECTIONS: usize = 1024;
+const MOST_LETTERS: usize = 64;
+/// The names of all that is relocated are not longer than so many files.
+const MOST_NAMED: usize = 16;
+
+/// All bytes of a file. Not of one that is hardly on the disk: zeros take no less memory.
+pub(super) fn whole(path: &Path) -> Result<Vec<u8>> {
+    const MANY: u64 = 64 << 20;
+    const MOST_HOLES: u64 = 16;
+    let file = ordinary_file(path).map_err(Error::file(path))?;
+    let found = file.metadata().map_err(Error::file(path))?;
+    let on_disk = found.blocks() * 512;
+    // Some file systems do not say.
+    if found.len() > MANY && on_disk > 0 && on_disk < found.len() / MOST_HOLES {
+        return Err(Error::damaged(path, "nearly all of it is holes"));
+    }
+    let mut bytes = Vec::new();
+    let room = usize::try_from(found.len()).ok().and_then(|length| bytes.try_reserve_exact(length).ok());
+    room.ok_or_else(|| Error::damaged(path, "it is longer than there is memory"))?;
+    file.take(found.len()).read_to_end(&mut bytes).map_err(Error::file(path))?;
+    Ok(bytes)
+}
 
 pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
     let damaged = |error: object::Error| Error::damaged(path, error.to_string());
@@ -19,6 +49,9 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
         return Err(Error::damaged(path, "it is neither a program nor a shared library"));
     }
     let raw = header.program_headers(Le, &*bytes).map_err(damaged)?;
+    if raw.len() > MOST_SEGMENTS {
+        return Err(Error::damaged(path, "it has more segments than any linker makes"));
+    }
     let segments: Vec<Segment> = raw
         .iter()
         .map(|raw| Segment {
@@ -47,6 +80,11 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
     if relocations.named().any(too_high) {
         return Err(Error::damaged(path, "a relocation names a symbol that is not there"));
     }
+    let letters = |one: &super::Relocation| symbols.all[one.symbol as usize].name_bytes as usize;
+    if relocations.named().map(letters).sum::<usize>() / MOST_NAMED > bytes.len() {
+        let why = "its relocations name so long symbols so often that it would take for ever";
+        return Err(Error::damaged(path, why));
+    }
     Ok(Elf { path: path.to_owned(), bytes, fixed, segments, dynamic, symbols, relocations })
 }
 
@@ -54,9 +92,12 @@ pub(super) fn elf(path: &Path, bytes: Vec<u8>) -> Result<Elf> {
 pub(super) fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
     const IN_MEMORY: u64 = 2;
     let header = FileHeader64::<Le>::parse(bytes).ok()?;
-    let table = header.sections(Le, bytes).ok()?;
+    let table = header.sections(Le, bytes).ok().filter(|table| table.len() <= MOST_SECTIONS)?;
+    let names = SectionIndex(header.shstrndx(Le, bytes).ok()? as usize);
+    let names = table.section(names).ok()?.data(Le, bytes).ok()?;
     let one = |section: &object::elf::SectionHeader64<Le>| {
-        let name = table.section_name(Le, section).ok()?;
+        let name = names.get(section.sh_name.get(Le) as usize..)?;
+        let name = &name[..name.iter().take(MOST_LETTERS).position(|byte| *byte == 0)?];
         Some(Section {
             name: String::from_utf8_lossy(name).into_owned(),
             address: section.sh_addr(Le),

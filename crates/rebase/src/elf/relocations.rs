@@ -132,6 +132,9 @@ fn packed(bytes: &[u8], segments: &[Segment], dynamic: &Dynamic) -> Result<Vec<u
             all.extend(set.map(|bit| next.wrapping_add(8 * bit)));
             next = next.wrapping_add(8 * 63);
         }
+        if all.len() > bytes.len() / 8 {
+            return Err("it relocates more words than it has".into());
+        }
     }
     Ok(all)
 }

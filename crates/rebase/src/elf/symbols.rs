@@ -25,6 +25,8 @@ pub enum SymbolKind {
 pub struct Symbol {
     /// Offset of its name.
     pub name: u32,
+    /// How long that is.
+    pub name_bytes: u32,
     /// What.
     pub kind: SymbolKind,
     /// Seen in its own file alone.
@@ -80,6 +82,8 @@ pub struct Symbols {
 const SYMBOL_BYTES: usize = 24;
 /// All names together are not longer than so many files.
 const MOST_SHARED: usize = 16;
+/// So many symbols do not have one name, or one hash.
+const MOST_ALIKE: usize = 64;
 /// No version has a longer name, nor a file that has one.
 const MOST_NAME_BYTES: usize = 4096;
 /// An entry of the tables of versions, at least.
@@ -118,8 +122,10 @@ impl Symbols {
         let versions = versions(bytes, segments, dynamic, strings).ok_or("its versions are damaged")?;
         let name = |symbol: &Symbol| read::string(bytes, strings + symbol.name as usize);
         let mut bytes_of_names = 0;
-        for symbol in &all {
-            bytes_of_names += name(symbol).ok_or("the name of a symbol lies outside the file")?.len();
+        for symbol in &mut all {
+            let length = name(symbol).ok_or("the name of a symbol lies outside the file")?.len();
+            symbol.name_bytes = u32::try_from(length).map_err(|_| "a symbol has too long a name")?;
+            bytes_of_names += length;
             // Names of a real file may share their ends, and no more.
             if bytes_of_names / MOST_SHARED > bytes.len() {
                 return Err("its symbols share their names, so that reading them would take for ever".into());
@@ -131,6 +137,9 @@ impl Symbols {
         let mut found: Vec<(u32, u32)> =
             hashes.map(|(symbol, index)| (hash(name(symbol).unwrap_or_default()), index)).collect();
         found.sort_unstable();
+        if found.windows(MOST_ALIKE).any(|alike| alike[0].0 == alike[MOST_ALIKE - 1].0) {
+            return Err("so many of its symbols have one name that finding one would take for ever".into());
+        }
         Ok(Symbols { all, versions, versioned: versym.is_some(), strings, found })
     }
 
@@ -159,6 +168,7 @@ fn one(raw: &[u8]) -> Symbol {
     };
     Symbol {
         name: word(raw, 0).expect("24 bytes"),
+        name_bytes: 0,
         kind,
         local: binding == 0,
         weak: binding == 2,

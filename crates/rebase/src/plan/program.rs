@@ -5,6 +5,7 @@ use crate::bind::{self, Answers, Loaded, Loader};
 use crate::copy::{self, Role};
 use crate::elf::{Elf, dynamic};
 use crate::{Error, Result};
+use commonhold_images::place::{another_above, why_not};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -46,8 +47,10 @@ impl Program {
         scratch: &Path,
     ) -> Result<Program> {
         let path = path.canonicalize().map_err(Error::file(path))?;
-        let id = files.open(&path)?;
+        // Before it is read, and before the loader sees it: that runs what a program names as its audit library.
         refuse_privileged(&path)?;
+        refuse_untrusted(&path, &path)?;
+        let id = files.open(&path)?;
         let loader = loader_of(files.elf(id))?;
         let listed = loader.list(&path)?;
         listed.iter().try_for_each(|object| refuse_untrusted(&path, object))?;
@@ -136,6 +139,9 @@ fn refuse_untrusted(program: &Path, object: &Path) -> Result<()> {
         let why =
             format!("{} is not root's alone to write, and root would run parts of it", object.display());
         return Err(Error::program(program, why));
+    }
+    if let Some(above) = another_above(object) {
+        return Err(Error::program(program, why_not(&above)));
     }
     if metadata.mode() & 0o004 == 0 {
         return Err(Error::program(

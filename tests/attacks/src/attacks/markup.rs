@@ -36,7 +36,7 @@ const NAMES: [&str; 9] = [
 ];
 
 /// What no line of a table has, and no terminal or reader is to see.
-fn is_plain(shown: &str) -> bool {
+pub(super) fn is_plain(shown: &str) -> bool {
     let odd = ['\u{202e}', '\u{2066}', '\u{2028}'];
     !shown.chars().any(|c| c != '\n' && c.is_control() || odd.contains(&c))
 }

@@ -8,10 +8,13 @@ mod audit;
 mod budget;
 mod claims;
 mod closing;
+mod copies;
 mod descriptors;
+mod elves;
 mod faults;
 mod floods;
 mod guesses;
+mod images;
 mod liars;
 mod markup;
 mod members;
@@ -38,10 +41,12 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     budget::ATTACKS,
     claims::ATTACKS,
     closing::ATTACKS,
+    copies::ATTACKS,
     descriptors::ATTACKS,
     faults::ATTACKS,
     floods::ATTACKS,
     guesses::ATTACKS,
+    images::ATTACKS,
     liars::ATTACKS,
     markup::ATTACKS,
     members::ATTACKS,

@@ -106,7 +106,7 @@ fn put_right(bytes: &mut [u8]) {
 }
 
 /// Compiles what depends on what was compiled before; where it is.
-fn compile(into: &Path, file: &str, source: &str, options: &[&str]) -> PathBuf {
+pub(super) fn compile(into: &Path, file: &str, source: &str, options: &[&str]) -> PathBuf {
     let (from, to) = (into.join("source.c"), into.join(file));
     std::fs::write(&from, source).expect("a source");
     let here = format!("-L{}", into.display());
@@ -118,7 +118,7 @@ fn compile(into: &Path, file: &str, source: &str, options: &[&str]) -> PathBuf {
 }
 
 /// A program with a library that needs another; it prints 8.
-fn program_in(directory: &Path) -> PathBuf {
+pub(super) fn program_in(directory: &Path) -> PathBuf {
     let shared = ["-shared", "-fPIC"];
     let inner = "static int value = 7; int *place = &value; int inner(void) { return *place; }";
     compile(directory, "libinner.so", inner, &[&shared[..], &["-Wl,-soname,libinner.so"]].concat());

@@ -1,6 +1,7 @@
 //! Where attacks take place: a host as the shipped unit starts it, or a cluster of such hosts.
 
 mod cluster;
+pub mod command;
 mod group;
 mod local;
 mod unit;
