@@ -150,3 +150,16 @@ fn a_deadline_of_an_external_pager_of_more_than_an_hour_is_refused() {
     assert!(says.contains("the most is 3600000 ms, an hour"), "{says}");
     worker.ok("create o /o size=65536 pager=/p pager-deadline=3600000");
 }
+
+/// What the first eviction of a user's pages needs is taken with the user's first object: later others may have it.
+#[test]
+fn evictions_need_no_descriptor_that_others_can_take() {
+    let host = TestHost::by(&["prlimit", "--nofile=160:160"], &[]);
+    let user = host.worker_of(40_001, 40_001);
+    user.all("create o /o size=2097152 budget=1048576\nmap m o rw shared 0 0\nfill m 0 8 1");
+    let taker = host.worker();
+    let taken =
+        (0..400).take_while(|n| taker.ask(&format!("create t{n} /t{n} size=4096 controlled")).is_ok());
+    assert!(taken.count() < 400, "there is a limit");
+    user.all("fill m 0 512 2\ncheck m 0 512 2\nfill m 0 512 3\ncheck m 0 512 3");
+}

@@ -44,6 +44,8 @@ pub struct Machine {
     pub bringing: Arc<Workers>,
     /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
     pub urgent: Arc<Workers>,
+    /// Threads that evict before anybody waits for it. They wait for evictions on the urgent ones, and for clients.
+    pub ahead: Arc<Workers>,
     /// Threads for what happens to objects that replicas keep: they wait for other hosts, and nobody else does for them.
     pub scheduling: Arc<Workers>,
     /// What happened so far.
@@ -115,6 +117,7 @@ impl Machine {
             locking: Workers::new(64),
             bringing: Workers::new(64),
             urgent: Workers::new(32),
+            ahead: Workers::new(16),
             scheduling: Workers::new(64),
             counters: Counters::default(),
             directory: directory.to_owned(),

@@ -21,6 +21,8 @@ impl Cache {
             return Ok(0);
         }
         let _one_at_a_time = lock(&self.evict_turn);
+        // Where there is none, no page has begun to leave.
+        let pipe = self.machine.pipe_of(self.traits.uid)?;
         let mut inner = self.lock();
         while inner.sync_waits {
             inner = self.wait_settled(inner);
@@ -40,7 +42,6 @@ impl Cache {
         drop(inner);
         let saved = self.save(&unsaved);
         // Only now, when nothing waits for another process: the pipe is everybody's.
-        let pipe = self.machine.pipe_of(self.traits.uid)?;
         let pipe = lock(&pipe);
         let mut inner = self.lock();
         let outcome = saved.and_then(|()| self.drop_in_parts(&mut inner, &victims, &unsaved, &pipe));

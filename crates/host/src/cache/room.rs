@@ -164,7 +164,7 @@ impl Cache {
             return;
         }
         let this = self.clone();
-        self.machine.urgent.run(move || {
+        self.run_on(&self.machine.ahead, move || {
             for _ in 0..64 {
                 let here = this.budget.is_low();
                 if !here && !this.machine.budget.is_low() {

@@ -60,6 +60,8 @@ impl Host {
             let _ = std::fs::remove_file(self.machine.path("live", object.id));
         }
         let record = object.record().clone();
+        // Now, when it can be refused: no eviction shall fail for lack of a descriptor.
+        self.machine.pipe_of(record.charged_uid)?;
         let frames_bytes = pages_of(record.options.size_bytes) * PAGE_SIZE_BYTES;
         let label = format!("commonhold-frames-{}", object.id.0);
         let frames = Arc::new(frames::create(&label, frames_bytes).doing("making the object's frames")?);

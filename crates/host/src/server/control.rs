@@ -353,7 +353,8 @@ impl Host {
         self.machine.log(format_args!("no keeper ({why}): starting another"));
         let this = self.clone();
         let replace = move || {
-            while let Err(error) = this.start_keeper(this.program.clone()) {
+            while let Err(error) = this.vault.replace_gone_keeper(&this.keeper_command(this.program.clone()))
+            {
                 this.machine.log(format_args!("starting a keeper: {error}"));
                 std::thread::sleep(Duration::from_secs(1));
             }
@@ -370,10 +371,14 @@ impl Host {
 
     /// Puts a keeper of `program` in the place of the present one.
     pub(super) fn start_keeper(&self, program: std::path::PathBuf) -> Result<()> {
-        self.vault.replace_keeper(&KeeperCommand {
+        self.vault.replace_keeper(&self.keeper_command(program))
+    }
+
+    fn keeper_command(&self, program: std::path::PathBuf) -> KeeperCommand {
+        KeeperCommand {
             program,
             state_directory: self.machine.directory.clone(),
             host_arguments: self.arguments.clone(),
-        })
+        }
     }
 }

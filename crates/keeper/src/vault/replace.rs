@@ -22,10 +22,26 @@ impl Vault {
     /// death loses what was not yet told ([`Inheritance::complete`](super::Inheritance::complete)). After an error
     /// there is no keeper, unless it was an error in `command`: log it, pause, and try again.
     pub fn replace_keeper(&self, command: &KeeperCommand) -> Result<()> {
+        self.replace_if(command, |_| true)
+    }
+
+    /// The same in place of one that is gone ([`KeeperEvent::Gone`](super::KeeperEvent::Gone)), unless another has come
+    /// since. That one must stay: the host may have told it already to start the next host, and be about to exit.
+    pub fn replace_gone_keeper(&self, command: &KeeperCommand) -> Result<()> {
+        self.replace_if(command, |state| state.link.is_none())
+    }
+
+    fn replace_if(&self, command: &KeeperCommand, wanted: impl FnOnce(&State) -> bool) -> Result<()> {
         check_program(&command.program)?;
-        if std::mem::replace(&mut self.lock().replacing, true) {
+        let mut state = self.lock();
+        if state.replacing {
             return Err(Error::new(ErrorKind::Busy, "the keeper is being replaced already: wait for that"));
         }
+        if !wanted(&state) {
+            return Ok(());
+        }
+        state.replacing = true;
+        drop(state);
         let outcome = self.retire().and_then(|()| self.start_and_fill(command));
         self.lock().replacing = false;
         outcome

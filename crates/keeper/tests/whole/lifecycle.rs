@@ -150,6 +150,16 @@ fn a_vault_without_a_keeper_mirrors_and_can_start_one() {
     assert!(process::pidfd(first).is_err(), "the dead keeper was a child, and is reaped");
     vault.replace_keeper(&command).unwrap();
     assert_eq!(vault.get(&key).unwrap().blob, b"blob");
+    // Replaced while it lives, as by an upgrade: who hears that it is gone leaves the next one alone.
+    let second = vault.keeper_pid();
+    vault.replace_keeper(&command).unwrap();
+    let third = vault.keeper_pid();
+    vault.replace_gone_keeper(&command).unwrap();
+    assert!(second != third && vault.keeper_pid() == third);
+    kill_and_wait(third);
+    assert!(vault.next_event().is_some());
+    vault.replace_gone_keeper(&command).unwrap();
+    assert!(vault.keeper_pid() != third);
     kill_and_wait(vault.keeper_pid());
     assert!(vault.next_event().is_some());
 }

@@ -215,7 +215,7 @@ impl Host {
                 }
                 KeeperEvent::Gone(why) => {
                     eprintln!("{why}");
-                    while let Err(error) = self.holding.vault.replace_keeper(&command(&self.state)) {
+                    while let Err(error) = self.holding.vault.replace_gone_keeper(&command(&self.state)) {
                         eprintln!("{error}");
                         std::thread::sleep(std::time::Duration::from_millis(20));
                     }
