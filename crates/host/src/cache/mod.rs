@@ -363,7 +363,7 @@ impl Cache {
         match (&self.own_threads, of) {
             (Some(own), of) => own.run_request(of, job),
             (None, Some(of)) => of.run(&self.machine.workers, job),
-            (None, None) => self.machine.workers.run(job),
+            (None, None) => self.run_on(&self.machine.workers, job),
         }
     }
 

@@ -12,6 +12,7 @@ mod descriptors;
 mod faults;
 mod floods;
 mod guesses;
+mod late;
 mod liars;
 mod markup;
 mod members;
@@ -42,6 +43,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     faults::ATTACKS,
     floods::ATTACKS,
     guesses::ATTACKS,
+    late::ATTACKS,
     liars::ATTACKS,
     markup::ATTACKS,
     members::ATTACKS,
