@@ -57,6 +57,8 @@ pub struct Machine {
     caches: Mutex<Vec<Weak<Cache>>>,
     seen: Mutex<HashMap<u128, Weak<Seen>>>,
     pager_threads: Mutex<HashMap<u32, Weak<PagerThreads>>>,
+    /// The share of all objects of root, and of who runs the host, that others have opened.
+    pub opened_share: Arc<Share>,
     owner_shares: Mutex<HashMap<u32, Weak<Share>>>,
     /// Users of whom a client did not let its page tables be scanned in time, or its file be written, when this host took
     /// over.
@@ -129,6 +131,7 @@ impl Machine {
             caches: Mutex::default(),
             seen: Mutex::default(),
             pager_threads: Mutex::default(),
+            opened_share: Arc::new(Share::of_user()),
             owner_shares: Mutex::default(),
             scans_held_up: Mutex::default(),
             log: Mutex::default(),

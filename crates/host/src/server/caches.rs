@@ -264,6 +264,7 @@ impl Host {
         // Who wrote to them before is not known.
         if rustix::process::geteuid().is_root() {
             cache.is_written_by_others();
+            cache.is_used_by_others();
         }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {

@@ -61,6 +61,9 @@ impl Host {
         let controlled = object.is_controlled();
         let whole = if controlled {
             let cache = self.cache_of(object)?;
+            if self.machine.is_ordinary(session.credentials.uid) {
+                cache.is_used_by_others();
+            }
             if access.writes() && self.machine.is_ordinary(session.credentials.uid) {
                 cache.is_written_by_others();
             }

@@ -4,9 +4,9 @@
 use super::{KILLED, alone, user, user_of, with};
 use crate::Attack;
 use crate::by_hand::{ByHand, Never};
-use crate::scene::{Local, SOON, name, others_go_on, others_go_on_with, small};
+use crate::scene::{Local, SOON, name, open, others_go_on, others_go_on_with, small};
 use commonhold_object::wire::Request;
-use commonhold_object::{CreateOptions, PagerKind, SyncMode};
+use commonhold_object::{Access, CreateOptions, PagerKind, SyncMode};
 use commonhold_tests::raw::bytes_of;
 use commonhold_tests::wait;
 use std::os::fd::OwnedFd;
@@ -20,6 +20,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "write for ever to many objects of which the host evicts ahead",
         small_budgets,
     ),
+    user("late.objects_of_root", "the same to root's objects that everybody may write", objects_of_root),
     user_of(
         with(&["--budget", "16MiB"]),
         "late.many_held",
@@ -93,6 +94,28 @@ fn small_budgets(scene: &Local) {
     others_go_on(scene);
     ends_do_not_wait(scene);
     drop(nevers);
+}
+
+/// Everybody may write to these, and they are root's, who has all threads.
+fn objects_of_root(scene: &Local) {
+    let root = scene.host.worker();
+    let clients: Vec<_> = (0..MANY)
+        .map(|number| {
+            root.ok(&format!("create r /root{number} size={} budget={} mode=666", 2 << 20, 1 << 20));
+            root.ok("close r");
+            let client = scene.attacker();
+            client.all(&format!("open o /root{number} rw\nmap m o rw shared 0 0\nfill m 0 200 1"));
+            let memory = scene.raw().ask_for(&open(&format!("/root{number}"), Access::ReadWrite)).1.remove(0);
+            (client, Never::held(&Arc::new(memory)))
+        })
+        .collect();
+    clients.iter().for_each(|(client, _)| client.send("fill m 200 312 1"));
+    std::thread::sleep(Duration::from_millis(500));
+    others_go_on(scene);
+    ends_do_not_wait(scene);
+    let (clients, nevers): (Vec<_>, Vec<_>) = clients.into_iter().unzip();
+    drop(nevers);
+    drop(clients);
 }
 
 fn many_held(scene: &Local) {
