@@ -27,6 +27,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "the same to objects from which others need room",
         many_held,
     ),
+    user_of(KILLED, "late.lines", "push lines of the host out of its log by lines about many objects", lines),
     alone("late.stop", "hold the file of an object while the host is stopped", stop),
     user_of(KILLED, "late.end", "hold the file of an object that a killed host is writing to", end),
     user_of(KILLED, "late.replacement", "hold the file of an object while the host is replaced", replacement),
@@ -194,4 +195,22 @@ fn replacement(scene: &Local) {
     others_go_on(scene);
     assert_ne!(scene.host.status().host_pid, before);
     freed();
+}
+
+/// Lines about each of many objects, whose files their owner has emptied.
+fn lines(scene: &Local) {
+    let options = CreateOptions { size_bytes: 1 << 20, pager: PagerKind::File, ..small() };
+    for number in 0..40 {
+        let file = scene.file(&format!("short{number}"), options.size_bytes);
+        let client = ByHand::of_a_file(scene, name(&format!("/short{number}")), options.clone(), &file);
+        rustix::fs::ftruncate(&file, 0).expect("its own file");
+        for number in 0..36 {
+            assert!(client.memory.page(number * 7).get().is_err(), "a page of a file that has none");
+        }
+    }
+    let before = scene.host.status().keeper_pid;
+    scene.host.kill_keeper();
+    wait::until("another keeper", || (scene.host.status().keeper_pid != before).then_some(()));
+    let log = scene.host.log();
+    assert!(log.contains("starting another"), "{} lines, and not that one", log.lines().count());
 }
