@@ -31,14 +31,15 @@ struct Lately {
     since: Option<Instant>,
     /// How many lines were about what stands before the colon.
     about: HashMap<String, u32>,
-    said: u32,
+    /// Lines about objects, of which one user may have thousands, and all others.
+    said: [u32; 2],
     left_out: u32,
 }
 
-/// How long that is; how many lines it has about one thing, and about all.
+/// How long that is; how many lines it has about one thing, and about all objects or all else.
 const WHILE: Duration = Duration::from_secs(10);
 const ABOUT_ONE: u32 = 32;
-const ABOUT_ALL: u32 = 1024;
+const ABOUT_ALL: u32 = 512;
 
 impl Lately {
     /// Whether a line about that is said. Before it comes how many were not, when the while is over.
@@ -48,12 +49,13 @@ impl Lately {
             left_out = Some(self.left_out).filter(|lines| *lines > 0);
             *self = Lately { since: Some(now), ..Lately::default() };
         }
-        let takes = self.said < ABOUT_ALL && {
+        let said = &mut self.said[usize::from(about.starts_with("object "))];
+        let takes = *said < ABOUT_ALL && {
             let same = self.about.entry(about.to_owned()).or_default();
             *same += 1;
             *same <= ABOUT_ONE
         };
-        *(if takes { &mut self.said } else { &mut self.left_out }) += 1;
+        *(if takes { said } else { &mut self.left_out }) += 1;
         (left_out, takes)
     }
 }
@@ -178,8 +180,9 @@ mod tests {
         let said = (0..100).filter(|_| lately.takes("object 7", now).1).count();
         assert_eq!((said, lately.takes("object 8", now)), (super::ABOUT_ONE as usize, (None, true)));
         assert_eq!(lately.takes("object 7", now + super::WHILE), (Some(68), true));
-        let all = (0..5000).filter(|n| lately.takes(&n.to_string(), now + super::WHILE).1).count();
+        let all = (0..5000).filter(|n| lately.takes(&format!("object {n}"), now + super::WHILE).1).count();
         assert_eq!(all + 1, super::ABOUT_ALL as usize);
+        assert!(lately.takes("no keeper", now + super::WHILE).1);
     }
 
     #[test]

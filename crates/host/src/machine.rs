@@ -16,7 +16,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// One host's shared means.
 pub struct Machine {
@@ -57,8 +59,11 @@ pub struct Machine {
     caches: Mutex<Vec<Weak<Cache>>>,
     seen: Mutex<HashMap<u128, Weak<Seen>>>,
     pager_threads: Mutex<HashMap<u32, Weak<PagerThreads>>>,
+    /// The share of all objects of root, and of who runs the host, that others have opened.
+    pub opened_share: Arc<Share>,
     owner_shares: Mutex<HashMap<u32, Weak<Share>>>,
-    /// Users of whom a client did not let its page tables be scanned in time, when this host took over.
+    /// Users of whom a client did not let its page tables be scanned in time, or its file be written, when this host took
+    /// over.
     scans_held_up: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
@@ -69,6 +74,10 @@ pub struct Machine {
 const PAGER_THREADS: usize = 64;
 /// The same of root, and of who runs the host.
 const PAGER_THREADS_OF_OWN: usize = 256;
+
+/// How long a host that takes over waits for what a client can make wait; and where one of that user did before.
+const OTHERS_WAIT: Duration = Duration::from_millis(500);
+const SUSPECTS_WAIT: Duration = Duration::from_millis(2);
 
 /// Wakes the control thread when something has a deadline, which it otherwise has no reason to look for.
 struct Alarm {
@@ -125,6 +134,7 @@ impl Machine {
             caches: Mutex::default(),
             seen: Mutex::default(),
             pager_threads: Mutex::default(),
+            opened_share: Arc::new(Share::of_user()),
             owner_shares: Mutex::default(),
             scans_held_up: Mutex::default(),
             log: Mutex::default(),
@@ -233,6 +243,19 @@ impl Machine {
     /// One does.
     pub fn note_holds_scans_up(&self, uid: u32) {
         self.scans_held_up.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
+    }
+
+    /// What comes of what that user's clients can make wait for as long as they like. While this host takes over everybody
+    /// waits for it: none, if it takes long, and then it goes on by itself.
+    pub fn soon<T: Send + 'static>(&self, uid: u32, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let Some(share) = self.share_of_objects(uid).filter(|_| self.takes_over()) else {
+            return Some(job());
+        };
+        let (tell, told) = sync_channel(1);
+        // Nobody hears it any more, where it took too long.
+        share.run(&self.workers, move || drop(tell.send(job())));
+        let wait = if self.holds_scans_up(uid) { SUSPECTS_WAIT } else { OTHERS_WAIT };
+        told.recv_timeout(wait).inspect_err(|_| self.note_holds_scans_up(uid)).ok()
     }
 
     /// The pipe by which a user's objects are evicted.

@@ -13,15 +13,30 @@ const EXITING: u64 = 4;
 /// Of the pending signals: SIGKILL.
 const KILLED: u64 = 1 << 8;
 /// In which function of the kernel a thread stands that waits for a client.
-const WAITS: [&str; 9] = [
+const WAITS: [&str; 23] = [
     // For the answer of a file system in user space.
     "request_wait_answer",
     "fuse_",
     // For the lock of memory to which the client writes bytes that do not come.
-    "shmem_fallocate",
-    "shmem_file_write_iter",
-    "shmem_file_llseek",
+    "shmem_",
     "do_truncate",
+    // The same of its files, by their file systems. Who waits for a disk stands elsewhere.
+    "generic_file_",
+    "bch2_",
+    "btrfs_",
+    "exfat_",
+    "ext2_",
+    "ext4_",
+    "f2fs_",
+    "fat_",
+    "jfs_",
+    "nilfs_",
+    "ntfs_",
+    "ovl_",
+    "xfs_",
+    "zfs_",
+    "zpl_",
+    "vfat_",
     // For the lock of the client's address space.
     "mwriteprotect_range",
     "mfill_atomic",

@@ -144,20 +144,32 @@ impl Cache {
 
     /// Redoes what the journal holds: at start, before anybody reads the object. With a pager that is another
     /// process, it is done before the first page is read: at start that process is not connected yet.
-    pub fn recover_at_start(&self) -> Result<()> {
-        if self.pager.may_block() { Ok(()) } else { self.make_whole() }
+    /// The same where a client keeps its file from being written while a host takes over.
+    pub fn recover_at_start(self: &Arc<Self>) -> Result<()> {
+        if self.pager.may_block() || self.is_whole() {
+            return Ok(());
+        }
+        let this = self.clone();
+        self.machine.soon(self.traits.uid, move || this.make_whole()).unwrap_or_else(|| {
+            self.machine.log(format_args!(
+                "object {}: its journal is redone later: somebody keeps its file from being written",
+                self.id.0
+            ));
+            Ok(())
+        })
+    }
+
+    /// Whether the stored object is what the last sync made it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.traits.sync != SyncMode::Atomic
+            || self.whole.load(Ordering::Acquire)
+            // One that never synced has no journal yet, and gets it with its first sync.
+            || !self.machine.journal_paths(self.id).iter().any(|path| path.exists())
     }
 
     /// Makes sure that the stored object is what the last sync made it.
     pub(super) fn make_whole(&self) -> Result<()> {
-        if self.traits.sync != SyncMode::Atomic || self.whole.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        // One that never synced has no journal yet, and gets it with its first sync.
-        if !self.machine.journal_paths(self.id).iter().any(|path| path.exists()) {
-            return Ok(());
-        }
-        self.open_journal(&mut lock(&self.turn))
+        if self.is_whole() { Ok(()) } else { self.open_journal(&mut lock(&self.turn)) }
     }
 
     /// Uses a journal in `storages` instead of the state directory, written in parts of `part_pages`, and redoes what
@@ -221,6 +233,9 @@ impl Cache {
 
     /// Makes the stored object whole without the journal.
     pub fn checkpoint_all(&self) -> Result<()> {
+        if !self.pager.may_block() {
+            self.make_whole()?;
+        }
         while self.checkpoint()? {}
         Ok(())
     }

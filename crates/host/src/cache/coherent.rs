@@ -345,6 +345,12 @@ impl Cache {
             return lock(&self.spill).read(page, slot).map(|()| 1);
         }
         drop(inner);
+        if !self.pager.may_block() && !self.is_whole() {
+            return Err(Error::new(
+                commonhold_object::ErrorKind::Busy,
+                "its journal is being redone still: try again",
+            ));
+        }
         self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }
 

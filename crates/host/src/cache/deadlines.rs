@@ -18,7 +18,7 @@ impl Cache {
 
     /// Does that on a thread of its owner's, since it may wait for clients.
     pub fn run_apart(&self, job: impl FnOnce() + Send + 'static) {
-        self.apart.run_within(self.share.clone(), &self.machine.urgent, job);
+        self.apart.run_within(self.share_now(), &self.machine.urgent, job);
     }
 
     /// Refused pages that may be asked for again: whose, and where.

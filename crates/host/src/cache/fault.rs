@@ -76,7 +76,7 @@ impl Cache {
             }
             this.apart_faults.fetch_sub(1, Ordering::Relaxed);
         };
-        self.apart.run_within(self.share.clone(), &self.machine.bringing, job);
+        self.apart.run_within(self.share_now(), &self.machine.bringing, job);
         Answer::Done
     }
 

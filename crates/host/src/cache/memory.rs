@@ -1,13 +1,28 @@
 //! What is done to the memory of an object, for which writers of it can make the host wait (`crate::patience`).
 
 use super::{Cache, write_frames};
+use crate::workers::Share;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange};
 use commonhold_sys::frames;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Cache {
+    /// Somebody may map it whom this host serves, and does not belong to.
+    pub fn is_used_by_others(&self) {
+        self.used_by_others.store(true, Ordering::Relaxed);
+    }
+
+    /// The share of the threads of all that what is done for this object has: also root's objects have one, if others use
+    /// them.
+    pub(super) fn share_now(&self) -> Option<Arc<Share>> {
+        let of_others =
+            || self.used_by_others.load(Ordering::Relaxed).then(|| self.machine.opened_share.clone());
+        self.share.clone().or_else(of_others)
+    }
+
     /// Somebody may write to the memory whom this host serves, and does not belong to.
     pub fn is_written_by_others(&self) {
         self.written_by_others.store(true, Ordering::Relaxed);

@@ -112,6 +112,8 @@ pub struct Cache {
     pub frames: Arc<OwnedFd>,
     /// Processes of other users may write to them past the host.
     written_by_others: AtomicBool,
+    /// Processes of other users have opened it, at least for reading.
+    used_by_others: AtomicBool,
     /// What tells them from others, once it was needed.
     frames_inode: OnceLock<u64>,
     /// Where pages come from.
@@ -274,6 +276,7 @@ impl Cache {
             uuid,
             frames,
             written_by_others: AtomicBool::new(false),
+            used_by_others: AtomicBool::new(false),
             frames_inode: OnceLock::new(),
             pager,
             budget: Budget::new(traits.limit_pages),
@@ -363,7 +366,7 @@ impl Cache {
         match (&self.own_threads, of) {
             (Some(own), of) => own.run_request(of, job),
             (None, Some(of)) => of.run(&self.machine.workers, job),
-            (None, None) => self.machine.workers.run(job),
+            (None, None) => self.run_on(&self.machine.workers, job),
         }
     }
 
@@ -377,7 +380,7 @@ impl Cache {
 
     /// Does what may wait for this object on threads that other objects use too: no more of them than its owner's share.
     fn run_on(&self, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
-        match &self.share {
+        match self.share_now() {
             Some(share) => share.run(pool, job),
             None => pool.run(job),
         }

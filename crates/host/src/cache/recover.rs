@@ -109,6 +109,7 @@ impl Cache {
         let mut frame = stored.clone();
         let offset = page * commonhold_object::PAGE_SIZE_BYTES;
         !self.pager.may_block()
+            && self.is_whole()
             && self.pager.page_in(offset, &mut stored).is_ok()
             && super::read_frames(&self.frames, page, &mut frame).is_ok()
             && stored == frame

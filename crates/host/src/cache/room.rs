@@ -4,6 +4,7 @@
 use super::Cache;
 use crate::live::INTENT_PAGES;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -117,15 +118,21 @@ impl Cache {
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<Evicted> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
         let mut nothing = Evicted::Nothing;
+        // Waited for once: all objects of one user may wait for that user.
+        let mut slow = HashSet::new();
         for victim in victims {
+            let uid = victim.traits.uid;
             let gone = if Arc::ptr_eq(&victim, self) {
                 self.evict_some().map(Evicted::of)
             } else {
-                victim.evict_apart()
+                victim.evict_apart(if slow.contains(&uid) { Duration::ZERO } else { OTHERS_WAIT })
             };
             match gone {
                 Ok(Evicted::Nothing) => {}
-                Ok(Evicted::UnderWay) => nothing = Evicted::UnderWay,
+                Ok(Evicted::UnderWay) => {
+                    slow.insert(uid);
+                    nothing = Evicted::UnderWay;
+                }
                 Ok(gone) => return Ok(gone),
                 Err(error) if Arc::ptr_eq(&victim, self) => return Err(error),
                 Err(error) => victim.machine.log(format_args!("object {}: eviction: {error}", victim.id.0)),
@@ -140,7 +147,7 @@ impl Cache {
 
     /// Evicts on a thread of the owner's share: what is asked of the object's memory, and of its clients' address spaces,
     /// waits for locks that those clients can hold. Whoever needs the room waits for a while only.
-    fn evict_apart(self: &Arc<Self>) -> Result<Evicted> {
+    fn evict_apart(self: &Arc<Self>, wait: Duration) -> Result<Evicted> {
         if self.leaves_apart.swap(true, Ordering::AcqRel) {
             return Ok(Evicted::UnderWay);
         }
@@ -152,7 +159,7 @@ impl Cache {
             // Nobody hears it any more, where it took too long.
             let _ = tell.send(gone);
         });
-        told.recv_timeout(OTHERS_WAIT).map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
+        told.recv_timeout(wait).map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
     }
 
     /// Begins to evict in the background when little room is left, so that faults need not wait.

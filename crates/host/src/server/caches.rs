@@ -18,6 +18,7 @@ use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long an external pager may take, unless its object was created with another deadline.
@@ -168,7 +169,7 @@ impl Host {
 
     /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back
     /// later are newer, or the same.
-    pub(super) fn redo_journal(&self, object: &Object) {
+    pub(super) fn redo_journal(self: &Arc<Self>, object: &Arc<Object>) {
         let record = object.record().clone();
         if record.options.sync != SyncMode::Atomic
             // Its pager is a process that is not connected yet: done before the first page is read.
@@ -177,6 +178,22 @@ impl Host {
         {
             return;
         }
+        object.redoes.store(true, Ordering::Release);
+        let (this, of) = (self.clone(), object.clone());
+        if self.machine.soon(record.charged_uid, move || this.redo_now(&of)).is_none() {
+            let why = "somebody keeps its file from being written";
+            self.repaired(format!("object {}: its journal is redone later: {why}", object.id.0));
+        }
+    }
+
+    /// Redoes it, unless that was done for who uses the object.
+    pub(super) fn redo_now(&self, object: &Object) {
+        // Nobody else opens the same journal meanwhile.
+        let _one_at_a_time = lock(&object.making);
+        if object.cache().is_some() || !object.redoes.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let record = object.record().clone();
         let redone = self.pager_of(object, &record).and_then(|pager| {
             let size = record.options.size_bytes;
             stored::open_journal(&self.machine, object.id, record.uuid, size, &*pager)
@@ -249,6 +266,7 @@ impl Host {
         // Who wrote to them before is not known.
         if rustix::process::geteuid().is_root() {
             cache.is_written_by_others();
+            cache.is_used_by_others();
         }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {
@@ -265,7 +283,9 @@ impl Host {
             }
         }
         if header.size_bytes != record.options.size_bytes {
-            cache.resize(record.options.size_bytes)?;
+            let (resized, size_bytes) = (cache.clone(), record.options.size_bytes);
+            let held = || Err(Error::new(ErrorKind::Busy, "somebody keeps its file from being changed"));
+            self.machine.soon(record.charged_uid, move || resized.resize(size_bytes)).unwrap_or_else(held)?;
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
         self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));

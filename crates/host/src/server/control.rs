@@ -1,7 +1,7 @@
 //! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
 
-use super::Host;
 use super::session::{Session, no_descriptor_left, refuse};
+use super::{Host, lifetime};
 use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
@@ -115,6 +115,7 @@ impl Control {
 
     /// Serves until the process exits.
     pub fn run(mut self) -> Result<()> {
+        lifetime::serves_all();
         let mut events = [const { Event { flags: EventFlags::empty(), data: EventData::new_u64(0) } }; 64];
         loop {
             let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };

@@ -34,7 +34,7 @@ impl Host {
             return;
         }
         let fds = take_called_for(&request, came);
-        if is_quick(&request) || self.opens_at_once(session, &request) {
+        if self.is_quick(&request) || self.opens_at_once(session, &request) {
             self.answer(session, header, request, fds, Session::reply);
             return;
         }
@@ -180,6 +180,18 @@ impl Host {
 }
 
 impl Host {
+    /// Whether the control thread itself answers: no disk, no waiting, no long scan. The last to close a removed object ends
+    /// it, and of one that hosts share the others are told what is not held any more.
+    fn is_quick(&self, request: &Request) -> bool {
+        match request {
+            Request::Close { object } => self.object(*object).map_or(true, |object| {
+                let record = object.record();
+                record.name.is_some() && !record.options.is_shared()
+            }),
+            _ => matches!(request, Request::Status | Request::ServePager { .. }),
+        }
+    }
+
     /// Whether the request opens what is ready to be opened. Else clients may have to come back first, or a journal be
     /// redone; the control thread, through which they come, must not wait for that.
     fn opens_at_once(&self, session: &Session, request: &Request) -> bool {
@@ -218,11 +230,6 @@ fn advise(mut error: Error) -> Error {
         error.message += "; nothing is lost: free disk space (or memory), then try again";
     }
     error
-}
-
-/// Whether the control thread itself answers: no disk, no waiting, no long scan.
-fn is_quick(request: &Request) -> bool {
-    matches!(request, Request::Close { .. } | Request::Status | Request::ServePager { .. })
 }
 
 /// Of what came with a request: what it may bring. No request brings a socket, whose close may wait.

@@ -8,10 +8,24 @@ use commonhold_object::wire::Event;
 use commonhold_object::{
     Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
 };
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+/// How long the end waits for objects of ordinary users to be whole without their journals.
+const WHOLE_WITHIN: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static SERVES_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Everybody waits for this thread: from now on it ends no object itself.
+pub(super) fn serves_all() {
+    SERVES_ALL.set(true);
+}
 
 impl Host {
     /// A client's process has ended: its mappings, locks and pins go, what it wrote stays.
@@ -90,8 +104,9 @@ impl Host {
         }
     }
 
-    /// Ends an object that has neither name nor user.
-    pub(super) fn settle_object(&self, id: ObjectId) {
+    /// Ends an object that has neither name nor user. What of that may wait for its clients (the file of one that syncs as a
+    /// whole) is done by threads of its owner's share, where everybody waits for this thread.
+    pub(super) fn settle_object(self: &Arc<Self>, id: ObjectId) {
         let Ok(object) = self.object(id) else { return };
         if object.record().name.is_some() {
             return;
@@ -109,13 +124,19 @@ impl Host {
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
         cache.iter().for_each(|cache| cache.pager.end());
-        self.leave_off(&object, cache);
+        if !SERVES_ALL.get() && !self.machine.takes_over() {
+            return self.leave_off(&object, cache);
+        }
+        let (this, share) = (self.clone(), self.share_of(object.record().charged_uid));
+        share.run(&self.machine.urgent, move || this.leave_off(&object, cache));
     }
 
     /// Nothing of an object is needed any more.
     pub(super) fn end_object(&self, object: &Object, cache: Option<&Cache>) {
         if let Some(cache) = cache {
             cache.discard();
+        } else {
+            self.redo_now(object);
         }
         self.remove_files(object.id);
         self.forget_moving(&object.record());
@@ -153,13 +174,7 @@ impl Host {
         if self.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        for object in self.all_objects() {
-            if let Some(cache) = object.cache()
-                && let Err(error) = cache.checkpoint_all()
-            {
-                self.machine.log(format_args!("object {}: at the end: {error}", object.id.0));
-            }
-        }
+        self.make_all_whole();
         if let Err(error) = self.wait_all_left(true) {
             self.machine.log(format_args!("at the end: {error}"));
         }
@@ -170,6 +185,31 @@ impl Host {
         let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));
         self.vault.exit();
         self.exit_soon();
+    }
+
+    /// Empties all journals. Of ordinary users that is waited for a while only: who writes to a file for ever would keep the
+    /// host from ending. The next host redoes what is in the journals still.
+    fn make_all_whole(self: &Arc<Self>) {
+        let (all_done, until_all_are) = channel::<()>();
+        for cache in self.all_objects().iter().filter_map(|object| object.cache()) {
+            let (this, uid, done) = (self.clone(), cache.traits.uid, all_done.clone());
+            let make_whole = move || {
+                if let Err(error) = cache.checkpoint_all() {
+                    this.machine.log(format_args!("object {}: at the end: {error}", cache.id.0));
+                }
+                drop(done);
+            };
+            if self.machine.is_ordinary(uid) {
+                self.share_of(uid).run(&self.machine.urgent, make_whole);
+            } else {
+                make_whole();
+            }
+        }
+        drop(all_done);
+        if until_all_are.recv_timeout(WHOLE_WITHIN) == Err(RecvTimeoutError::Timeout) {
+            self.machine
+                .log("at the end: some journals are not empty yet: the next host redoes what is in them");
+        }
     }
 
     /// Whether a client would notice if the host went away. One that only keeps its connection finds the next host by

@@ -58,7 +58,6 @@ use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
 use crate::machine::Machine;
 use crate::pagers::PagerLines;
-use crate::workers::Share;
 use commonhold_keeper::Vault;
 use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
 use commonhold_registry::{Quotas, Registry};
@@ -70,7 +69,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 /// Limits and sizes an operator may choose.
@@ -130,8 +129,6 @@ pub struct Host {
     pub returning: expecting::Returning,
     /// Direct objects that clients closed a moment ago.
     lapsed: Mutex<HashSet<(SessionId, ObjectId)>>,
-    /// What each ordinary user's clients have of the workers.
-    user_shares: Mutex<HashMap<u32, Weak<Share>>>,
     /// Who closes what came from each user.
     closers: Mutex<HashMap<u32, Closer>>,
     /// The other hosts.

@@ -61,6 +61,9 @@ impl Host {
         let controlled = object.is_controlled();
         let whole = if controlled {
             let cache = self.cache_of(object)?;
+            if self.machine.is_ordinary(session.credentials.uid) {
+                cache.is_used_by_others();
+            }
             if access.writes() && self.machine.is_ordinary(session.credentials.uid) {
                 cache.is_written_by_others();
             }
@@ -109,7 +112,7 @@ impl Host {
         Ok(())
     }
 
-    pub(super) fn close(&self, session: &Session, id: ObjectId) -> Result<()> {
+    pub(super) fn close(self: &Arc<Self>, session: &Session, id: ObjectId) -> Result<()> {
         let removed = lock(&session.opened).remove(&id);
         if let (Some(_), Ok(object)) = (removed, self.object(id)) {
             if let Some(cache) = object.cache() {
@@ -155,7 +158,7 @@ impl Host {
         Ok((entries.into_iter().filter_map(|e| self.entry_info(e).ok()).collect(), more))
     }
 
-    pub(super) fn remove(&self, session: &Session, name: &Name, repeated: bool) -> Result<()> {
+    pub(super) fn remove(self: &Arc<Self>, session: &Session, name: &Name, repeated: bool) -> Result<()> {
         let mut registry = lock(&self.registry);
         let Some(record) = registry.remove(name, &session.credentials, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {

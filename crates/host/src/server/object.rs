@@ -34,6 +34,8 @@ pub struct Object {
     pub cache: Mutex<Option<Arc<Cache>>>,
     /// Held while the cache is made, which may take long; `cache` itself is never held for long.
     pub making: Mutex<()>,
+    /// Its journal is to be redone.
+    pub redoes: AtomicBool,
     /// One change of its size at a time.
     pub resizing: Mutex<()>,
     /// Its memory is about to be cut off at its end.
@@ -55,6 +57,7 @@ impl Object {
             descriptor: Mutex::new(descriptor),
             cache: Mutex::default(),
             making: Mutex::default(),
+            redoes: AtomicBool::new(false),
             resizing: Mutex::default(),
             trimming: AtomicBool::new(false),
             life: Mutex::default(),

@@ -190,7 +190,7 @@ impl Host {
     }
 
     /// Other hosts have let go of objects: those whose names were removed may end now.
-    pub fn settle_removed(&self) {
+    pub fn settle_removed(self: &Arc<Self>) {
         for object in self.all_objects().iter().filter(|object| object.record().options.is_shared()) {
             self.settle_object(object.id);
         }

@@ -1,13 +1,13 @@
 //! What all clients share and nobody may take all of: places for clients, and what the keeper keeps of their mappings.
 //! Root and who runs the host may: they could stop it as well.
 
+use super::Host;
 use super::session::Session;
-use super::{Host, lock};
 use crate::workers::Share;
 use commonhold_keeper::{BLOBS_BYTES, KEPT_THINGS};
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 /// What may be kept of all clients of one ordinary user together: a quarter of what can be kept of everybody's. That is
 /// an entry for each mapping and one more if its object has a deadline, one for each object with locked pages, and some
@@ -25,17 +25,7 @@ fn too_many(message: String) -> Error {
 impl Host {
     /// A new client's share of the workers: of an ordinary user's, a part of that user's.
     pub(super) fn share_of(&self, uid: u32) -> Arc<Share> {
-        if !self.limits.quotas.is_ordinary(uid) {
-            return Arc::default();
-        }
-        let mut shares = lock(&self.user_shares);
-        let user = shares.get(&uid).and_then(Weak::upgrade).unwrap_or_else(|| {
-            shares.retain(|_, share| share.strong_count() > 0);
-            let share = Arc::new(Share::of_user());
-            shares.insert(uid, Arc::downgrade(&share));
-            share
-        });
-        Arc::new(Share::within(user))
+        self.machine.share_of_objects(uid).map_or_else(Arc::default, |user| Arc::new(Share::within(user)))
     }
 
     /// Refuses a client more than there is place for: for anybody, for one user, or for others than root,

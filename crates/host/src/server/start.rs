@@ -142,7 +142,6 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         repairs: Default::default(),
         returning: Returning::default(),
         lapsed: Mutex::default(),
-        user_shares: Mutex::default(),
         closers: Mutex::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),

@@ -15,6 +15,7 @@ mod faults;
 mod floods;
 mod guesses;
 mod images;
+mod late;
 mod liars;
 mod markup;
 mod members;
@@ -47,6 +48,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     floods::ATTACKS,
     guesses::ATTACKS,
     images::ATTACKS,
+    late::ATTACKS,
     liars::ATTACKS,
     markup::ATTACKS,
     members::ATTACKS,
