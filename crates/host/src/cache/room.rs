@@ -4,6 +4,7 @@
 use super::Cache;
 use crate::live::INTENT_PAGES;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -14,6 +15,9 @@ const MOST_FAILURES: u32 = 20;
 
 /// How long whoever needs room waits for an eviction of another object. It may wait for clients, and that for ever.
 const OTHERS_WAIT: Duration = Duration::from_millis(500);
+
+/// The same where one of the same user's has not come in that time, nor since.
+const LITTLE_WAIT: Duration = Duration::from_millis(2);
 
 /// How long whoever needs room waits for evictions that are under way, if there is nothing else to be had.
 const MOST_WAIT: Duration = Duration::from_secs(30);
@@ -116,12 +120,17 @@ impl Cache {
     /// Evicts from this object, or from whichever has most. Another object's failure is not this one's.
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<Evicted> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
+        let late = victims.iter().filter(|cache| cache.leaves_late());
+        let mut late: HashSet<u32> = late.map(|cache| cache.traits.uid).collect();
         let mut nothing = Evicted::Nothing;
         for victim in victims {
             let gone = if Arc::ptr_eq(&victim, self) {
                 self.evict_some().map(Evicted::of)
             } else {
-                victim.evict_apart()
+                let uid = victim.traits.uid;
+                let gone = victim.evict_apart(if late.contains(&uid) { LITTLE_WAIT } else { OTHERS_WAIT });
+                late.extend(victim.leaves_late().then_some(uid));
+                gone
             };
             match gone {
                 Ok(Evicted::Nothing) => {}
@@ -140,10 +149,11 @@ impl Cache {
 
     /// Evicts on a thread of the owner's share: what is asked of the object's memory, and of its clients' address spaces,
     /// waits for locks that those clients can hold. Whoever needs the room waits for a while only.
-    fn evict_apart(self: &Arc<Self>) -> Result<Evicted> {
+    fn evict_apart(self: &Arc<Self>, wait: Duration) -> Result<Evicted> {
         if self.leaves_apart.swap(true, Ordering::AcqRel) {
             return Ok(Evicted::UnderWay);
         }
+        self.left_late.store(false, Ordering::Release);
         let (tell, told) = sync_channel(1);
         let this = self.clone();
         self.run_on(&self.machine.urgent, move || {
@@ -152,7 +162,14 @@ impl Cache {
             // Nobody hears it any more, where it took too long.
             let _ = tell.send(gone);
         });
-        told.recv_timeout(OTHERS_WAIT).map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
+        let gone = told.recv_timeout(wait);
+        self.left_late.store(gone.is_err(), Ordering::Release);
+        gone.map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
+    }
+
+    /// Whether whoever asked for an eviction that is under way went on without it.
+    fn leaves_late(&self) -> bool {
+        self.left_late.load(Ordering::Acquire) && self.leaves_apart.load(Ordering::Acquire)
     }
 
     /// Begins to evict in the background when little room is left, so that faults need not wait.
