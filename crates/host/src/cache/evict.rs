@@ -231,8 +231,7 @@ impl Cache {
             if read_exact(source, &mut content).is_err() {
                 break;
             }
-            let at = u64::from(page) * PAGE_SIZE_BYTES;
-            if written.contains(page) && frames::write_unlocked(&*self.frames, at, &content).is_err() {
+            if written.contains(page) && self.write_frame_whole(page.into(), &content).is_err() {
                 let stored = lock(&self.spill).write(page.into(), &content);
                 match stored.and_then(|()| inner.book.spill(PageRange::new(page.into(), 1))) {
                     Ok(()) => drop(spilled.insert(page)),
