@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// Threads that come with work and stay for the next: of the host's pools, and the one that closes for a user. They leave when
 /// they have had nothing to do for 5 s; where there is always something to do, as among members, each gets some of it.
 const MORE_THREADS: u64 = 96;
-/// Descriptors that come and go with the bystander's and the suite's own connections, and two pipes by which pages of the
-/// attacker's are evicted, and two for the other user.
-const MORE_DESCRIPTORS: u64 = 12;
+/// Descriptors that come and go with the bystander's and the suite's own connections, and pipes by which pages are evicted:
+/// four for each user with an object, of whom there are up to four.
+const MORE_DESCRIPTORS: u64 = 24;
 /// Memory that the allocator keeps for the next request.
 const MORE_BYTES: u64 = 24 * MIB;
 /// What the list may hold of the names of one host, and what the allocator keeps of that.

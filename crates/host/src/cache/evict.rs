@@ -160,6 +160,7 @@ impl Cache {
     /// References into the pipe, punch, look, put back what was written in between. The pipe is emptied last, after the
     /// intent is gone: a host that dies at any point leaves it whole.
     fn drop_frames(&self, inner: &mut Inner, victims: &RoaringBitmap, pipe: &Pipe) -> Result<u64> {
+        let _turn = self.machine.evictor.turn();
         drain(&pipe.read);
         let outcome = self.punch_referenced(inner, victims, pipe);
         let ended = inner.book.live().evicted();
@@ -231,8 +232,7 @@ impl Cache {
             if read_exact(source, &mut content).is_err() {
                 break;
             }
-            let at = u64::from(page) * PAGE_SIZE_BYTES;
-            if written.contains(page) && frames::write_unlocked(&*self.frames, at, &content).is_err() {
+            if written.contains(page) && self.write_frame_whole(page.into(), &content).is_err() {
                 let stored = lock(&self.spill).write(page.into(), &content);
                 match stored.and_then(|()| inner.book.spill(PageRange::new(page.into(), 1))) {
                     Ok(()) => drop(spilled.insert(page)),

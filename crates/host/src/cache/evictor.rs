@@ -9,10 +9,14 @@ use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_sys::frames;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 /// Users whose pipes are kept before those that are empty are given up.
 const REMEMBERED: usize = 64;
+
+/// How long an eviction waits for another's turn: many times what one takes.
+const TURNS_WAIT: Duration = Duration::from_millis(20);
 
 /// The two ends of a pipe: reading, writing.
 pub type Ends = [Arc<OwnedFd>; 2];
@@ -23,6 +27,7 @@ pub type Keep = dyn Fn(Option<u32>, Option<&Ends>) -> Result<()> + Send + Sync;
 /// All pipes, by user; none: of root, and of who runs the host.
 pub struct Evictor {
     pipes: Mutex<HashMap<Option<u32>, Arc<Mutex<Pipe>>>>,
+    turn: Mutex<()>,
     keep: Box<Keep>,
 }
 
@@ -44,7 +49,7 @@ impl Evictor {
     /// With the pipes that the host before had.
     pub fn new(kept: impl IntoIterator<Item = (Option<u32>, Ends)>, keep: Box<Keep>) -> Evictor {
         let pipes = kept.into_iter().map(|(user, ends)| (user, Pipe::new(ends))).collect();
-        Evictor { pipes: Mutex::new(pipes), keep }
+        Evictor { pipes: Mutex::new(pipes), turn: Mutex::new(()), keep }
     }
 
     /// The pipe of a user's objects. The next host has it, too.
@@ -65,7 +70,21 @@ impl Evictor {
         Ok(pipes.entry(user).or_insert(Pipe::new(ends)).clone())
     }
 
-    /// The same, if there is one.
+    /// One eviction at a time punches, looks, and puts back: what is written meanwhile is in its pipe alone, and lost if host
+    /// and keeper die together. One whose client makes it wait keeps others only for a while.
+    pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        let begun = Instant::now();
+        loop {
+            match self.turn.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if begun.elapsed() > TURNS_WAIT => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+            }
+        }
+    }
+
+    /// The pipe of a user's objects, if there is one.
     pub fn kept_pipe_of(&self, user: Option<u32>) -> Option<Arc<Mutex<Pipe>>> {
         lock(&self.pipes).get(&user).cloned()
     }

@@ -55,6 +55,13 @@ impl Cache {
         frames::write_unlocked(&*self.frames, first_page * PAGE_SIZE_BYTES, data)
     }
 
+    /// One frame, which comes into being with these bytes or not at all, also where this process is killed meanwhile: the next
+    /// one takes a frame that is there for what was put back. Waits for who writes, as a punch does.
+    pub(super) fn write_frame_whole(&self, page: u64, data: &[u8]) -> io::Result<()> {
+        let data = data.to_vec();
+        self.on_frames(move |fd| write_frames(fd, page, &data))
+    }
+
     /// Whether there is a frame now: one that the kernel's message speaks of may have been evicted since.
     pub(super) fn has_frame(&self, page: u64) -> bool {
         frames::has_page(&*self.frames, page * PAGE_SIZE_BYTES).unwrap_or(false)

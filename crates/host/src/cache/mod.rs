@@ -140,6 +140,8 @@ pub struct Cache {
     pub ends_waits: AtomicBool,
     /// An eviction of it that others asked for has not come to its end.
     leaves_apart: AtomicBool,
+    /// Whoever asked for the last of these went on without it.
+    left_late: AtomicBool,
     /// How many views there are, for who must not wait for the lock.
     view_count: AtomicUsize,
     /// What was last told, for the same.
@@ -319,6 +321,7 @@ impl Cache {
             apart_faults: AtomicUsize::new(0),
             ends_waits: AtomicBool::new(false),
             leaves_apart: AtomicBool::new(false),
+            left_late: AtomicBool::new(false),
             view_count: AtomicUsize::new(0),
             last_numbers: Mutex::default(),
             checkpointing: AtomicBool::new(false),

@@ -24,9 +24,8 @@ impl Cache {
         self.resize_here(size_bytes).inspect_err(|_| drop(tell(before)))
     }
 
-    /// Gives what is stored its new size, without the lock: a client can make calls on its file wait. Whoever touches what is
-    /// to go waits meanwhile.
-    fn resize_stored(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
+    /// Whoever touches what is to go waits from now on. Gives when nobody brings such pages in any more.
+    fn close_from(&self, size_bytes: u64) {
         let kept = pages_of(size_bytes);
         let mut inner = self.lock();
         inner.closing = kept;
@@ -34,17 +33,25 @@ impl Cache {
         while !book::within(&inner.in_flight, gone).is_empty() {
             inner = self.wait_settled(inner);
         }
-        drop(inner);
-        self.pager.resize(size_bytes).inspect_err(|_| self.stay_as_large())
     }
 
     fn resize_here(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
-        let driver = self.driver();
-        // What is to go is not stored any more.
-        let _no_eviction = super::lock(&self.evict_turn);
-        if driver.is_none() {
-            self.resize_stored(size_bytes)?; // where it fails nothing is forgotten
+        if self.driver().is_some() {
+            self.pager_and_frames(size_bytes, true)
+        } else {
+            self.close_from(size_bytes);
+            // What is to go is not stored any more. Only now: whoever brings pages in may evict others for that.
+            let _no_eviction = super::lock(&self.evict_turn);
+            // Without the lock: a client can make calls on its file wait. Where it fails nothing is forgotten.
+            let stored = self.pager.resize(size_bytes);
+            stored
+                .and_then(|()| self.pager_and_frames(size_bytes, false))
+                .inspect_err(|_| self.stay_as_large())
         }
+    }
+
+    fn pager_and_frames(self: &Arc<Self>, size_bytes: u64, pager_too: bool) -> Result<()> {
+        let driver = self.driver();
         let (_still, mut inner, gone) = loop {
             let still = driver.as_ref().map(|driver| driver.still());
             let inner = self.lock();
@@ -56,8 +63,8 @@ impl Cache {
             drop((still, self.wait_settled(inner)));
         };
         let grown = size_bytes > inner.size_bytes;
-        if driver.is_some() {
-            self.pager.resize(size_bytes)?;
+        if pager_too {
+            self.pager.resize(size_bytes)?; // where it fails nothing is forgotten
         }
         if grown {
             if !self.is_import() {

@@ -16,6 +16,9 @@ const MOST_FAILURES: u32 = 20;
 /// How long whoever needs room waits for an eviction of another object. It may wait for clients, and that for ever.
 const OTHERS_WAIT: Duration = Duration::from_millis(500);
 
+/// The same where one of the same user's has not come in that time, nor since.
+const LITTLE_WAIT: Duration = Duration::from_millis(2);
+
 /// How long whoever needs room waits for evictions that are under way, if there is nothing else to be had.
 const MOST_WAIT: Duration = Duration::from_secs(300);
 
@@ -117,22 +120,21 @@ impl Cache {
     /// Evicts from this object, or from whichever has most. Another object's failure is not this one's.
     fn evict_somewhere(self: &Arc<Self>, here: bool) -> Result<Evicted> {
         let victims = if here { vec![self.clone()] } else { self.machine.by_size() };
+        let late = victims.iter().filter(|cache| cache.leaves_late());
+        let mut late: HashSet<u32> = late.map(|cache| cache.traits.uid).collect();
         let mut nothing = Evicted::Nothing;
-        // Waited for once: all objects of one user may wait for that user.
-        let mut slow = HashSet::new();
         for victim in victims {
-            let uid = victim.traits.uid;
             let gone = if Arc::ptr_eq(&victim, self) {
                 self.evict_some().map(Evicted::of)
             } else {
-                victim.evict_apart(if slow.contains(&uid) { Duration::ZERO } else { OTHERS_WAIT })
+                let uid = victim.traits.uid;
+                let gone = victim.evict_apart(if late.contains(&uid) { LITTLE_WAIT } else { OTHERS_WAIT });
+                late.extend(victim.leaves_late().then_some(uid));
+                gone
             };
             match gone {
                 Ok(Evicted::Nothing) => {}
-                Ok(Evicted::UnderWay) => {
-                    slow.insert(uid);
-                    nothing = Evicted::UnderWay;
-                }
+                Ok(Evicted::UnderWay) => nothing = Evicted::UnderWay,
                 Ok(gone) => return Ok(gone),
                 Err(error) if Arc::ptr_eq(&victim, self) => return Err(error),
                 Err(error) => victim.machine.log(format_args!("object {}: eviction: {error}", victim.id.0)),
@@ -151,6 +153,7 @@ impl Cache {
         if self.leaves_apart.swap(true, Ordering::AcqRel) {
             return Ok(Evicted::UnderWay);
         }
+        self.left_late.store(false, Ordering::Release);
         let (tell, told) = sync_channel(1);
         let this = self.clone();
         self.run_on(&self.machine.urgent, move || {
@@ -159,7 +162,14 @@ impl Cache {
             // Nobody hears it any more, where it took too long.
             let _ = tell.send(gone);
         });
-        told.recv_timeout(wait).map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
+        let gone = told.recv_timeout(wait);
+        self.left_late.store(gone.is_err(), Ordering::Release);
+        gone.map_or(Ok(Evicted::UnderWay), |gone| gone.map(Evicted::of))
+    }
+
+    /// Whether whoever asked for an eviction that is under way went on without it.
+    fn leaves_late(&self) -> bool {
+        self.left_late.load(Ordering::Acquire) && self.leaves_apart.load(Ordering::Acquire)
     }
 
     /// Begins to evict in the background when little room is left, so that faults need not wait.

@@ -27,6 +27,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "write for ever to a file into which the host must evict",
         saving,
     ),
+    user_of(
+        with(&["--budget", "40MiB"]),
+        "waits.ahead",
+        "use up the budgets of many objects whose files one writes to for ever",
+        ahead,
+    ),
     user("waits.removal", "go away from many removed objects whose files one writes to for ever", removal),
 ];
 
@@ -114,6 +120,29 @@ fn saving(scene: &Local) {
 
 /// More than threads for what is urgent.
 const MANY: usize = 40;
+
+/// What is evicted before anybody waits for it.
+fn ahead(scene: &Local) {
+    let clients: Vec<_> = (0..MANY)
+        .map(|number| {
+            let path = scene.host.scratch().join(&format!("held{number}"));
+            let file = Arc::new(scene.file(&format!("held{number}"), 2 << 20));
+            let worker = scene.attacker();
+            let options = format!("file={} sync=ordered budget=1048576", path.display());
+            worker.ok(&format!("create o /held{number} {options}"));
+            worker.ok("map o o rw shared 0 0");
+            // One by one, so that each is saved for itself.
+            (0..224).for_each(|page| drop(worker.ok(&format!("fill o {} 1 1", 2 * page))));
+            (worker, file)
+        })
+        .collect();
+    let nevers: Vec<_> = clients.iter().map(|(_, file)| Never::held(file)).collect();
+    clients.iter().for_each(|(worker, _)| worker.send("fill o 448 64 1"));
+    std::thread::sleep(Duration::from_millis(500));
+    others_go_on_with(scene, 2048);
+    others_go_on_with(scene, 2048);
+    drop(nevers);
+}
 
 fn removal(scene: &Local) {
     let clients: Vec<_> = (0..MANY)
