@@ -40,8 +40,10 @@ impl Host {
         }
         let place = self.place_of(session, &header, &request);
         let (this, share, session) = (self.clone(), session.share.clone(), session.clone());
+        let closes = session.closes(&request);
         place.run(share, move || {
             let _acting = session.asker.acts();
+            let _closes = closes.or_else(|| session.wait_for_closes());
             if !header.repeated && !matches!(request, Request::Return { .. } | Request::Reattach { .. }) {
                 this.all_brought(&session);
             }
@@ -196,6 +198,9 @@ impl Host {
     /// redone; the control thread, through which they come, must not wait for that.
     fn opens_at_once(&self, session: &Session, request: &Request) -> bool {
         let Request::Open { name, access } = request else { return false };
+        if session.is_closing() {
+            return false;
+        }
         let Ok(object) = self.lookup(session, name, *access) else { return !self.may_be_elsewhere() };
         let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
         if !object.is_controlled() {

@@ -4,7 +4,7 @@ use crate::asker::Asker;
 use crate::faults::service::Token;
 use crate::faults::space::AddressSpace;
 use crate::workers::Share;
-use commonhold_object::wire::{Event, FromHost, Header, Reply, encode};
+use commonhold_object::wire::{Event, FromHost, Header, Reply, Request, encode};
 use commonhold_object::{Access, Credentials, Error, ErrorKind, ObjectId, Result, SessionId};
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::socket::{self, Wait};
@@ -65,6 +65,8 @@ pub struct Session {
     pub share: Arc<Share>,
     /// Requests being worked on.
     pub busy: AtomicU32,
+    /// Requests to close that a worker does. Those that came later come after them.
+    closing: AtomicU32,
     /// Their numbers.
     answering: Mutex<HashSet<u64>>,
     /// Number for the next hold, in the vault.
@@ -89,6 +91,18 @@ pub struct SavedSession {
     /// The request with which it said first that it comes back; 0 if it did not.
     pub returned_by: u64,
 }
+
+/// A request to close that is not done yet.
+pub struct Closes(Arc<Session>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.closing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How long a request waits for those before it to close something.
+const CLOSES_WAIT: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,6 +207,7 @@ impl Session {
             share: Arc::default(),
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),
+            closing: AtomicU32::new(0),
             answering: Mutex::default(),
         }
     }
@@ -288,6 +303,28 @@ impl Session {
     /// Counts a request that ended.
     pub fn end(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request to close, which a worker is to do, until what this gives is dropped.
+    pub fn closes(self: &Arc<Self>, request: &Request) -> Option<Closes> {
+        matches!(request, Request::Close { .. }).then(|| {
+            self.closing.fetch_add(1, Ordering::AcqRel);
+            Closes(self.clone())
+        })
+    }
+
+    /// Whether a worker has something of it to close.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until that is closed: what is asked next relies on it. Not for long: a close may wait for other clients.
+    pub fn wait_for_closes(&self) -> Option<Closes> {
+        let until = Instant::now() + CLOSES_WAIT;
+        while self.is_closing() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        None
     }
 
     /// Whether a request is to be worked on. One that is repeated while it is being worked on is not: a host that takes
