@@ -117,8 +117,7 @@ impl Patience {
             if state.stuck.remove(&key) {
                 state.suspects.insert(uid, Instant::now());
             }
-            // Nobody may want to know any more.
-            let _ = tell.send(result);
+            let _ = tell.send(result); // nobody may want to know any more
         };
         caller
             .jobs
@@ -126,7 +125,7 @@ impl Patience {
             .map_err(|_| io::Error::other("the thread that makes calls is gone"))?;
         let result = caller.wait(&came, patience).or_else(|| {
             let mut state = self.lock();
-            let late = came.try_recv().ok();
+            let late = came.try_recv().ok(); // none: the call is still under way
             if late.is_none() {
                 state.stuck.insert(key);
                 state.suspects.insert(uid, Instant::now());

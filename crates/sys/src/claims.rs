@@ -169,6 +169,7 @@ impl Claims {
         }
         for index in part.start..part.end.min(self.pages) {
             let word = self.word(index);
+            // A word that says something else stays as it is.
             let _ = word.compare_exchange(ZERO, ASK, Ordering::AcqRel, Ordering::Relaxed);
             let _ = word.compare_exchange(BUSY, INSTALLED, Ordering::AcqRel, Ordering::Relaxed);
         }

@@ -9,6 +9,7 @@ use super::view::Mapping;
 use super::{Cache, Inner, Refused, Waiting, book};
 use crate::seeing;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
+use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::{Fault, Kind};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -307,8 +308,7 @@ impl Cache {
             mapping.uffd.copy(address, &ZERO_PAGE, protect)
         } else {
             // Makes the frame unless somebody just did, and never touches one that is there.
-            // Without memory for it whoever waits asks again.
-            let _ = commonhold_sys::frames::make_page(&*self.frames, page * PAGE_SIZE_BYTES);
+            let _ = frames::make_page(&*self.frames, page * PAGE_SIZE_BYTES); // no memory: it asks again
             mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect)
         };
         match progress.stopped_by {

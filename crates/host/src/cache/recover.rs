@@ -87,8 +87,7 @@ impl Cache {
                     book::insert(&mut seen, PageRange::new(first, of.page_at(found.end) - first));
                 }
             });
-            // Nobody hears it any more, where it took too long.
-            let _ = tell.send(scan.is_ok().then_some(seen));
+            let _ = tell.send(scan.is_ok().then_some(seen)); // unheard where it took too long
         };
         if !self.machine.is_ordinary(mapping.uid) {
             scan();

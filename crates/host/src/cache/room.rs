@@ -159,8 +159,7 @@ impl Cache {
         self.run_on(&self.machine.urgent, move || {
             let gone = this.evict_some();
             this.leaves_apart.store(false, Ordering::Release);
-            // Nobody hears it any more, where it took too long.
-            let _ = tell.send(gone);
+            let _ = tell.send(gone); // unheard where it took too long
         });
         let gone = told.recv_timeout(wait);
         self.left_late.store(gone.is_err(), Ordering::Release);

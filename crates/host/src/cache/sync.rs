@@ -76,7 +76,8 @@ impl Cache {
             self.store_in_parts(choose)
         } else {
             // As many as are known to be newer by now; more than one user's share are refused below.
-            let _on_its_way = self.on_its_way(self.numbers().dirty_pages.max(1))?;
+            let pages = self.pays_for_pager().map_or(0, |_| self.numbers().dirty_pages.max(1));
+            let _on_its_way = self.on_its_way(pages)?;
             self.store_at_once(freeze, choose)
         }
     }

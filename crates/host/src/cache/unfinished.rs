@@ -34,8 +34,7 @@ impl Cache {
         let this = self.clone();
         let finish = move || {
             let pipe = lock(&kept);
-            // Whoever waits for it waits until it is sent.
-            let _ = tell.send(());
+            let _ = tell.send(()); // who waits for it waits until it is sent
             for process in processes {
                 while !process::readable_within(&*process, 3_600_000).unwrap_or(true) {}
             }

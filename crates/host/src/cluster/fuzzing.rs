@@ -4,6 +4,7 @@ use super::long::Parts;
 use super::specimens;
 use super::wire::Message;
 use commonhold_coherence::HostId;
+use std::hint::black_box;
 
 /// Any bytes as a message; and as parts of one, each behind its length (2) and what is said of it (1).
 pub fn messages(bytes: &[u8]) {
@@ -30,7 +31,7 @@ fn read(bytes: &[u8]) {
     if let Message::Coherence { messages, .. } = message {
         for said in messages {
             // What is asked of it before anything else is known.
-            let _ = (said.extent(), said.is_of_a_span(), said.kind(), said.is_short());
+            black_box((said.extent(), said.is_of_a_span(), said.kind(), said.is_short()));
         }
     }
 }

@@ -122,7 +122,7 @@ impl FaultService {
         shared.remove(token.number);
         if token.place.0.is_some() && shared.sources().is_empty() {
             // It fails only where it was written to 2⁶⁴ times without being read.
-            let _ = rustix::io::write(&shared.leave, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&shared.leave, &1u64.to_ne_bytes()); // then it is readable
         }
     }
 }
@@ -158,8 +158,7 @@ impl Shared {
 
     /// Whether this thread may leave: nothing is left to serve, and nothing comes any more.
     fn leaves(&self) -> bool {
-        // It may have been read before.
-        let _ = rustix::io::read(&self.leave, &mut [0; 8]);
+        let _ = rustix::io::read(&self.leave, &mut [0; 8]); // it may have been read before
         let mut all = lock(&self.all);
         let leaves = self.sources().is_empty();
         if leaves {

@@ -1,14 +1,14 @@
 //! For the fuzz targets: the authority's records.
 
 use super::records::Records;
+use std::hint::black_box;
 
 /// Any text as the records, which are read, used and written again.
 pub fn records(text: &str) {
     let Some(mut records) = Records::from_text(text) else { return };
     assert_eq!(Records::from_text(&records.to_text()).as_ref(), Some(&records));
     for now in [0, u64::MAX] {
-        // Whether it is let in.
-        let _ = records.redeem(&[5; 32], "new", now);
+        black_box(records.redeem(&[5; 32], "new", now).is_ok());
     }
     assert_eq!(Records::from_text(&records.to_text()).as_ref(), Some(&records));
 }

@@ -12,6 +12,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{CreateOptions, Name, Ownership};
 use etcd_keys::{Keys, SavedHost, SavedMember, SavedName};
 use serde::{Deserialize, Serialize};
+use std::hint::black_box;
 
 /// The file `members`, and what members then say: in pairs of (who, how far they have heard and done).
 #[derive(Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub fn members(bytes: &[u8]) {
         let before = (number % 2 == 0).then_some(before);
         let joining = Joining { member: member(host, "someone"), claims: Vec::new(), before };
         let number = list.number();
-        let _ = list.join(joining, now); // whether it may
+        black_box(list.join(joining, now).is_ok());
         list.expire(now);
         list.lose(HostId(host.wrapping_add(1)), now);
         assert!(list.number() >= number && list.settled() <= list.number().max(list.last_loss()));
@@ -68,7 +69,7 @@ pub fn keys(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first() else { return };
     let (key, value) = rest.split_at(usize::from(*length).min(rest.len()));
     let keys = Keys::new("lab");
-    let _ = (keys.change(key, Some(value)), keys.change(key, None)); // what it means
+    black_box((keys.change(key, Some(value)), keys.change(key, None)));
     if let Ok(saved) = serde_json::from_slice::<SavedName>(value) {
         assert!(saved.object_that_moves().is_none_or(|object| saved.identity() == Some(object)));
     }

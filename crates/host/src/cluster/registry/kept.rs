@@ -32,7 +32,7 @@ impl Kept {
         let lease_ns = lease.as_nanos() as u64;
         let list = match std::fs::read(&path) {
             Ok(bytes) => {
-                let saved = postcard::from_bytes(&bytes).ok();
+                let saved = postcard::from_bytes(&bytes).ok(); // what ails it helps nobody
                 let list = saved.and_then(|saved: Saved| List::restored(saved, lease_ns, now));
                 list.ok_or_else(|| {
                     Error::new(
