@@ -1,11 +1,13 @@
 //! Frames: one memfd per object holds the memory of its pages.
 
 use crate::memory::FileWindow;
+use crate::userfaultfd::{Kind, Modes, Userfaultfd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -157,18 +159,76 @@ pub fn make_page(memory: impl AsFd, offset: u64) -> io::Result<()> {
     FileWindow::open(memory, offset, PAGE as usize).map(drop)
 }
 
-/// Writes bytes to whole pages of memory. Takes no lock that a writer of that memory may hold, as `pwrite` does.
+/// Writes bytes to memory from the start of a page. A page that is not there comes into being with its bytes or not at all,
+/// also where this process is killed meanwhile. Takes no lock that a writer of that memory may hold, as `pwrite` does.
 pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Most times in a row that a page is neither missing nor there: somebody punches it all the time.
+    const VAIN_ROUNDS: u32 = 1000;
     let window = FileWindow::for_writing(memory, offset, bytes.len())?;
+    let uffd = for_making_pages()?;
+    let modes = Modes { missing: true, minor: false, write_protect: false };
+    let start = window.as_ptr().addr() as u64;
+    uffd.register(start, (bytes.len() as u64).next_multiple_of(PAGE), modes)?;
+    let (mut done, mut vain) = (0, 0);
+    while done < bytes.len() && vain < VAIN_ROUNDS {
+        let made = make_pages(uffd, start + done as u64, &bytes[done..])?;
+        let written = made + write_there(&window, done + made, bytes.get(done + made..).unwrap_or_default())?;
+        vain = if written == 0 { vain + 1 } else { 0 };
+        done += written;
+    }
+    if done < bytes.len() { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
+}
+
+/// Makes pages of a window, up to the first that is there; behind the bytes the last one is zeros. Gives the bytes of those.
+fn make_pages(uffd: &Userfaultfd, start: u64, bytes: &[u8]) -> io::Result<usize> {
+    let (whole, tail) = bytes.split_at(bytes.len() - bytes.len() % PAGE as usize);
+    let mut made = 0;
+    let mut last = [0; PAGE as usize];
+    last[..tail.len()].copy_from_slice(tail);
+    for part in [whole, if tail.is_empty() { &[] } else { &last }].into_iter().filter(|part| !part.is_empty())
+    {
+        let progress = uffd.copy(start + made as u64, part, false);
+        made += progress.done as usize;
+        match progress.stopped_by {
+            None => {}
+            Some(Errno::EXIST) => break,
+            Some(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(made)
+}
+
+/// Writes to pages of a window, up to the first that is not there. Gives the bytes written.
+fn write_there(window: &FileWindow, at: usize, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    assert!(at + bytes.len() <= window.len());
     let from = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let to = libc::iovec { iov_base: window.as_ptr().cast_mut().cast(), iov_len: window.len() };
-    // SAFETY: reads `bytes`, and writes to the window, which is as long and writable; both outlive the call. Where the memory
-    // has shrunk the kernel says so, and nothing is touched.
+    let address = window.as_ptr().cast_mut().wrapping_add(at);
+    let to = libc::iovec { iov_base: address.cast(), iov_len: bytes.len() };
+    // SAFETY: reads `bytes`, and writes as many to the window, which has them and is writable; both outlive the call. Where
+    // the memory has shrunk the kernel says so, and nothing is touched.
     let written = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
     match usize::try_from(written) {
-        Ok(written) if written == bytes.len() => Ok(()),
-        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
-        Err(_) => Err(io::Error::last_os_error()),
+        Ok(written) => Ok(written),
+        Err(_) => match Errno::from_io_error(&io::Error::last_os_error()) {
+            Some(Errno::FAULT) => Ok(0),
+            other => Err(other.unwrap_or(Errno::IO).into()),
+        },
+    }
+}
+
+/// By which [`write_unlocked`] makes pages of windows. Nobody reads it: who touches a page of them that is not there gets an
+/// error.
+fn for_making_pages() -> io::Result<&'static Userfaultfd> {
+    static UFFD: OnceLock<Userfaultfd> = OnceLock::new();
+    match UFFD.get() {
+        Some(uffd) => Ok(uffd),
+        None => {
+            let (uffd, _) = Userfaultfd::create(Kind::InThread, None)?;
+            Ok(UFFD.get_or_init(|| uffd))
+        }
     }
 }
 
@@ -320,6 +380,39 @@ mod tests {
         rustix::fs::ftruncate(&fd, PAGE).unwrap();
         assert!(make_page(&fd, 9 * PAGE).is_err());
         assert!(write_unlocked(&fd, 9 * PAGE, &[1; PAGE as usize]).is_err());
+    }
+
+    #[test]
+    fn pages_come_into_being_whole_and_those_that_are_there_are_written_over() {
+        const PAGES: u64 = 4000;
+        let fd = create("whole", PAGES * PAGE).unwrap();
+        // Every fifth is there, and the last ones end within a page.
+        (0..PAGES).step_by(5).for_each(|page| write_unlocked(&fd, page * PAGE, &[1; PAGE as usize]).unwrap());
+        let bytes = vec![7; (3 * PAGE) as usize + 9];
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for page in 0..PAGES {
+                        let mut first = [0; 1];
+                        if has_page(&fd, page * PAGE).unwrap() {
+                            rustix::io::pread(&fd, &mut first, page * PAGE).unwrap();
+                            assert_ne!(first, [0], "page {page} is there without its bytes");
+                        }
+                    }
+                }
+            });
+            (0..PAGES).step_by(4).for_each(|page| write_unlocked(&fd, page * PAGE, &bytes).unwrap());
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut all = vec![0; (PAGES * PAGE) as usize];
+        rustix::io::pread(&fd, &mut all, 0).unwrap();
+        for (page, bytes) in all.chunks(PAGE as usize).enumerate() {
+            let behind = if page % 5 == 0 { 1 } else { 0 };
+            let written = if page % 4 == 3 { 9 } else { bytes.len() };
+            assert!(bytes[..written].iter().all(|byte| *byte == 7), "{page}");
+            assert!(bytes[written..].iter().all(|byte| *byte == behind), "{page}");
+        }
     }
 
     #[test]

@@ -259,8 +259,12 @@ impl Cache {
                 *self.frames_inode.get_or_init(|| inode)
             }
         };
-        let (machine, bytes) = (self.machine.clone(), bytes.to_vec());
-        self.on_frames(move |fd| machine.refuge.make_anew(fd, inode, pages.offset_bytes(), &bytes))
+        let (machine, offset) = (self.machine.clone(), pages.offset_bytes());
+        if !self.may_wait_for_a_writer() {
+            return machine.refuge.make_anew(&*self.frames, inode, offset, bytes);
+        }
+        let bytes = bytes.to_vec();
+        self.on_frames(move |fd| machine.refuge.make_anew(fd, inode, offset, &bytes))
     }
 
     /// Without a minimum hold, a page may be wanted back before whoever waited for it has run once: hosts would hand

@@ -232,7 +232,7 @@ impl Cache {
             if read_exact(source, &mut content).is_err() {
                 break;
             }
-            if written.contains(page) && self.write_frame_whole(page.into(), &content).is_err() {
+            if written.contains(page) && self.write_frames(page.into(), &content).is_err() {
                 let stored = lock(&self.spill).write(page.into(), &content);
                 match stored.and_then(|()| inner.book.spill(PageRange::new(page.into(), 1))) {
                     Ok(()) => drop(spilled.insert(page)),

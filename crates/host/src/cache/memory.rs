@@ -28,14 +28,19 @@ impl Cache {
         self.written_by_others.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a call on the memory may make a thread wait that others need.
+    pub(super) fn may_wait_for_a_writer(&self) -> bool {
+        let others_wait = || self.machine.takes_over() || self.driver().is_some();
+        self.written_by_others.load(Ordering::Relaxed) && others_wait()
+    }
+
     /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share, and at a
     /// take-over, the thread may be one that others need, and gives up; else it is its owner's, and nothing is lost.
     pub(super) fn on_frames<T: Send + 'static>(
         &self,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let others_wait = || self.machine.takes_over() || self.driver().is_some();
-        if self.written_by_others.load(Ordering::Relaxed) && others_wait() {
+        if self.may_wait_for_a_writer() {
             self.machine.patience.call(&self.frames, self.traits.uid, job)
         } else {
             job(&self.frames)
@@ -47,19 +52,13 @@ impl Cache {
         self.on_frames(move |fd| frames::punch(fd, run.offset_bytes(), run.length_bytes()))
     }
 
-    /// Bytes into a run of frames, which come into being.
+    /// Bytes into a run of frames. A frame comes into being with its bytes or not at all, also where this process is killed
+    /// meanwhile: the next one takes a frame that is there for whole.
     pub(super) fn write_frames(&self, first_page: u64, data: &[u8]) -> io::Result<()> {
         if !self.written_by_others.load(Ordering::Relaxed) {
             return write_frames(&self.frames, first_page, data);
         }
         frames::write_unlocked(&*self.frames, first_page * PAGE_SIZE_BYTES, data)
-    }
-
-    /// One frame, which comes into being with these bytes or not at all, also where this process is killed meanwhile: the next
-    /// one takes a frame that is there for what was put back. Waits for who writes, as a punch does.
-    pub(super) fn write_frame_whole(&self, page: u64, data: &[u8]) -> io::Result<()> {
-        let data = data.to_vec();
-        self.on_frames(move |fd| write_frames(fd, page, &data))
     }
 
     /// Whether there is a frame now: one that the kernel's message speaks of may have been evicted since.

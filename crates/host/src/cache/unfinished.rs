@@ -65,7 +65,7 @@ impl Cache {
             }
             let at = u64::from(*page) * PAGE_SIZE_BYTES;
             if !frames::has_page(&*self.frames, at).doing("looking for a frame")? {
-                self.write_frame_whole((*page).into(), &content).doing("putting a frame back")?;
+                self.write_frames((*page).into(), &content).doing("putting a frame back")?;
                 back.insert(*page);
             }
         }
