@@ -50,6 +50,16 @@ fn whose(inode: u64, offset: u64, length: usize) -> [u8; WHOSE_BYTES] {
     bytes
 }
 
+/// Which bytes of the frames with that inode are in the slot: offset and length.
+fn found(slot: &mut Shared, inode: u64) -> Option<(u64, usize)> {
+    let mut header = [0; WHOSE_BYTES];
+    slot.read(0, &mut header);
+    let number = |n: usize| u64::from_ne_bytes(std::array::from_fn(|at| header[8 * n + at]));
+    let (offset, length) = (number(1), number(2) as usize);
+    let is_within = offset.is_multiple_of(4096) && offset <= OBJECT_BYTES && length <= MOST_BYTES;
+    (number(0) == inode && number(3) == !inode && is_within).then_some((offset, length))
+}
+
 /// One object's turn at its slot.
 struct Slot<'r>(MutexGuard<'r, Option<Shared>>);
 
@@ -87,19 +97,17 @@ impl Refuge {
         Ok(())
     }
 
+    /// Whether there are bytes of the frames with that inode.
+    pub fn has_bytes_of(&self, inode: u64) -> io::Result<bool> {
+        Ok(found(self.slot(inode)?.memory(), inode).is_some())
+    }
+
     /// Puts back what a host that was killed had taken out of these frames: where there is none, it is missing.
     pub fn put_back(&self, frames: impl AsFd) -> io::Result<()> {
         let inode = inode_of(&frames)?;
         let mut slot = self.slot(inode)?;
         let memory = slot.memory();
-        let mut header = [0; WHOSE_BYTES];
-        memory.read(0, &mut header);
-        let number = |n: usize| u64::from_ne_bytes(std::array::from_fn(|at| header[8 * n + at]));
-        let (offset, length) = (number(1), number(2) as usize);
-        let is_within = offset.is_multiple_of(4096) && offset <= OBJECT_BYTES && length <= MOST_BYTES;
-        if number(0) != inode || number(3) != !inode || !is_within {
-            return Ok(());
-        }
+        let Some((offset, length)) = found(memory, inode) else { return Ok(()) };
         let mut bytes = vec![0; length];
         memory.read(HEADER_BYTES, &mut bytes);
         let mut there = Vec::new();

@@ -161,10 +161,15 @@ impl Cache {
 
     /// Whether the stored object is what the last sync made it.
     pub(super) fn is_whole(&self) -> bool {
-        self.traits.sync != SyncMode::Atomic
-            || self.whole.load(Ordering::Acquire)
-            // One that never synced has no journal yet, and gets it with its first sync.
-            || !self.machine.journal_paths(self.id).iter().any(|path| path.exists())
+        if self.traits.sync != SyncMode::Atomic || self.whole.load(Ordering::Acquire) {
+            return true;
+        }
+        // One that never synced has no journal yet, and gets it with its first sync.
+        let has_journal = self.machine.journal_paths(self.id).iter().any(|path| path.exists());
+        if !has_journal {
+            self.whole.store(true, Ordering::Release);
+        }
+        !has_journal
     }
 
     /// Makes sure that the stored object is what the last sync made it.

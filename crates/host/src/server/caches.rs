@@ -253,11 +253,12 @@ impl Host {
         let Some((live, header)) = found.filter(|(_, h)| h.frames_inode == inode) else {
             return Err(Error::new(ErrorKind::Lost, "the book of these frames is gone, or of other frames"));
         };
-        let machine = self.machine.clone();
-        self.machine
-            .patience
-            .call(&frames, record.charged_uid, move |frames| machine.refuge.put_back(frames))
-            .doing("putting back what a host that was killed had at hand")?;
+        let doing = "putting back what a host that was killed had at hand";
+        if self.machine.refuge.has_bytes_of(inode).doing(doing)? {
+            let machine = self.machine.clone();
+            let put_back = move |frames: &OwnedFd| machine.refuge.put_back(frames);
+            self.machine.patience.call(&frames, record.charged_uid, put_back).doing(doing)?;
+        }
         let unfinished = live.intent()?;
         // Of the size that the frames had, or were about to have.
         let mut as_left = record.clone();
