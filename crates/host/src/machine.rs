@@ -5,7 +5,7 @@ use crate::budget::{Budget, Holdings};
 use crate::cache::evictor::Pipe;
 use crate::cache::{Cache, Evictor};
 use crate::on_way::OnWay;
-use crate::patience::Patience;
+use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::{PagerThreads, Share, Workers};
@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 /// One host's shared means.
 pub struct Machine {
@@ -64,7 +63,7 @@ pub struct Machine {
     owner_shares: Mutex<HashMap<u32, Weak<Share>>>,
     /// Users of whom a client did not let its page tables be scanned in time, or its file be written, when this host took
     /// over.
-    scans_held_up: Mutex<HashSet<u32>>,
+    held_up_by: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
     taking_over: AtomicBool,
@@ -74,10 +73,6 @@ pub struct Machine {
 const PAGER_THREADS: usize = 64;
 /// The same of root, and of who runs the host.
 const PAGER_THREADS_OF_OWN: usize = 256;
-
-/// How long a host that takes over waits for what a client can make wait; and where one of that user did before.
-const OTHERS_WAIT: Duration = Duration::from_millis(500);
-const SUSPECTS_WAIT: Duration = Duration::from_millis(2);
 
 /// Wakes the control thread when something has a deadline, which it otherwise has no reason to look for.
 struct Alarm {
@@ -136,7 +131,7 @@ impl Machine {
             pager_threads: Mutex::default(),
             opened_share: Arc::new(Share::of_user()),
             owner_shares: Mutex::default(),
-            scans_held_up: Mutex::default(),
+            held_up_by: Mutex::default(),
             log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
             taking_over: AtomicBool::new(true),
@@ -220,8 +215,9 @@ impl Machine {
         threads
     }
 
-    /// The share that a user's objects have of the threads that all objects use; none: as many as there are.
-    pub fn share_of_objects(&self, uid: u32) -> Option<Arc<Share>> {
+    /// The share that a user's objects have of the threads that all objects use, and the user's clients of those that all
+    /// clients use; none: as many as there are.
+    pub fn share_of_user(&self, uid: u32) -> Option<Arc<Share>> {
         if !self.is_ordinary(uid) {
             return None;
         }
@@ -235,27 +231,27 @@ impl Machine {
         Some(share)
     }
 
-    /// Whether a client of that user held a scan of its page tables up.
-    pub fn holds_scans_up(&self, uid: u32) -> bool {
-        self.scans_held_up.lock().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+    /// Whether a client of that user held this host up when it took over.
+    pub fn holds_up(&self, uid: u32) -> bool {
+        self.held_up_by.lock().unwrap_or_else(PoisonError::into_inner).contains(&uid)
     }
 
-    /// One does.
-    pub fn note_holds_scans_up(&self, uid: u32) {
-        self.scans_held_up.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
+    /// One did.
+    pub fn note_holds_up(&self, uid: u32) {
+        self.held_up_by.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
     }
 
     /// What comes of what that user's clients can make wait for as long as they like. While this host takes over everybody
     /// waits for it: none, if it takes long, and then it goes on by itself.
     pub fn soon<T: Send + 'static>(&self, uid: u32, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let Some(share) = self.share_of_objects(uid).filter(|_| self.takes_over()) else {
+        let Some(share) = self.share_of_user(uid).filter(|_| self.takes_over()) else {
             return Some(job());
         };
         let (tell, told) = sync_channel(1);
         // Nobody hears it any more, where it took too long.
         share.run(&self.workers, move || drop(tell.send(job())));
-        let wait = if self.holds_scans_up(uid) { SUSPECTS_WAIT } else { OTHERS_WAIT };
-        told.recv_timeout(wait).inspect_err(|_| self.note_holds_scans_up(uid)).ok()
+        let wait = if self.holds_up(uid) { LITTLE } else { PATIENCE };
+        told.recv_timeout(wait).inspect_err(|_| self.note_holds_up(uid)).ok()
     }
 
     /// The pipe by which a user's objects are evicted.

@@ -1,6 +1,6 @@
-//! Calls about objects that hosts share, which a client can make wait: the kernel lets nobody write to an object's memory, cut it off, punch holes in
-//! it or look for them while somebody does so by write(2), and that waits for the page that is written from. Who owns that
-//! page can keep it away for ever, and no signal ends the wait of the others.
+//! Calls about objects that hosts share, which a client can make wait: the kernel lets nobody write to an object's memory,
+//! cut it off, punch holes in it or look for them while somebody does so by write(2), and that waits for the page that is
+//! written from. Who owns that page can keep it away for ever, and no signal ends the wait of the others.
 //!
 //! So another thread makes such a call, and if that stands still the call has failed for whoever wanted it. It may be
 //! carried out late: then it does what any writer of the memory could have done. Until it has come back, nothing of that
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a call may take before anybody looks what its thread does.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The same with objects of a user with whose objects it took longer.
-const LITTLE: Duration = Duration::from_millis(2);
+/// How long anybody waits for what a client can make wait.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+/// The same where a client of that user made it take longer.
+pub const LITTLE: Duration = Duration::from_millis(2);
 /// For how long that.
 const SUSPECT_FOR: Duration = Duration::from_secs(60);
 /// Between two looks at the thread; and how often it must stand still.

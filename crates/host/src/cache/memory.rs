@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Cache {
-    /// Somebody may map it whom this host serves, and does not belong to.
-    pub fn is_used_by_others(&self) {
+    /// Somebody may map it whom this host serves, and does not belong to; and may write to it, by write(2) too.
+    pub fn is_opened_by_others(&self, writes: bool) {
         self.used_by_others.store(true, Ordering::Relaxed);
+        self.written_by_others.fetch_or(writes, Ordering::Relaxed);
     }
 
     /// The share of the threads of all that what is done for this object has: also root's objects have one, if others use
@@ -21,11 +22,6 @@ impl Cache {
         let of_others =
             || self.used_by_others.load(Ordering::Relaxed).then(|| self.machine.opened_share.clone());
         self.share.clone().or_else(of_others)
-    }
-
-    /// Somebody may write to the memory whom this host serves, and does not belong to.
-    pub fn is_written_by_others(&self) {
-        self.written_by_others.store(true, Ordering::Relaxed);
     }
 
     /// Whether a call on the memory may make a thread wait that others need.

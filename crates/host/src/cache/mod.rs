@@ -316,7 +316,7 @@ impl Cache {
             turn: Mutex::default(),
             whole: AtomicBool::new(false),
             own_threads,
-            share: machine.share_of_objects(traits.uid),
+            share: machine.share_of_user(traits.uid),
             apart: Arc::default(),
             apart_faults: AtomicUsize::new(0),
             ends_waits: AtomicBool::new(false),

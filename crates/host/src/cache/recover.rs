@@ -73,7 +73,7 @@ impl Cache {
     /// its page tables takes for as long as it likes, and everybody waits for the next host: so it is waited for once, on
     /// another thread, and of its user nothing is scanned any more.
     fn seen_by_scan(&self, mapping: &Arc<Mapping>, pages: PageRange) -> Option<RoaringBitmap> {
-        if self.machine.holds_scans_up(mapping.uid) {
+        if self.machine.holds_up(mapping.uid) {
             return None;
         }
         let (tell, told) = sync_channel(1);
@@ -96,7 +96,7 @@ impl Cache {
         std::thread::Builder::new().name("scanning".into()).spawn(scan).ok()?;
         told.recv_timeout(SCAN_WAIT + A_PAGE * u32::try_from(pages.count).unwrap_or(u32::MAX)).unwrap_or_else(
             |_| {
-                self.machine.note_holds_scans_up(mapping.uid);
+                self.machine.note_holds_up(mapping.uid);
                 None
             },
         )

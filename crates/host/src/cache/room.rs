@@ -3,6 +3,7 @@
 
 use super::Cache;
 use crate::live::INTENT_PAGES;
+use crate::patience::{LITTLE, PATIENCE};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,20 +14,14 @@ use std::time::{Duration, Instant};
 /// Evictions that may fail before whoever needs the room is told.
 const MOST_FAILURES: u32 = 20;
 
-/// How long whoever needs room waits for an eviction of another object. It may wait for clients, and that for ever.
-const OTHERS_WAIT: Duration = Duration::from_millis(500);
-
-/// The same where one of the same user's has not come in that time, nor since.
-const LITTLE_WAIT: Duration = Duration::from_millis(2);
-
 /// How long whoever needs room waits for evictions that are under way, if there is nothing else to be had.
 const MOST_WAIT: Duration = Duration::from_secs(300);
 
 /// What came of an attempt to make room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
-    /// Some pages left.
-    Some,
+    /// Some left.
+    Pages,
     /// None can.
     Nothing,
     /// Some may, if clients let them.
@@ -35,7 +30,7 @@ enum Evicted {
 
 impl Evicted {
     fn of(pages: usize) -> Evicted {
-        if pages == 0 { Evicted::Nothing } else { Evicted::Some }
+        if pages == 0 { Evicted::Nothing } else { Evicted::Pages }
     }
 }
 
@@ -61,7 +56,7 @@ impl Cache {
                 Ok(gone) => gone,
             };
             match gone {
-                Evicted::Some => (fruitless, waits_since) = (0, None),
+                Evicted::Pages => (fruitless, waits_since) = (0, None),
                 Evicted::Nothing => fruitless += 1,
                 Evicted::UnderWay if !short_here && self.take_beyond(pages) => return Ok(()),
                 Evicted::UnderWay => {
@@ -72,7 +67,7 @@ impl Cache {
             if fruitless > 200 {
                 return Err(self.nothing_leaves(short_here));
             }
-            if gone != Evicted::Some {
+            if gone != Evicted::Pages {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -128,7 +123,7 @@ impl Cache {
                 self.evict_some().map(Evicted::of)
             } else {
                 let uid = victim.traits.uid;
-                let gone = victim.evict_apart(if late.contains(&uid) { LITTLE_WAIT } else { OTHERS_WAIT });
+                let gone = victim.evict_apart(if late.contains(&uid) { LITTLE } else { PATIENCE });
                 late.extend(victim.leaves_late().then_some(uid));
                 gone
             };
@@ -187,7 +182,7 @@ impl Cache {
                     break;
                 }
                 match this.evict_somewhere(here) {
-                    Ok(Evicted::Some) => {}
+                    Ok(Evicted::Pages) => {}
                     Ok(_) => break,
                     Err(error) => {
                         this.machine.log(format_args!("object {}: eviction: {error}", this.id.0));

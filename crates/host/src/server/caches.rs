@@ -266,8 +266,7 @@ impl Host {
         let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
         // Who wrote to them before is not known.
         if rustix::process::geteuid().is_root() {
-            cache.is_written_by_others();
-            cache.is_used_by_others();
+            cache.is_opened_by_others(true);
         }
         cache.adopt_frames()?;
         if !unfinished.is_empty() {

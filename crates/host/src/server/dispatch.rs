@@ -43,7 +43,9 @@ impl Host {
         let closes = session.closes(&request);
         place.run(share, move || {
             let _acting = session.asker.acts();
-            let _closes = closes.or_else(|| session.wait_for_closes());
+            if closes.is_none() {
+                session.wait_for_closes();
+            }
             if !header.repeated && !matches!(request, Request::Return { .. } | Request::Reattach { .. }) {
                 this.all_brought(&session);
             }
@@ -53,6 +55,7 @@ impl Host {
                 }
                 request => this.answer(&session, header, request, fds, Session::reply_in_time),
             }
+            drop(closes);
         });
     }
 

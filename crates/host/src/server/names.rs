@@ -62,10 +62,7 @@ impl Host {
         let whole = if controlled {
             let cache = self.cache_of(object)?;
             if self.machine.is_ordinary(session.credentials.uid) {
-                cache.is_used_by_others();
-            }
-            if access.writes() && self.machine.is_ordinary(session.credentials.uid) {
-                cache.is_written_by_others();
+                cache.is_opened_by_others(access.writes());
             }
             cache.frames.clone()
         } else {

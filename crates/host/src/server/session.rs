@@ -319,12 +319,11 @@ impl Session {
     }
 
     /// Waits until that is closed: what is asked next relies on it. Not for long: a close may wait for other clients.
-    pub fn wait_for_closes(&self) -> Option<Closes> {
+    pub fn wait_for_closes(&self) {
         let until = Instant::now() + CLOSES_WAIT;
         while self.is_closing() && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
         }
-        None
     }
 
     /// Whether a request is to be worked on. One that is repeated while it is being worked on is not: a host that takes

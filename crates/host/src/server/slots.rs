@@ -25,7 +25,7 @@ fn too_many(message: String) -> Error {
 impl Host {
     /// A new client's share of the workers: of an ordinary user's, a part of that user's.
     pub(super) fn share_of(&self, uid: u32) -> Arc<Share> {
-        self.machine.share_of_objects(uid).map_or_else(Arc::default, |user| Arc::new(Share::within(user)))
+        self.machine.share_of_user(uid).map_or_else(Arc::default, |user| Arc::new(Share::within(user)))
     }
 
     /// Refuses a client more than there is place for: for anybody, for one user, or for others than root,

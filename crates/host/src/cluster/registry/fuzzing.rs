@@ -1,16 +1,11 @@
 //! For the fuzz targets: the list that a host keeps, and keys and values of etcd.
 
-// Built with the registry in etcd or without it: what only who writes to etcd needs is not used here.
-#[allow(dead_code, clippy::duplicate_mod)]
-#[path = "etcd/keys.rs"]
-mod etcd_keys;
-
+use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use super::list::{List, Saved};
 use super::{Before, Homed, Joining};
 use crate::cluster::wire::{Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{CreateOptions, Name, Ownership};
-use etcd_keys::{Keys, SavedHost, SavedMember, SavedName};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 
@@ -98,7 +93,7 @@ pub fn sample_keys() -> Vec<Vec<u8>> {
     };
     let host = HostId(5);
     let json = |value: Result<Vec<u8>, serde_json::Error>| value.expect("it can be encoded");
-    let given_up = etcd_keys::GivenUp { home: HostId(1), object: 7, former: host, number: 8 };
+    let given_up = GivenUp { home: HostId(1), object: 7, former: host, number: 8 };
     let homed = Homed { home: host, served: host, term: 2, replicas: vec![HostId(6)], about };
     let saved_host = SavedHost { number: 5, address, lease: 9, ends: vec![8], former: vec![4] };
     let saved_member = SavedMember { name: "left".into(), address, lease: 9, former: vec![4] };

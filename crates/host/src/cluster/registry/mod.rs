@@ -9,6 +9,7 @@
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
 //! | `etcd` | the registry in etcd (feature `etcd`) |
+//! | `keys` | keys and values in etcd. Pure |
 //! | `place` | where it is, as people write it |
 
 mod departures;
@@ -18,6 +19,9 @@ mod etcd;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod kept;
+#[cfg(any(feature = "etcd", feature = "fuzzing"))]
+#[cfg_attr(not(feature = "etcd"), allow(dead_code))] // the fuzz targets only read them
+mod keys;
 mod list;
 pub(super) mod names;
 pub mod place;

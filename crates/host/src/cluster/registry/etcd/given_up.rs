@@ -1,7 +1,7 @@
 //! What hosts gave up of objects whose homes they cannot reach: said by way of etcd, done by the home, which then removes it.
 
+use super::super::keys::GivenUp;
 use super::Etcd;
-use super::keys::GivenUp;
 use crate::cluster::{PATIENCE, lock};
 use commonhold_object::Result;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};

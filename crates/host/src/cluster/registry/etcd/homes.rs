@@ -5,7 +5,7 @@
 //! come may be carried out any time later, when other changes have cancelled each other out. Every transaction here changes the
 //! keys whose revisions it demands, so that it is carried out once at most; whoever does not know whether it was reads again.
 
-use super::keys::{SavedHost, SavedName};
+use super::super::keys::{SavedHost, SavedName};
 use super::{Etcd, text};
 use crate::cluster::PATIENCE;
 use crate::cluster::lock;

@@ -1,7 +1,7 @@
 //! What a host knows of the registry in etcd: the members, how far each has heard, and the losses in the order of etcd's
 //! revisions. Pure.
 
-use super::keys::{Change, SavedMember};
+use super::super::keys::{Change, SavedMember};
 use crate::cluster::registry::News;
 use crate::cluster::registry::departures::Departures;
 use crate::cluster::wire::Member;

@@ -13,13 +13,13 @@
 mod client;
 mod given_up;
 mod homes;
-mod keys;
 mod mirror;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
+use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use super::place::{EtcdPlace, TlsFiles};
 use super::{Homed, Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member, Moving};
@@ -28,7 +28,6 @@ use client::Client;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
-use keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
 use mirror::Mirror;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};

@@ -1,7 +1,7 @@
 //! Hears what changes in etcd, in the order of its revisions, and tells the cluster.
 
+use super::super::keys::Change;
 use super::Etcd;
-use super::keys::Change;
 use crate::cluster::{PATIENCE, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
