@@ -25,6 +25,21 @@ pub struct Format {
     pub samples: fn() -> Vec<Vec<u8>>,
 }
 
+impl Format {
+    const fn new(
+        name: &'static str,
+        longest: usize,
+        check: fn(&[u8]),
+        samples: fn() -> Vec<Vec<u8>>,
+    ) -> Format {
+        Format { name, longest, takes_mib: 8, check, samples }
+    }
+
+    const fn taking(self, takes_mib: usize) -> Format {
+        Format { takes_mib, ..self }
+    }
+}
+
 /// All there are.
 pub static ALL: &[Format] = &[
     objects::REQUESTS,
@@ -45,9 +60,9 @@ pub static ALL: &[Format] = &[
     state::NEWER,
     handed::KEEPER,
     handed::BLOBS,
-    handed::ON_WAY,
-    handed::REFUGE,
-    handed::HANDOVERS,
+    handed::IN_FLIGHT_WRITE_BACKS,
+    handed::STAGING_BUFFER,
+    handed::TRANSFER_JOURNAL,
     images::IMAGES,
     images::RANGES,
     images::CODE,

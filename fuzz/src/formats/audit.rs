@@ -10,30 +10,16 @@ use commonhold_sys::inspect::Mounts;
 use commonhold_sys::maps::MappedFile;
 
 /// Files of /proc. Hosts read some of them, too.
-pub const PROC_FILES: Format = Format {
-    name: "proc-files",
-    longest: 4096,
-    takes_mib: 8,
-    check: proc_files,
-    samples: snapshot::sample_proc_files,
-};
+pub const PROC_FILES: Format = Format::new("proc-files", 4096, proc_files, snapshot::sample_proc_files);
 
 /// Programs and libraries.
-pub const ELF_FILES: Format =
-    Format { name: "elf-files", longest: 20_000, takes_mib: 8, check: elf_files, samples };
+pub const ELF_FILES: Format = Format::new("elf-files", 20_000, elf_files, samples);
 
 /// Archives of object files.
-pub const ARCHIVES: Format = Format {
-    name: "archives",
-    longest: 20_000,
-    takes_mib: 8,
-    check: library::archive,
-    samples: sample_archives,
-};
+pub const ARCHIVES: Format = Format::new("archives", 20_000, library::archive, sample_archives);
 
 /// Reports that somebody else wrote.
-pub const REPORTS: Format =
-    Format { name: "reports", longest: 16_000, takes_mib: 8, check: reports, samples: sample_reports };
+pub const REPORTS: Format = Format::new("reports", 16_000, reports, sample_reports);
 
 fn proc_files(bytes: &[u8]) {
     snapshot::proc_files(bytes);

@@ -13,24 +13,21 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Between a host and its keeper, which may be of another version.
-pub const KEEPER: Format =
-    Format { name: "keeper", longest: 4096, takes_mib: 8, check: keeper, samples: sample_keeper };
+pub const KEEPER: Format = Format::new("keeper", 4096, keeper, sample_keeper);
 
 /// What the host before left with the keeper, and below `live`.
-pub const BLOBS: Format =
-    Format { name: "blobs", longest: 2048, takes_mib: 8, check: blobs, samples: sample_blobs };
+pub const BLOBS: Format = Format::new("blobs", 2048, blobs, sample_blobs);
 
 /// The ring of pages that were on their way home.
-pub const ON_WAY: Format =
-    Format { name: "on-way", longest: 8192, takes_mib: 8, check: on_way, samples: sample_on_way };
+pub const IN_FLIGHT_WRITE_BACKS: Format =
+    Format::new("in-flight-write-backs", 8192, in_flight_write_backs, sample_in_flight_write_backs);
 
 /// Where bytes were while their frames were taken out of page tables.
-pub const REFUGE: Format =
-    Format { name: "refuge", longest: 8192, takes_mib: 8, check: refuge, samples: sample_refuge };
+pub const STAGING_BUFFER: Format = Format::new("staging-buffer", 8192, staging_buffer, sample_staging_buffer);
 
 /// What the host before noted of pages that it handed over.
-pub const HANDOVERS: Format =
-    Format { name: "handovers", longest: 8192, takes_mib: 8, check: handovers, samples: sample_handovers };
+pub const TRANSFER_JOURNAL: Format =
+    Format::new("transfer-journal", 8192, transfer_journal, sample_transfer_journal);
 
 fn keeper(bytes: &[u8]) {
     let mut again = Vec::new();
@@ -102,7 +99,7 @@ fn read(memory: impl AsFd, bytes: usize) -> Vec<u8> {
 }
 
 /// Headers from the first slot on, 64 bytes each.
-fn on_way(bytes: &[u8]) {
+fn in_flight_write_backs(bytes: &[u8]) {
     // Shorter than a host makes it, so that what is empty need not be read.
     let memory = Arc::new(commonhold_sys::frames::create("fuzz", bytes.len() as u64).expect("memory"));
     write(&*memory, bytes, 0);
@@ -118,7 +115,7 @@ fn on_way(bytes: &[u8]) {
     assert!(ring.mark() > mark);
 }
 
-fn sample_on_way() -> Vec<Vec<u8>> {
+fn sample_in_flight_write_backs() -> Vec<Vec<u8>> {
     let memory = Arc::new(on_way::new_memory().expect("memory"));
     let ring = OnWay::open(memory.clone()).expect("it is new");
     for page in 0..6 {
@@ -129,7 +126,7 @@ fn sample_on_way() -> Vec<Vec<u8>> {
 }
 
 /// The header of the slot in which the frames' own place is.
-fn refuge(bytes: &[u8]) {
+fn staging_buffer(bytes: &[u8]) {
     const SLOT_BYTES: u64 = 4096 + (1 << 20);
     let memory = refuge::new_memory().expect("memory");
     let frames = commonhold_sys::frames::create("fuzz", 1 << 20).expect("memory");
@@ -143,13 +140,13 @@ fn refuge(bytes: &[u8]) {
     let _ = Refuge::new(Arc::new(memory)).put_back(&frames); // or why not
 }
 
-fn sample_refuge() -> Vec<Vec<u8>> {
+fn sample_staging_buffer() -> Vec<Vec<u8>> {
     let header = |offset: u64, length: u64| [0, offset, length, 0].map(u64::to_ne_bytes).concat();
     vec![header(4096, 8192), header(0, 1 << 20)]
 }
 
 /// The beginning of it: home, layout, processes; and from 4096 on the slots.
-fn handovers(bytes: &[u8]) {
+fn transfer_journal(bytes: &[u8]) {
     let memory = Arc::new(handovers::new_memory().expect("memory"));
     let (head, slots) = bytes.split_at(bytes.len().min(160));
     write(&*memory, head, 0);
@@ -176,7 +173,7 @@ fn handovers(bytes: &[u8]) {
     }
 }
 
-fn sample_handovers() -> Vec<Vec<u8>> {
+fn sample_transfer_journal() -> Vec<Vec<u8>> {
     let memory: Arc<OwnedFd> = Arc::new(handovers::new_memory().expect("memory"));
     let handed = Handovers::new(memory.clone(), 4096).expect("it is new");
     let host = commonhold_peers::HostId;

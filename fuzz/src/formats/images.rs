@@ -12,16 +12,13 @@ use std::fs::File;
 use std::sync::OnceLock;
 
 /// The first page of an image, its roots, and what names it.
-pub const IMAGES: Format =
-    Format { name: "images", longest: 6000, takes_mib: 8, check: images, samples: sample_images };
+pub const IMAGES: Format = Format::new("images", 6000, images, sample_images);
 
 /// The registry of addresses.
-pub const RANGES: Format =
-    Format { name: "ranges", longest: 2048, takes_mib: 8, check: ranges, samples: sample_ranges };
+pub const RANGES: Format = Format::new("ranges", 2048, ranges, sample_ranges);
 
 /// The whole file of a code image.
-pub const CODE: Format =
-    Format { name: "code", longest: 70_000, takes_mib: 8, check: whole_code, samples: sample_code };
+pub const CODE: Format = Format::new("code", 70_000, whole_code, sample_code);
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const BASE: u64 = 0x3000_0000_0000;

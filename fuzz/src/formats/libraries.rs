@@ -12,34 +12,19 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 /// Libraries and programs, read, moved and relocated.
-pub const LIBRARIES: Format =
-    Format { name: "libraries", longest: 20_000, takes_mib: 8, check: libraries, samples };
+pub const LIBRARIES: Format = Format::new("libraries", 20_000, libraries, samples);
 
 /// Libraries that are to become code images.
-pub const COPIES: Format =
-    Format { name: "code-libraries", longest: 20_000, takes_mib: 96, check: code_libraries, samples };
+pub const COPIES: Format = Format::new("code-libraries", 20_000, code_libraries, samples).taking(96);
 
 /// What is read at the start of every program that is set for rebasing.
-pub const STARTS: Format =
-    Format { name: "starts", longest: 4096, takes_mib: 8, check: starts, samples: sample_starts };
+pub const STARTS: Format = Format::new("starts", 4096, starts, sample_starts);
 
 /// What stands beside a copy, and what core dumps say.
-pub const NOTES: Format = Format {
-    name: "notes",
-    longest: 4096,
-    takes_mib: 8,
-    check: rebase::notes,
-    samples: rebase::sample_notes,
-};
+pub const NOTES: Format = Format::new("notes", 4096, rebase::notes, rebase::sample_notes);
 
 /// What a loader says, which names of programs' files are in.
-pub const LOADERS: Format = Format {
-    name: "loaders",
-    longest: 4096,
-    takes_mib: 8,
-    check: rebase::loaders,
-    samples: rebase::sample_loaders,
-};
+pub const LOADERS: Format = Format::new("loaders", 4096, rebase::loaders, rebase::sample_loaders);
 
 fn libraries(bytes: &[u8]) {
     let Ok(elf) = Elf::parse(Path::new("library"), bytes.to_vec()) else { return };

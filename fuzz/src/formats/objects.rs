@@ -14,16 +14,13 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
 /// From any client to the host.
-pub const REQUESTS: Format =
-    Format { name: "requests", longest: 4096, takes_mib: 8, check: requests, samples: sample_requests };
+pub const REQUESTS: Format = Format::new("requests", 4096, requests, sample_requests);
 
 /// From the host to a client.
-pub const REPLIES: Format =
-    Format { name: "replies", longest: 4096, takes_mib: 8, check: replies, samples: sample_replies };
+pub const REPLIES: Format = Format::new("replies", 4096, replies, sample_replies);
 
 /// From whoever reaches the address of `--metrics`.
-pub const QUESTIONS: Format =
-    Format { name: "questions", longest: 9000, takes_mib: 8, check: questions, samples: sample_questions };
+pub const QUESTIONS: Format = Format::new("questions", 9000, questions, sample_questions);
 
 const HEADER: Header = Header { number: 1, repeated: false };
 

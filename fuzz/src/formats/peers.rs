@@ -8,56 +8,29 @@ use commonhold_peers::greeting::{Greeting, Introduction, Mode, Standing, Wanted,
 use commonhold_peers::{Hello, HostId, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES};
 
 /// From whoever reaches the port of a cluster: what comes before anything is known of them.
-pub const GREETINGS: Format =
-    Format { name: "greetings", longest: 8192, takes_mib: 8, check: greetings, samples: sample_greetings };
+pub const GREETINGS: Format = Format::new("greetings", 8192, greetings, sample_greetings);
 
 /// From who wants a certificate, and from who says to be the authority.
-pub const NEWCOMERS: Format = Format {
-    name: "newcomers",
-    longest: 4096,
-    takes_mib: 8,
-    check: peers::newcomers,
-    samples: peers::sample_newcomers,
-};
+pub const NEWCOMERS: Format = Format::new("newcomers", 4096, peers::newcomers, peers::sample_newcomers);
 
 /// The authority's records, a token, a name in a certificate.
-pub const TEXTS: Format =
-    Format { name: "texts", longest: 2048, takes_mib: 8, check: peers::texts, samples: peers::sample_texts };
+pub const TEXTS: Format = Format::new("texts", 2048, peers::texts, peers::sample_texts);
 
 /// Shown by whoever connects; files of a host's own.
-pub const CERTIFICATES: Format = Format {
-    name: "certificates",
-    longest: 2048,
-    takes_mib: 8,
-    check: peers::certificates,
-    samples: peers::sample_certificates,
-};
+pub const CERTIFICATES: Format =
+    Format::new("certificates", 2048, peers::certificates, peers::sample_certificates);
 
 /// From a member of the cluster.
-pub const MESSAGES: Format = Format {
-    name: "messages",
-    longest: 4096,
-    takes_mib: 8,
-    check: host::messages,
-    samples: host::sample_messages,
-};
+pub const MESSAGES: Format = Format::new("messages", 4096, host::messages, host::sample_messages);
 
 /// From a member that has an object open: what it says, one after the other.
-pub const TURNS: Format =
-    Format { name: "turns", longest: 2048, takes_mib: 8, check: host::turns, samples: host::sample_turns };
+pub const TURNS: Format = Format::new("turns", 2048, host::turns, host::sample_turns);
 
 /// The file with the cluster's list.
-pub const MEMBERS: Format = Format {
-    name: "members",
-    longest: 2048,
-    takes_mib: 8,
-    check: host::members,
-    samples: host::sample_members,
-};
+pub const MEMBERS: Format = Format::new("members", 2048, host::members, host::sample_members);
 
 /// What is in etcd.
-pub const KEYS: Format =
-    Format { name: "keys", longest: 2048, takes_mib: 8, check: host::keys, samples: host::sample_keys };
+pub const KEYS: Format = Format::new("keys", 2048, host::keys, host::sample_keys);
 
 fn greetings(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk::<HEADER_BYTES>()

@@ -12,29 +12,19 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The two files of an object's journal.
-pub const JOURNAL: Format =
-    Format { name: "journal", longest: 40_000, takes_mib: 8, check: fuzz_recover, samples: sample_journal };
+pub const JOURNAL: Format = Format::new("journal", 40_000, fuzz_recover, sample_journal);
 
 /// The file of names and objects: what is damaged in it.
-pub const REGISTRY: Format =
-    Format { name: "registry", longest: 120, takes_mib: 64, check: registry::file, samples: sample_registry };
+pub const REGISTRY: Format = Format::new("registry", 120, registry::file, sample_registry).taking(64);
 
 /// The values in it.
-pub const RECORDS: Format = Format {
-    name: "records",
-    longest: 2048,
-    takes_mib: 8,
-    check: registry::records,
-    samples: registry::sample_records,
-};
+pub const RECORDS: Format = Format::new("records", 2048, registry::records, registry::sample_records);
 
 /// What the next host must know of an object's frames.
-pub const LIVE: Format =
-    Format { name: "live", longest: 6000, takes_mib: 8, check: live, samples: sample_live };
+pub const LIVE: Format = Format::new("live", 6000, live, sample_live);
 
 /// What lies beside a file or a replica.
-pub const NEWER: Format =
-    Format { name: "newer", longest: 8192, takes_mib: 8, check: newer, samples: sample_newer };
+pub const NEWER: Format = Format::new("newer", 8192, newer, sample_newer);
 
 fn sample_journal() -> Vec<Vec<u8>> {
     let [a, b] = sample_files();
