@@ -4,15 +4,15 @@ use crate::wait;
 use commonhold_sys::memory::{self, Wish};
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
 use rustix::fs::{Mode, OFlags};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// A write of a page to some memory, whose bytes never come: the lock of that memory's inode is held until this value goes.
-/// Then they are zeros.
+/// A write of a byte to a file, which never comes: the lock of the file's inode is held until this value goes. Then it is
+/// zero.
 pub struct StuckWrite {
     trap: Option<Userfaultfd>,
     thread: Option<JoinHandle<()>>,
@@ -20,7 +20,8 @@ pub struct StuckWrite {
 
 impl StuckWrite {
     /// Begins it, in a thread of this process, which must be root's.
-    pub fn new(memory: OwnedFd, offset: u64) -> StuckWrite {
+    pub fn new(file: impl AsFd, offset: u64) -> StuckWrite {
+        let file = file.as_fd().try_clone_to_owned().expect("a descriptor");
         let (trap, kernel_faults) = Userfaultfd::create(Kind::Synchronous, None).expect("a userfaultfd");
         assert!(kernel_faults, "root notices what the kernel touches");
         let source = commonhold_sys::frames::create("trap", PAGE as u64).expect("memory");
@@ -30,9 +31,9 @@ impl StuckWrite {
         trap.register(address as u64, PAGE as u64, modes).expect("it is registered");
         let thread = std::thread::spawn(move || {
             let from = std::ptr::with_exposed_provenance(address);
-            // SAFETY: reads one page, which is mapped until the process ends. Its bytes are zeros as soon as the
-            // userfaultfd is closed.
-            unsafe { libc::pwrite(memory.as_raw_fd(), from, PAGE, offset as i64) };
+            // SAFETY: reads a byte of a page that is mapped until the process ends. It is zeros as soon as the userfaultfd is
+            // closed.
+            unsafe { libc::pwrite(file.as_raw_fd(), from, 1, offset as i64) };
         });
         wait::until("the write waits for its bytes", || {
             let mut faults = Vec::new();

@@ -7,9 +7,8 @@ use crate::scene::Local;
 use commonhold_object::wire::{MapRequest, Reply, Request};
 use commonhold_object::{CreateOptions, MapFlags, Name, ObjectId};
 use commonhold_sys::memory::{self, Wish};
-use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
+use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use commonhold_tests::raw::{Raw, map_request};
-use commonhold_tests::wait;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -159,34 +158,4 @@ impl Memory {
 
 fn done(result: isize) -> io::Result<()> {
     if result == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// A page that never comes, for as long as this lives: whoever waits for it waits.
-pub struct Never {
-    memory: Memory,
-    uffd: Userfaultfd,
-}
-
-impl Never {
-    fn new() -> Never {
-        let file = commonhold_sys::frames::create("never", PAGE as u64).expect("a memfd");
-        let memory = Memory::of(&file, PAGE);
-        let (uffd, _) = Userfaultfd::create(Kind::Asynchronous, None).expect("faults");
-        let modes = Modes { missing: true, minor: true, write_protect: false };
-        uffd.register(memory.address as u64, PAGE as u64, modes).expect("it is registered");
-        Never { memory, uffd }
-    }
-
-    /// Has a thread hold the lock of a file until what this gives is dropped: it writes from such a page.
-    pub fn held(file: &Arc<OwnedFd>) -> Never {
-        let never = Never::new();
-        let (memory, file) = (never.memory, file.clone());
-        std::thread::spawn(move || drop(memory.write_to(&*file, 0)));
-        let mut faults = Vec::new();
-        wait::until("somebody waits for the page", || {
-            never.uffd.read_faults(&mut faults).ok()?;
-            (!faults.is_empty()).then_some(())
-        });
-        never
-    }
 }

@@ -3,11 +3,12 @@
 
 use super::{KILLED, alone, user, user_of, with};
 use crate::Attack;
-use crate::by_hand::{ByHand, Never};
+use crate::by_hand::ByHand;
 use crate::scene::{Local, SOON, name, open, others_go_on, others_go_on_with, small};
 use commonhold_object::wire::Request;
 use commonhold_object::{Access, CreateOptions, PagerKind, SyncMode};
 use commonhold_tests::raw::bytes_of;
+use commonhold_tests::stuck::StuckWrite;
 use commonhold_tests::wait;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ fn sync_of(client: &ByHand) -> Request {
 fn close(scene: &Local) {
     let (mut client, file) = atomic(scene, "/held");
     client.raw.ask(&Request::Remove { name: name("/held") }, &[]).expect("an answer").expect("it is removed");
-    let never = Never::held(&file);
+    let never = StuckWrite::new(&file, 0);
     throws(&client, 1000, &sync_of(&client));
     let (address, length) = (client.memory.address as u64, client.memory.length as u64);
     throws(&client, 1001, &Request::Unmap { address, length });
@@ -85,7 +86,7 @@ fn small_budgets(scene: &Local) {
             client
         })
         .collect();
-    let nevers: Vec<_> = clients.iter().map(|client| Never::held(&client.frames)).collect();
+    let nevers: Vec<_> = clients.iter().map(|client| StuckWrite::new(&client.frames, 0)).collect();
     // Each touch has the host make room before it is needed.
     for client in &clients {
         let memory = client.memory;
@@ -107,7 +108,7 @@ fn objects_of_root(scene: &Local) {
             let client = scene.attacker();
             client.all(&format!("open o /root{number} rw\nmap m o rw shared 0 0\nfill m 0 200 1"));
             let memory = scene.raw().ask_for(&open(&format!("/root{number}"), Access::ReadWrite)).1.remove(0);
-            (client, Never::held(&Arc::new(memory)))
+            (client, StuckWrite::new(memory, 0))
         })
         .collect();
     clients.iter().for_each(|(client, _)| client.send("fill m 200 312 1"));
@@ -128,7 +129,7 @@ fn many_held(scene: &Local) {
             client
         })
         .collect();
-    let nevers: Vec<_> = clients.iter().map(|client| Never::held(&client.frames)).collect();
+    let nevers: Vec<_> = clients.iter().map(|client| StuckWrite::new(&client.frames, 0)).collect();
     others_go_on_with(scene, 2048);
     drop(nevers);
 }
@@ -147,7 +148,7 @@ fn stops(scene: &Local) -> Result<(), String> {
 fn stop() {
     let scene = &Local::of(KILLED);
     let (client, file) = atomic(scene, "/held");
-    let never = Never::held(&file);
+    let never = StuckWrite::new(&file, 0);
     throws(&client, 1000, &sync_of(&client));
     let freed = frees_after(never, Duration::from_secs(40));
     is_soon("a stop", || stops(scene));
@@ -156,7 +157,7 @@ fn stop() {
 }
 
 /// Frees it after so long, if not before: so a host that waits is seen, and ends.
-fn frees_after(never: Never, most: Duration) -> impl FnOnce() {
+fn frees_after(never: StuckWrite, most: Duration) -> impl FnOnce() {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         let _ = told.recv_timeout(most);
@@ -169,7 +170,7 @@ fn start(scene: &Local) {
     let (mut client, file) = atomic(scene, "/held");
     client.raw.ask(&sync_of(&client), &[]).expect("an answer").expect("it is synced");
     scene.host.kill_both();
-    let freed = frees_after(Never::held(&file), Duration::from_secs(40));
+    let freed = frees_after(StuckWrite::new(&file, 0), Duration::from_secs(40));
     is_soon("a start", || scene.host.start_again());
     others_go_on(scene);
     freed();
@@ -177,7 +178,7 @@ fn start(scene: &Local) {
 
 fn end(scene: &Local) {
     let (client, file) = atomic(scene, "/held");
-    let freed = frees_after(Never::held(&file), Duration::from_secs(40));
+    let freed = frees_after(StuckWrite::new(&file, 0), Duration::from_secs(40));
     throws(&client, 1000, &sync_of(&client));
     let before = scene.host.status().host_pid;
     scene.host.kill_host();
@@ -189,7 +190,7 @@ fn end(scene: &Local) {
 fn replacement(scene: &Local) {
     let (mut client, file) = atomic(scene, "/held");
     client.raw.ask(&sync_of(&client), &[]).expect("an answer").expect("it is synced");
-    let freed = frees_after(Never::held(&file), Duration::from_secs(40));
+    let freed = frees_after(StuckWrite::new(&file, 0), Duration::from_secs(40));
     let before = scene.host.status().host_pid;
     scene.host.kill_host();
     others_go_on(scene);

@@ -3,7 +3,7 @@
 //! that memory, or of that address space, waits. Nobody else does, and the host can be replaced.
 
 use super::{KILLED, user_of};
-use crate::by_hand::{ByHand, Never};
+use crate::by_hand::ByHand;
 use crate::scene::{ATTACKER, Local, Machine, name, open, others_go_on_with, small};
 use crate::{Attack, leave_out};
 use commonhold_object::{Access, CreateOptions};
@@ -135,7 +135,7 @@ fn claim_words(scene: &Local) {
     let mut served_by_itself = ByHand::serving_itself(scene, name("/claims"), small());
     let words = Arc::new(served_by_itself.words.take().expect("claim words"));
     (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let nevers = [Never::held(&client.frames), Never::held(&words)];
+    let nevers = [StuckWrite::new(&client.frames, 0), StuckWrite::new(&words, 0)];
     // A call of the host waits.
     let page = client.memory.page(3);
     page.forget();

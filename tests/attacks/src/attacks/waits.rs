@@ -3,11 +3,12 @@
 
 use super::{user, user_of, with};
 use crate::Attack;
-use crate::by_hand::{ByHand, Never, PAGE};
+use crate::by_hand::{ByHand, PAGE};
 use crate::scene::{Local, SOON, name, others_go_on, others_go_on_with, small};
 use commonhold_object::wire::Request;
 use commonhold_object::{CreateOptions, PagerKind};
 use commonhold_tests::raw::bytes_of;
+use commonhold_tests::stuck::StuckWrite;
 use commonhold_tests::wait;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ fn eviction(scene: &Local) {
     let pages = client.memory.length / PAGE;
     // As many as there is room for.
     (0..200).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = Never::held(&client.frames);
+    let never = StuckWrite::new(&client.frames, 0);
     let threads: Vec<_> = (200..pages)
         .step_by(64)
         .map(|first| {
@@ -82,7 +83,7 @@ fn resizes(client: &ByHand, named: &str) {
 fn size(scene: &Local) {
     let client = ByHand::with(scene, name("/held"), small());
     (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = Never::held(&client.frames);
+    let never = StuckWrite::new(&client.frames, 0);
     resizes(&client, "/held");
     touch(&client);
     others_go_on(scene);
@@ -100,7 +101,7 @@ fn of_a_file(scene: &Local, named: &str, options: CreateOptions) -> (ByHand, Arc
 fn size_of_a_file(scene: &Local) {
     let (client, file) = of_a_file(scene, "/held", small());
     (0..16).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = Never::held(&file);
+    let never = StuckWrite::new(&file, 0);
     resizes(&client, "/held");
     touch(&client);
     others_go_on(scene);
@@ -112,7 +113,7 @@ fn saving(scene: &Local) {
     let options = CreateOptions { size_bytes: 12 << 20, ..small() };
     let (client, file) = of_a_file(scene, "/held", options);
     (0..3000).for_each(|number| client.memory.page(number).put(1).expect("a page"));
-    let never = Never::held(&file);
+    let never = StuckWrite::new(&file, 0);
     others_go_on_with(scene, 2048);
     others_go_on_with(scene, 2048);
     drop(never);
@@ -136,7 +137,7 @@ fn ahead(scene: &Local) {
             (worker, file)
         })
         .collect();
-    let nevers: Vec<_> = clients.iter().map(|(_, file)| Never::held(file)).collect();
+    let nevers: Vec<_> = clients.iter().map(|(_, file)| StuckWrite::new(file, 0)).collect();
     clients.iter().for_each(|(worker, _)| worker.send("fill o 448 64 1"));
     std::thread::sleep(Duration::from_millis(500));
     others_go_on_with(scene, 2048);
@@ -157,7 +158,7 @@ fn removal(scene: &Local) {
             (worker, file)
         })
         .collect();
-    let nevers: Vec<_> = clients.iter().map(|(_, file)| Never::held(file)).collect();
+    let nevers: Vec<_> = clients.iter().map(|(_, file)| StuckWrite::new(file, 0)).collect();
     // It comes into the journal, and waits to come into the file.
     clients.iter().for_each(|(worker, _)| worker.send("sync o 0 65536"));
     std::thread::sleep(Duration::from_millis(500));
