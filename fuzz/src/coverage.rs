@@ -1,5 +1,6 @@
-//! How much of the code that a format reaches its inputs have been through: the compiler has put a counter at each edge between
-//! two parts of a function, and a table of their places, in which functions are told apart.
+//! How much of the code that a format reaches its inputs have been through: the compiler has put a
+//! counter at each edge between two parts of a function, and a table of their places, in which
+//! functions are told apart.
 
 use crate::formats::Format;
 use std::collections::BTreeSet;

@@ -31,7 +31,8 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs libFuzzer with these words, the first of which is this program. What libFuzzer starts anew gets the same words.
+/// Runs libFuzzer with these words, the first of which is this program. What libFuzzer starts anew
+/// gets the same words.
 pub fn run(format: &'static Format, words: &[String]) -> ExitCode {
     FORMAT.get_or_init(|| format);
     // A panic that the product itself catches is no failure, and is not told.

@@ -1,5 +1,6 @@
-//! One program with all formats that cross a border. libFuzzer makes inputs up; what each format promises of any bytes is
-//! checked here, and memory and time are bounded. `README.md` says how it is started.
+//! One program with all formats that cross a border. libFuzzer makes inputs up; what each format
+//! promises of any bytes is checked here, and memory and time are bounded. `README.md` says how it
+//! is started.
 
 mod coverage;
 mod driver;

@@ -1,5 +1,5 @@
-//! What one input may take of memory: some, and so many times its own length. More is a failure at once, whether it is used
-//! or only asked for.
+//! What one input may take of memory: some, and so many times its own length. More is a failure at
+//! once, whether it is used or only asked for.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;

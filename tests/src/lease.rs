@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Of asm-generic/fcntl.h.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a lease for writing on an open file of the caller's user. Who breaks it sends a signal that ends nobody.
+/// Takes a lease for writing on an open file of the caller's user. Who breaks it sends a signal
+/// that ends nobody.
 pub fn take(file: &OwnedFd) -> std::io::Result<()> {
     // SAFETY: only numbers are passed.
     let taken = unsafe {

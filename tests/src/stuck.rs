@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// A write of a byte to a file, which never comes: the lock of the file's inode is held until this value goes. Then it is
-/// zero.
+/// A write of a byte to a file, which never comes: the lock of the file's inode is held until this
+/// value goes. Then it is zero.
 pub struct StuckWrite {
     trap: Option<Userfaultfd>,
     thread: Option<JoinHandle<()>>,
@@ -31,8 +31,8 @@ impl StuckWrite {
         trap.register(address as u64, PAGE as u64, modes).expect("it is registered");
         let thread = std::thread::spawn(move || {
             let from = std::ptr::with_exposed_provenance(address);
-            // SAFETY: reads a byte of a page that is mapped until the process ends. It is zeros as soon as the userfaultfd is
-            // closed.
+            // SAFETY: reads a byte of a page that is mapped until the process ends. It is zeros as
+            // soon as the userfaultfd is closed.
             unsafe { libc::pwrite(file.as_raw_fd(), from, 1, offset as i64) };
         });
         wait::until("the write waits for its bytes", || {
@@ -51,8 +51,9 @@ impl Drop for StuckWrite {
     }
 }
 
-/// Has this process hold the lock of its own address space for writing, from a moment from now until the file system of
-/// that file answers or ends: a page of the file is being read, and a mapping of the file waits for the page.
+/// Has this process hold the lock of its own address space for writing, from a moment from now
+/// until the file system of that file answers or ends: a page of the file is being read, and a
+/// mapping of the file waits for the page.
 pub fn hold_address_space(path: &str) -> std::io::Result<()> {
     let reader = std::fs::File::open(path)?;
     let direct = rustix::fs::open(path, OFlags::RDONLY | OFlags::SYNC | OFlags::CLOEXEC, Mode::empty())?;

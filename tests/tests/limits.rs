@@ -151,7 +151,8 @@ fn a_deadline_of_an_external_pager_of_more_than_an_hour_is_refused() {
     worker.ok("create o /o size=65536 pager=/p pager-deadline=3600000");
 }
 
-/// What the first eviction of a user's pages needs is taken with the user's first object: later others may have it.
+/// What the first eviction of a user's pages needs is taken with the user's first object: later
+/// others may have it.
 #[test]
 fn evictions_need_no_descriptor_that_others_can_take() {
     let host = TestHost::by(&["prlimit", "--nofile=160:160"], &[]);

@@ -1,5 +1,5 @@
-//! Objects of many users in one budget that none of them fits into: they evict each other, whatever dies or stands still
-//! meanwhile.
+//! Objects of many users in one budget that none of them fits into: they evict each other, whatever
+//! dies or stands still meanwhile.
 
 use commonhold_tests::crash::{Chance, Victim, kill_and_recover};
 use commonhold_tests::host::{signal, stop};
@@ -62,7 +62,8 @@ fn a_while() -> Duration {
     Duration::from_secs(seconds.unwrap_or(3))
 }
 
-/// Lets users' objects press each other while `step` is done again and again; then all go on, and nothing is lost.
+/// Lets users' objects press each other while `step` is done again and again; then all go on, and
+/// nothing is lost.
 fn press(what: &str, mut step: impl FnMut(&TestHost, &mut Chance)) {
     let mut chance = Chance::new(what);
     let host = TestHost::with(&["--budget", "16MiB"]);

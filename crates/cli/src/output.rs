@@ -40,8 +40,9 @@ pub fn answer<T: Serialize>(json: bool, value: &T, for_people: impl FnOnce(&T) -
     if text.is_empty() { Ok(()) } else { say(printable(&text, true)) }
 }
 
-/// Text with its control characters, and others that mislead, written out. Paths of files, tags and messages come from others: a newline would
-/// break a table, an escape sequence reaches the terminal.
+/// Text with its control characters, and others that mislead, written out. Paths of files, tags and
+/// messages come from others: a newline would break a table, an escape sequence reaches the
+/// terminal.
 pub fn printable(text: &str, of_lines: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -12,7 +12,8 @@ use std::fs::File;
 use std::hint::black_box;
 use std::path::Path;
 
-/// Any bytes as the file of an image; with an odd first byte all sums are made right. `file`: an empty one that is used for it.
+/// Any bytes as the file of an image; with an odd first byte all sums are made right. `file`: an
+/// empty one that is used for it.
 pub fn images(bytes: &[u8], file: &File) {
     use std::os::unix::fs::FileExt;
     let Some((kind, rest)) = bytes.split_first() else { return };
@@ -78,7 +79,8 @@ pub fn libraries(bytes: &[u8]) -> Option<Vec<u8>> {
     let path = Path::new("library");
     let library = Elf::parse(path, bytes.to_vec()).ok()?;
     refuse::check(&library).ok()?;
-    // An image is as long as the library says to be, up to 1 GiB: of those that are short enough to be tried often.
+    // An image is as long as the library says to be, up to 1 GiB: of those that are short enough to
+    // be tried often.
     if library.extent().1 > 16 << 20 {
         return None;
     }

@@ -24,8 +24,8 @@ pub struct Log {
     lately: Lately,
 }
 
-/// What was said in the present while. A user whose object fails in many ways is not to push everything else out of the
-/// log.
+/// What was said in the present while. A user whose object fails in many ways is not to push
+/// everything else out of the log.
 #[derive(Debug, Default)]
 struct Lately {
     since: Option<Instant>,

@@ -45,7 +45,8 @@ pub struct Machine {
     pub bringing: Arc<Workers>,
     /// Threads for what must never wait behind what clients ask for: ends of sessions, evictions, another keeper.
     pub urgent: Arc<Workers>,
-    /// Threads that evict before anybody waits for it. They wait for evictions on the urgent ones, and for clients.
+    /// Threads that evict before anybody waits for it. They wait for evictions on the urgent ones,
+    /// and for clients.
     pub ahead: Arc<Workers>,
     /// Threads for what happens to objects that replicas keep: they wait for other hosts, and nobody else does for them.
     pub scheduling: Arc<Workers>,
@@ -61,8 +62,8 @@ pub struct Machine {
     /// The share of all objects of root, and of who runs the host, that others have opened.
     pub opened_share: Arc<Share>,
     owner_shares: Mutex<HashMap<u32, Weak<Share>>>,
-    /// Users of whom a client did not let its page tables be scanned in time, or its file be written, when this host took
-    /// over.
+    /// Users of whom a client did not let its page tables be scanned in time, or its file be
+    /// written, when this host took over.
     held_up_by: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
@@ -215,8 +216,8 @@ impl Machine {
         threads
     }
 
-    /// The share that a user's objects have of the threads that all objects use, and the user's clients of those that all
-    /// clients use; none: as many as there are.
+    /// The share that a user's objects have of the threads that all objects use, and the user's
+    /// clients of those that all clients use; none: as many as there are.
     pub fn share_of_user(&self, uid: u32) -> Option<Arc<Share>> {
         if !self.is_ordinary(uid) {
             return None;
@@ -241,8 +242,9 @@ impl Machine {
         self.held_up_by.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
     }
 
-    /// What comes of what that user's clients can make wait for as long as they like. While this host takes over everybody
-    /// waits for it: none, if it takes long, and then it goes on by itself.
+    /// What comes of what that user's clients can make wait for as long as they like. While this
+    /// host takes over everybody waits for it: none, if it takes long, and then it goes on by
+    /// itself.
     pub fn soon<T: Send + 'static>(&self, uid: u32, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let Some(share) = self.share_of_user(uid).filter(|_| self.takes_over()) else {
             return Some(job());

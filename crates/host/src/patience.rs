@@ -1,10 +1,12 @@
-//! Calls about objects that hosts share, which a client can make wait: the kernel lets nobody write to an object's memory,
-//! cut it off, punch holes in it or look for them while somebody does so by write(2), and that waits for the page that is
-//! written from. Who owns that page can keep it away for ever, and no signal ends the wait of the others.
+//! Calls about objects that hosts share, which a client can make wait: the kernel lets nobody write
+//! to an object's memory, cut it off, punch holes in it or look for them while somebody does so by
+//! write(2), and that waits for the page that is written from. Who owns that page can keep it away
+//! for ever, and no signal ends the wait of the others.
 //!
-//! So another thread makes such a call, and if that stands still the call has failed for whoever wanted it. It may be
-//! carried out late: then it does what any writer of the memory could have done. Until it has come back, nothing of that
-//! memory is tried again; and the owner of an object with which that happened is waited for less for a while.
+//! So another thread makes such a call, and if that stands still the call has failed for whoever
+//! wanted it. It may be carried out late: then it does what any writer of the memory could have
+//! done. Until it has come back, nothing of that memory is tried again; and the owner of an object
+//! with which that happened is waited for less for a while.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -10,8 +10,9 @@ use std::path::{Component, Path, PathBuf};
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Of root: a directory or link on the way to a path that somebody else may exchange, and so all that lies below; whose the
-/// last is who asks looks at. Whoever is not root is asked nothing. (Who owns `/` is root, also where a name space calls it otherwise.)
+/// Of root: a directory or link on the way to a path that somebody else may exchange, and so all
+/// that lies below; whose the last is who asks looks at. Whoever is not root is asked nothing. (Who
+/// owns `/` is root, also where a name space calls it otherwise.)
 pub fn another_above(path: &Path) -> Option<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -44,7 +45,8 @@ pub fn another_above(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Whether others than root exchange nothing of root's in a directory: where all may write each keeps what is theirs.
+/// Whether others than root exchange nothing of root's in a directory: where all may write each
+/// keeps what is theirs.
 fn keeps_others_out(directory: &Metadata) -> bool {
     const STICKY: u32 = 0o1000;
     let mode = directory.mode();

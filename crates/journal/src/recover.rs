@@ -239,8 +239,8 @@ impl<S: Storage> Journal<S> {
         let scanner =
             Scanner { storage: &file.storage, file: id, identity: self.identity, len_bytes: file.len_bytes };
         let scan = if file.fresh { FileScan::empty(id) } else { scanner.scan(file.epoch)? };
-        // A header is durable before any part of its epoch: the newest one was damaged. Were its epoch given again, that part
-        // would count.
+        // A header is durable before any part of its epoch: the newest one was damaged. Were its
+        // epoch given again, that part would count.
         if let Some((offset, found)) = scan.newer {
             let fault = HeaderFault::Outdated { offset, found, readable: file.epoch };
             return Err(damaged(id, slot_offset(1 - file.slot), fault));

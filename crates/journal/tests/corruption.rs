@@ -108,7 +108,8 @@ fn fields_that_are_wrong_under_a_right_checksum() {
     }
 }
 
-/// Both headers say an earlier epoch than a part of the file, one that will be given again: that part would count then.
+/// Both headers say an earlier epoch than a part of the file, one that will be given again: that
+/// part would count then.
 #[test]
 fn a_part_of_an_epoch_that_comes() {
     let mut files = sample();

@@ -132,8 +132,9 @@ impl Fence {
     }
 }
 
-/// Takes everything that is kept so out of all page tables, each by a thread of its own: a process that may write to the
-/// memory can hold a lock that is needed for it, and that for ever. None: it does.
+/// Takes everything that is kept so out of all page tables, each by a thread of its own: a process
+/// that may write to the memory can hold a lock that is needed for it, and that for ever. None: it
+/// does.
 fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Result<()>>)> {
     let marked = store.keys().filter_map(|key| {
         let thing = store.get(key).filter(|thing| thing.blob == mark)?;

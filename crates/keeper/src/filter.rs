@@ -1,6 +1,7 @@
-//! System calls that neither keeper nor host ever make, refused from the keeper's start on, for the hosts that it starts
-//! too (seccomp(2)): whoever makes either do what it was not written for finds none of the ways from there to the rest of
-//! the machine. What they do make is not listed: a list that lacks one call of one C library ends a host that keeps data.
+//! System calls that neither keeper nor host ever make, refused from the keeper's start on, for the
+//! hosts that it starts too (seccomp(2)): whoever makes either do what it was not written for finds
+//! none of the ways from there to the rest of the machine. What they do make is not listed: a list
+//! that lacks one call of one C library ends a host that keeps data.
 
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch, apply_filter};
 use std::collections::BTreeMap;

@@ -38,8 +38,8 @@ pub type Generation = u64;
 
 /// The key of the state directory's lock: kept from the start, and handed to every next keeper.
 pub const LOCK_KEY: &str = "lock";
-/// Begins the keys of pidfds of hosts that were killed and cannot end yet. The keeper keeps them, the host that has heard of
-/// their end forgets them.
+/// Begins the keys of pidfds of hosts that were killed and cannot end yet. The keeper keeps them,
+/// the host that has heard of their end forgets them.
 pub const STUCK_PART: &str = "stuck/";
 /// Longest key, in bytes.
 pub const KEY_BYTES: usize = 128;

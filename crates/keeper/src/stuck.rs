@@ -1,7 +1,8 @@
-//! A host that was killed and cannot end: a thread of it waits, deep in the kernel, for what a client can keep from coming. A
-//! kill does not end that wait, and the process is not gone before it is over. But it does nothing any more either: no
-//! instruction of it is ever run again, and what the kernel does for it yet is what it asked of that client's own memory. So
-//! it counts as gone.
+//! A host that was killed and cannot end: a thread of it waits, deep in the kernel, for what a
+//! client can keep from coming. A kill does not end that wait, and the process is not gone before
+//! it is over. But it does nothing any more either: no instruction of it is ever run again, and
+//! what the kernel does for it yet is what it asked of that client's own memory. So it counts as
+//! gone.
 
 use std::path::Path;
 

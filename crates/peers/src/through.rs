@@ -53,7 +53,8 @@ impl Peers {
             }
             Ok(None) | Err(_) => ASKED,
         };
-        // Asked once of each: connections come and end meanwhile, and a sort by what changes ends the process.
+        // Asked once of each: connections come and end meanwhile, and a sort by what changes ends
+        // the process.
         relays.sort_by_cached_key(|relay| !self.is_connected(relay.0));
         let mut tried = String::new();
         for relay in relays.iter().take(count) {

@@ -1,5 +1,5 @@
-//! What the format `greetings` of the fuzz program does, on random and damaged inputs: decoding never panics, and no length passes that is
-//! beyond the limits.
+//! What the format `greetings` of the fuzz program does, on random and damaged inputs: decoding
+//! never panics, and no length passes that is beyond the limits.
 
 mod common;
 

@@ -78,14 +78,14 @@ fn open_copy(path: &Path, bytes: &[u8], may_go_back: bool) -> Result<Database> {
     }
 }
 
-/// Where redb has its flags, behind the magic number; and the one that says that the last commit was in two phases, as that of
-/// a file which was closed in order is (its `docs/design.md`).
+/// Where redb has its flags, behind the magic number; and the one that says that the last commit
+/// was in two phases, as that of a file which was closed in order is (its `docs/design.md`).
 const FLAGS_AT: usize = 9;
 const TWO_PHASES: u8 = 4;
 
-/// Of a file that was closed in order redb follows pages before it knows that they are what was written, and takes as much memory
-/// as a damaged one says to have. A copy that does not say that it was closed so is repaired, for which all sums are looked at
-/// first, from the roots on.
+/// Of a file that was closed in order redb follows pages before it knows that they are what was
+/// written, and takes as much memory as a damaged one says to have. A copy that does not say that
+/// it was closed so is repaired, for which all sums are looked at first, from the roots on.
 fn check_sums(path: &Path, bytes: &[u8]) -> Result<()> {
     let Some(flags) = bytes.get(FLAGS_AT).filter(|flags| *flags & TWO_PHASES != 0) else { return Ok(()) };
     let mut changed = bytes.to_vec();
@@ -93,9 +93,11 @@ fn check_sums(path: &Path, bytes: &[u8]) -> Result<()> {
     open_copy(path, &changed, false).map(drop)
 }
 
-/// Whether both states that a file has begin with pages that the file could hold: redb takes memory for them before it knows.
+/// Whether both states that a file has begin with pages that the file could hold: redb takes memory
+/// for them before it knows.
 fn roots_fit(bytes: &[u8]) -> bool {
-    // Two slots of 128 bytes; in each where the roots of the two trees are, the size of the page in the upper bits.
+    // Two slots of 128 bytes; in each where the roots of the two trees are, the size of the page in
+    // the upper bits.
     const ROOTS: [usize; 4] = [64 + 8, 64 + 40, 192 + 8, 192 + 40];
     ROOTS.iter().all(|at| {
         let root =

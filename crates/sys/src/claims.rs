@@ -155,8 +155,8 @@ impl Claims {
         self.take_over_part(0..self.pages.next_multiple_of(4096))
     }
 
-    /// Memory that nobody used is passed over. Looking for the rest by lseek would wait for whoever writes to the memory by
-    /// write(2), for as long as that likes.
+    /// Memory that nobody used is passed over. Looking for the rest by lseek would wait for whoever
+    /// writes to the memory by write(2), for as long as that likes.
     fn take_over_part(&self, part: Range<usize>) -> io::Result<()> {
         let state = crate::frames::cache_state(&self.fd, part.start as u64, part.len() as u64)?;
         if state.cached + state.evicted == 0 {

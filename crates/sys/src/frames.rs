@@ -106,8 +106,8 @@ pub fn resident_runs_in(
     }
 }
 
-/// Whether memory has the page at `offset`. Takes no lock that a writer of that memory may hold, as `lseek` does: a write
-/// whose bytes do not come holds it for as long as its sender likes.
+/// Whether memory has the page at `offset`. Takes no lock that a writer of that memory may hold, as
+/// `lseek` does: a write whose bytes do not come holds it for as long as its sender likes.
 pub fn has_page(memory: impl AsFd, offset: u64) -> io::Result<bool> {
     match cache_state(memory.as_fd(), offset, PAGE) {
         Ok(state) => Ok(state.cached + state.evicted > 0),
@@ -119,8 +119,8 @@ pub fn has_page(memory: impl AsFd, offset: u64) -> io::Result<bool> {
     }
 }
 
-/// Calls `each` with every run `(offset, length)` of memory that has pages, below `size_bytes`. Takes no lock that a writer
-/// of that memory may hold.
+/// Calls `each` with every run `(offset, length)` of memory that has pages, below `size_bytes`.
+/// Takes no lock that a writer of that memory may hold.
 pub fn runs_of_memory(memory: impl AsFd, size_bytes: u64, mut each: impl FnMut(u64, u64)) -> io::Result<()> {
     /// Pages in memory, or swapped out.
     fn count(memory: BorrowedFd<'_>, part: (u64, u64)) -> io::Result<u64> {
@@ -153,14 +153,15 @@ fn is_refused(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
 }
 
-/// Makes the page at `offset` of the memory, of zeros, unless it is there. Takes no lock that a writer of that memory may
-/// hold, as `fallocate` does.
+/// Makes the page at `offset` of the memory, of zeros, unless it is there. Takes no lock that a
+/// writer of that memory may hold, as `fallocate` does.
 pub fn make_page(memory: impl AsFd, offset: u64) -> io::Result<()> {
     FileWindow::open(memory, offset, PAGE as usize).map(drop)
 }
 
-/// Writes bytes to memory from the start of a page. A page that is not there comes into being with its bytes or not at all,
-/// also where this process is killed meanwhile. Takes no lock that a writer of that memory may hold, as `pwrite` does.
+/// Writes bytes to memory from the start of a page. A page that is not there comes into being with
+/// its bytes or not at all, also where this process is killed meanwhile. Takes no lock that a
+/// writer of that memory may hold, as `pwrite` does.
 pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Result<()> {
     /// Most times in a row that a page is neither missing nor there: somebody punches it all the time.
     const VAIN_ROUNDS: u32 = 1000;
@@ -179,7 +180,8 @@ pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Resul
     if done < bytes.len() { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
 }
 
-/// Makes pages of a window, up to the first that is there; behind the bytes the last one is zeros. Gives the bytes of those.
+/// Makes pages of a window, up to the first that is there; behind the bytes the last one is zeros.
+/// Gives the bytes of those.
 fn make_pages(uffd: &Userfaultfd, start: u64, bytes: &[u8]) -> io::Result<usize> {
     let (whole, tail) = bytes.split_at(bytes.len() - bytes.len() % PAGE as usize);
     let mut made = 0;
@@ -207,8 +209,8 @@ fn write_there(window: &FileWindow, at: usize, bytes: &[u8]) -> io::Result<usize
     let from = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let address = window.as_ptr().cast_mut().wrapping_add(at);
     let to = libc::iovec { iov_base: address.cast(), iov_len: bytes.len() };
-    // SAFETY: reads `bytes`, and writes as many to the window, which has them and is writable; both outlive the call. Where
-    // the memory has shrunk the kernel says so, and nothing is touched.
+    // SAFETY: reads `bytes`, and writes as many to the window, which has them and is writable; both
+    // outlive the call. Where the memory has shrunk the kernel says so, and nothing is touched.
     let written = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
     match usize::try_from(written) {
         Ok(written) => Ok(written),
@@ -219,8 +221,8 @@ fn write_there(window: &FileWindow, at: usize, bytes: &[u8]) -> io::Result<usize
     }
 }
 
-/// By which [`write_unlocked`] makes pages of windows. Nobody reads it: who touches a page of them that is not there gets an
-/// error.
+/// By which [`write_unlocked`] makes pages of windows. Nobody reads it: who touches a page of them
+/// that is not there gets an error.
 fn for_making_pages() -> io::Result<&'static Userfaultfd> {
     static UFFD: OnceLock<Userfaultfd> = OnceLock::new();
     match UFFD.get() {

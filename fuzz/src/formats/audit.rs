@@ -1,4 +1,5 @@
-//! What an audit reads: files of the kernel in which others' names are, files that anybody may have made, reports.
+//! What an audit reads: files of the kernel in which others' names are, files that anybody may have
+//! made, reports.
 
 use super::Format;
 use super::libraries::samples;

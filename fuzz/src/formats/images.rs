@@ -23,7 +23,8 @@ pub const CODE: Format = Format::new("code", 70_000, whole_code, sample_code);
 const PAGE: u64 = PAGE_BYTES as u64;
 const BASE: u64 = 0x3000_0000_0000;
 
-/// The first byte: odd, the page's sum is made right. The second: how many roots the rest has behind the page.
+/// The first byte: odd, the page's sum is made right. The second: how many roots the rest has
+/// behind the page.
 fn images(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         if let Some(wanted) = Wanted::parse(text) {

@@ -52,7 +52,8 @@ fn code_libraries(bytes: &[u8]) {
     let _ = code::libraries(bytes); // what it checks holds, or it is none
 }
 
-/// Small libraries, made by this machine's compiler: one by itself, and one with versions that needs others. None: it has none.
+/// Small libraries, made by this machine's compiler: one by itself, and one with versions that
+/// needs others. None: it has none.
 fn sample_libraries() -> Vec<Vec<u8>> {
     const SOURCE: &str = "int data = 7; int *where = &data; static int (*call)(int);\
         __attribute__((weak)) int other(int); int one(int x) { return x + data; }\

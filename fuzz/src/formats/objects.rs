@@ -33,7 +33,8 @@ fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8], each:
         assert!(split(bytes).is_ok() || decode::<T>(bytes).is_err());
         let Ok((header, message)) = decode::<T>(bytes) else { continue };
         let mut again = Vec::new();
-        // What came in by fewer bytes than it takes (numbers may be written longer than they need) still fits.
+        // What came in by fewer bytes than it takes (numbers may be written longer than they need)
+        // still fits.
         encode(header, &message, &mut again).expect("what was decoded can be encoded");
         assert_eq!(decode::<T>(&again).expect("what was encoded can be decoded"), (header, message));
         each(&decode::<T>(&again).expect("as before").1);

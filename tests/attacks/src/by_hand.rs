@@ -1,7 +1,9 @@
-//! A client without the library: it maps an object itself, and does with memory and descriptors what no client does.
+//! A client without the library: it maps an object itself, and does with memory and descriptors
+//! what no client does.
 //!
-//! Its memory belongs to the process of the test. Touches go through the kernel, which gives an error where a program
-//! would get SIGBUS. What it mapped stays until the test ends: threads may still touch it.
+//! Its memory belongs to the process of the test. Touches go through the kernel, which gives an
+//! error where a program would get SIGBUS. What it mapped stays until the test ends: threads may
+//! still touch it.
 
 use crate::scene::Local;
 use commonhold_object::wire::{MapRequest, Reply, Request};
@@ -130,7 +132,8 @@ impl Memory {
     pub fn put(self, byte: u8) -> io::Result<()> {
         let file = commonhold_sys::frames::create("put", 1)?;
         rustix::io::pwrite(&file, &[byte], 0)?;
-        // SAFETY: the kernel checks the address itself, and fails with EFAULT; nobody takes references to this memory.
+        // SAFETY: the kernel checks the address itself, and fails with EFAULT; nobody takes
+        // references to this memory.
         done(unsafe { libc::pread(file.as_raw_fd(), self.address as *mut _, 1, 0) })
     }
 
@@ -143,7 +146,8 @@ impl Memory {
         Ok(byte[0])
     }
 
-    /// Has the kernel write a byte from here into a file: as long as the page is not there, under that file's lock.
+    /// Has the kernel write a byte from here into a file: as long as the page is not there, under
+    /// that file's lock.
     pub fn write_to(self, file: impl AsFd, offset: i64) -> io::Result<()> {
         // SAFETY: as above.
         done(unsafe { libc::pwrite(file.as_fd().as_raw_fd(), self.address as *const _, 1, offset) })

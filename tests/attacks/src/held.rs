@@ -1,16 +1,17 @@
-//! What host and keeper hold of descriptors, threads and memory: when an attacker is gone, and all that it had made, they
-//! hold what they held before.
+//! What host and keeper hold of descriptors, threads and memory: when an attacker is gone, and all
+//! that it had made, they hold what they held before.
 
 use commonhold::EntryInfo;
 use commonhold_tests::{MIB, TestHost, wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Threads that come with work and stay for the next: of the host's pools, and the one that closes for a user. They leave when
-/// they have had nothing to do for 5 s; where there is always something to do, as among members, each gets some of it.
+/// Threads that come with work and stay for the next: of the host's pools, and the one that closes
+/// for a user. They leave when they have had nothing to do for 5 s; where there is always something
+/// to do, as among members, each gets some of it.
 const MORE_THREADS: u64 = 96;
-/// Descriptors that come and go with the bystander's and the suite's own connections, and pipes by which pages are evicted:
-/// four for each user with an object, of whom there are up to four.
+/// Descriptors that come and go with the bystander's and the suite's own connections, and pipes by
+/// which pages are evicted: four for each user with an object, of whom there are up to four.
 const MORE_DESCRIPTORS: u64 = 24;
 /// Memory that the allocator keeps for the next request.
 const MORE_BYTES: u64 = 24 * MIB;
@@ -20,8 +21,8 @@ const NAMES_BYTES: u64 = 64 * MIB;
 /// Whether the attacker is this very process.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
-/// This process has become a client, with memory that the host serves: what it holds it holds until it ends, and is not
-/// looked at.
+/// This process has become a client, with memory that the host serves: what it holds it holds until
+/// it ends, and is not looked at.
 pub fn stays() {
     STAYS.store(true, Ordering::Relaxed);
 }
@@ -101,7 +102,8 @@ pub fn returns_to(before: &Held, host: &TestHost) {
     });
 }
 
-/// Host and keeper of a member hold what they held before, but for objects, and for names of a member that was not lost yet.
+/// Host and keeper of a member hold what they held before, but for objects, and for names of a
+/// member that was not lost yet.
 pub fn processes_return_to(before: &Held, host: &TestHost) {
     until_is(before, host, |now| now.has_processes_as(before, NAMES_BYTES));
 }
@@ -117,7 +119,8 @@ fn until_is(before: &Held, host: &TestHost, is_as: impl Fn(&Held) -> bool) {
             return;
         }
         assert!(since.elapsed() < wait::LONG, "something stays: {now:?} after {before:?}");
-        // Threads of a pool leave when they have had nothing to do for a while: who looks often gives them something.
+        // Threads of a pool leave when they have had nothing to do for a while: who looks often
+        // gives them something.
         std::thread::sleep(pause);
         pause = (2 * pause).min(Duration::from_secs(2));
     }

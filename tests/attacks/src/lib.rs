@@ -10,9 +10,10 @@
 //! | `run` | runs one attack in a process of its own, and judges it |
 //! | `attacks` | the attacks, by what they reach for |
 //!
-//! An attack is a function that panics if it got through. Afterwards host and keeper must be the same processes (unless the
-//! attack itself kills some), hold what they held before, and the bystander must have lost nothing.
-//! `cargo test -p commonhold-attacks` runs all; words choose some of them.
+//! An attack is a function that panics if it got through. Afterwards host and keeper must be the
+//! same processes (unless the attack itself kills some), hold what they held before, and the
+//! bystander must have lost nothing. `cargo test -p commonhold-attacks` runs all; words choose some
+//! of them.
 
 pub mod attacks;
 pub mod by_hand;

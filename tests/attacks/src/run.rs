@@ -1,6 +1,7 @@
 //! Runs one attack, and judges it.
 //!
-//! Each attack has a process of its own: what waits in one (a file system that falls silent) holds up no other.
+//! Each attack has a process of its own: what waits in one (a file system that falls silent) holds
+//! up no other.
 
 use crate::bystander::{Bystander, Noticed};
 use crate::held::{self, Held};

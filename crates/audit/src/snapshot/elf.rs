@@ -11,7 +11,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// More than all headers of an honest file need together: what is read stays in memory until all is looked at.
+/// More than all headers of an honest file need together: what is read stays in memory until all is
+/// looked at.
 const LARGEST_PART: u64 = 16 << 20;
 /// Of a name, and of a build ID: the longest in use has 32 bytes.
 const LONGEST_NAME: u64 = 4096;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Processes of hosts that ever take part in an object, the lost ones among them, and most that one message names. No more
-/// are listened to: whoever takes part is believed who else does.
+/// Processes of hosts that ever take part in an object, the lost ones among them, and most that one
+/// message names. No more are listened to: whoever takes part is believed who else does.
 pub const MOST_HOSTS: usize = 1024;
 
 /// What a round of settling was about. Epochs only grow, and of any two the union is one: hosts that learn of losses in

@@ -8,7 +8,8 @@ use std::time::Duration;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 impl Cache {
-    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon; none: it cannot be told now.
+    /// Whether a fault waits that has a deadline, or a refused page is to be had again soon; none:
+    /// it cannot be told now.
     pub fn waits_with_deadline(&self) -> Option<bool> {
         let inner = self.lock_soon()?;
         Some(

@@ -1,5 +1,6 @@
-//! Making room. Asynchronous protection cannot hold a writer between "is it clean?" and the punch, so this
-//! does not rely on the question: see docs/DESIGN.md, "Eviction without stopping writers".
+//! Evicting frames. Asynchronous protection cannot hold a writer between "is it clean?" and the
+//! punch, so this does not rely on the question: see docs/DESIGN.md, "Eviction without stopping
+//! writers".
 
 use super::evictor::{Pipe, drain, read_exact};
 use super::{Cache, Inner, book, lock, read_frames};
@@ -190,7 +191,8 @@ impl Cache {
         failed.map_or(Ok(punched.len()), Err)
     }
 
-    /// Gives those that are gone, and why not all. An error: that is not known, somebody keeps the host from it.
+    /// Gives those that are gone, and why not all. An error: that is not known, somebody keeps the
+    /// host from it.
     fn punch_all(&self, going: &RoaringBitmap) -> Result<(RoaringBitmap, Option<Error>)> {
         let runs = book::runs(going);
         let punch = move |fd: &OwnedFd| {

@@ -1,6 +1,6 @@
-//! The pipes through which frames leave, and which outlive this process. An eviction may wait for clients while it has one
-//! (`docs/SECURITY.md`, "Locks that clients hold"), so each user has a pipe, and all objects of root, and of who runs the
-//! host, have one.
+//! The pipes through which frames leave, and which outlive this process. An eviction may wait for
+//! clients while it has one (`docs/SECURITY.md`, "Locks that clients hold"), so each user has a
+//! pipe, and all objects of root, and of who runs the host, have one.
 
 use super::evict::PART_PAGES;
 use super::lock;
@@ -31,8 +31,8 @@ pub struct Evictor {
     keep: Box<Keep>,
 }
 
-/// The pipe that outlives the host, and one of its own to read from: what is in the first stays there until nothing
-/// depends on it any more.
+/// The pipe that outlives the host, and one of its own to read from: what is in the first stays
+/// there until nothing depends on it any more.
 pub struct Pipe {
     pub(super) read: Arc<OwnedFd>,
     pub(super) write: Arc<OwnedFd>,
@@ -70,8 +70,9 @@ impl Evictor {
         Ok(pipes.entry(user).or_insert(Pipe::new(ends)).clone())
     }
 
-    /// One eviction at a time punches, looks, and puts back: what is written meanwhile is in its pipe alone, and lost if host
-    /// and keeper die together. One whose client makes it wait keeps others only for a while.
+    /// One eviction at a time punches, looks, and puts back: what is written meanwhile is in its
+    /// pipe alone, and lost if host and keeper die together. One whose client makes it wait keeps
+    /// others only for a while.
     pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         let begun = Instant::now();
         loop {

@@ -57,7 +57,8 @@ impl Cache {
         self.answer(inner, mapping, fault)
     }
 
-    /// Who holds the object's lock may wait for a client: another thread waits for that, one of the object's own.
+    /// Who holds the object's lock may wait for a client: another thread waits for that, one of the
+    /// object's own.
     fn answer_apart(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Answer {
         /// More than an object has waiting threads, unless somebody ends and begins them without end.
         const MOST: usize = 4096;

@@ -1,4 +1,5 @@
-//! What is done to the memory of an object, for which writers of it can make the host wait (`crate::patience`).
+//! What is done to the memory of an object, for which writers of it can make the host wait
+//! (`crate::patience`).
 
 use super::{Cache, write_frames};
 use crate::workers::Share;
@@ -10,14 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Cache {
-    /// Somebody may map it whom this host serves, and does not belong to; and may write to it, by write(2) too.
+    /// Somebody may map it whom this host serves, and does not belong to; and may write to it, by
+    /// write(2) too.
     pub fn is_opened_by_others(&self, writes: bool) {
         self.used_by_others.store(true, Ordering::Relaxed);
         self.written_by_others.fetch_or(writes, Ordering::Relaxed);
     }
 
-    /// The share of the threads of all that what is done for this object has: also root's objects have one, if others use
-    /// them.
+    /// The share of the threads of all that what is done for this object has: also root's objects
+    /// have one, if others use them.
     pub(super) fn share_now(&self) -> Option<Arc<Share>> {
         let of_others =
             || self.used_by_others.load(Ordering::Relaxed).then(|| self.machine.opened_share.clone());
@@ -30,8 +32,9 @@ impl Cache {
         self.written_by_others.load(Ordering::Relaxed) && others_wait()
     }
 
-    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object that hosts share, and at a
-    /// take-over, the thread may be one that others need, and gives up; else it is its owner's, and nothing is lost.
+    /// Makes calls on the memory, for which a writer of it can make this thread wait. Of an object
+    /// that hosts share, and at a take-over, the thread may be one that others need, and gives up;
+    /// else it is its owner's, and nothing is lost.
     pub(super) fn on_frames<T: Send + 'static>(
         &self,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
@@ -48,8 +51,8 @@ impl Cache {
         self.on_frames(move |fd| frames::punch(fd, run.offset_bytes(), run.length_bytes()))
     }
 
-    /// Bytes into a run of frames. A frame comes into being with its bytes or not at all, also where this process is killed
-    /// meanwhile: the next one takes a frame that is there for whole.
+    /// Bytes into a run of frames. A frame comes into being with its bytes or not at all, also
+    /// where this process is killed meanwhile: the next one takes a frame that is there for whole.
     pub(super) fn write_frames(&self, first_page: u64, data: &[u8]) -> io::Result<()> {
         if !self.written_by_others.load(Ordering::Relaxed) {
             return write_frames(&self.frames, first_page, data);

@@ -345,8 +345,8 @@ impl Cache {
         lock(&self.inner)
     }
 
-    /// The lock, if it can be had at once or nearly so. Who holds it may wait for a client, and that for ever: a thread that
-    /// serves others too takes it so.
+    /// The lock, if it can be had at once or nearly so. Who holds it may wait for a client, and
+    /// that for ever: a thread that serves others too takes it so.
     fn lock_soon(&self) -> Option<MutexGuard<'_, Inner>> {
         let begun = Instant::now();
         loop {
@@ -381,7 +381,8 @@ impl Cache {
         }
     }
 
-    /// Does what may wait for this object on threads that other objects use too: no more of them than its owner's share.
+    /// Does what may wait for this object on threads that other objects use too: no more of them
+    /// than its owner's share.
     fn run_on(&self, pool: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
         match self.share_now() {
             Some(share) => share.run(pool, job),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// How long the next host, and so everybody, waits for a scan of one client's page tables. Without it all pages count as
-/// written.
+/// How long the next host, and so everybody, waits for a scan of one client's page tables. Without
+/// it all pages count as written.
 const SCAN_WAIT: Duration = Duration::from_millis(200);
 /// How much longer for each page: some four times what one takes.
 const A_PAGE: Duration = Duration::from_nanos(500);
@@ -69,9 +69,10 @@ impl Cache {
         unknown
     }
 
-    /// Pages whose entries are there, or left a marker; none: they cannot be told. A client can hold the lock that a scan of
-    /// its page tables takes for as long as it likes, and everybody waits for the next host: so it is waited for once, on
-    /// another thread, and of its user nothing is scanned any more.
+    /// Pages whose entries are there, or left a marker; none: they cannot be told. A client can
+    /// hold the lock that a scan of its page tables takes for as long as it likes, and everybody
+    /// waits for the next host: so it is waited for once, on another thread, and of its user
+    /// nothing is scanned any more.
     fn seen_by_scan(&self, mapping: &Arc<Mapping>, pages: PageRange) -> Option<RoaringBitmap> {
         if self.machine.holds_up(mapping.uid) {
             return None;

@@ -40,9 +40,11 @@ impl Cache {
             self.pager_and_frames(size_bytes, true)
         } else {
             self.close_from(size_bytes);
-            // What is to go is not stored any more. Only now: whoever brings pages in may evict others for that.
+            // What is to go is not stored any more. Only now: whoever brings pages in may evict
+            // others for that.
             let _no_eviction = super::lock(&self.evict_turn);
-            // Without the lock: a client can make calls on its file wait. Where it fails nothing is forgotten.
+            // Without the lock: a client can make calls on its file wait. Where it fails nothing is
+            // forgotten.
             let stored = self.pager.resize(size_bytes);
             stored
                 .and_then(|()| self.pager_and_frames(size_bytes, false))

@@ -1,5 +1,6 @@
-//! Room for frames: within the budgets of object and host, by evicting from whoever has most. An eviction may wait for
-//! clients, and that for ever (docs/SECURITY.md, "Locks that clients hold"): nobody else waits for that.
+//! Room for frames: within the budgets of object and host, by evicting from whoever has most. An
+//! eviction may wait for clients, and that for ever (docs/SECURITY.md, "Locks that clients hold"):
+//! nobody else waits for that.
 
 use super::Cache;
 use crate::live::INTENT_PAGES;
@@ -90,8 +91,8 @@ impl Cache {
         )
     }
 
-    /// Frames of others do not leave, since they wait for a client: takes room beyond the budget for as many, up to a
-    /// quarter of it, unless they are of this object's owner.
+    /// Frames of others do not leave, since they wait for a client: takes room beyond the budget
+    /// for as many, up to a quarter of it, unless they are of this object's owner.
     fn take_beyond(&self, pages: u64) -> bool {
         let waiting: Vec<_> = self
             .machine
@@ -142,8 +143,9 @@ impl Cache {
         if self.has_pages() { self.evict(INTENT_PAGES) } else { self.evict_shared(INTENT_PAGES) }
     }
 
-    /// Evicts on a thread of the owner's share: what is asked of the object's memory, and of its clients' address spaces,
-    /// waits for locks that those clients can hold. Whoever needs the room waits for a while only.
+    /// Evicts on a thread of the owner's share: what is asked of the object's memory, and of its
+    /// clients' address spaces, waits for locks that those clients can hold. Whoever needs the room
+    /// waits for a while only.
     fn evict_apart(self: &Arc<Self>, wait: Duration) -> Result<Evicted> {
         if self.leaves_apart.swap(true, Ordering::AcqRel) {
             return Ok(Evicted::UnderWay);

@@ -82,8 +82,8 @@ impl Cache {
         }
     }
 
-    /// What is stored as a whole cannot be evicted until its pager has all of it, and a pager that is another process may
-    /// never say so.
+    /// What is stored as a whole cannot be evicted until its pager has all of it, and a pager that
+    /// is another process may never say so.
     fn check_share(&self, pages: &RoaringBitmap) -> Result<()> {
         let most = self.machine.arriving.of_one_user();
         match self.pays_for_pager().filter(|_| pages.len() > most) {

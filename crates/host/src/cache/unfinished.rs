@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 impl Cache {
-    /// Finishes an eviction that the host before left in the middle: what was punched is in the pipe, if the keeper lived
-    /// (`pipes_are_kept`). Without it there is nothing to be had.
+    /// Finishes an eviction that the host before left in the middle: what was punched is in the
+    /// pipe, if the keeper lived (`pipes_are_kept`). Without it there is nothing to be had.
     pub fn finish_eviction(&self, pipes_are_kept: bool) -> Result<()> {
         let kept = pipes_are_kept.then(|| self.machine.kept_pipe_of(self.traits.uid)).flatten();
         let pipe = kept.as_ref().map(|pipe| lock(pipe));
         self.finish_by(pipe.as_ref().map(|pipe| &*pipe.read))
     }
 
-    /// The same when these processes have ended: one of them was killed, and the kernel may punch for it yet. Until then
-    /// whoever needs a page of those waits, and neither sync nor eviction touches them.
+    /// The same when these processes have ended: one of them was killed, and the kernel may punch
+    /// for it yet. Until then whoever needs a page of those waits, and neither sync nor eviction
+    /// touches them.
     pub fn finish_eviction_after(self: &Arc<Self>, processes: Vec<Arc<OwnedFd>>) -> Result<()> {
         let Some(kept) = self.machine.kept_pipe_of(self.traits.uid) else { return self.finish_by(None) };
         let victims: RoaringBitmap = {

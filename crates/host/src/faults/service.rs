@@ -1,8 +1,8 @@
 //! The fault threads: each serves the userfaultfds of many clients from one epoll set.
 //!
-//! An answer may wait for as long as a client likes: calls about its address space wait for a lock that it can hold
-//! (`docs/SECURITY.md`, "Locks that clients hold"). So each ordinary user has threads of their own, which come with the first
-//! client and leave with the last.
+//! An answer may wait for as long as a client likes: calls about its address space wait for a lock
+//! that it can hold (`docs/SECURITY.md`, "Locks that clients hold"). So each ordinary user has
+//! threads of their own, which come with the first client and leave with the last.
 //!
 //! Waking a sleeping thread costs more than serving a fault, so after a fault a thread looks again for a few
 //! tens of microseconds before it sleeps. It stops doing so when that does not pay (adaptive), and an idle host
@@ -48,7 +48,8 @@ struct Shared {
     /// Written to when nothing is left to serve, and the thread may leave.
     leave: OwnedFd,
     place: Place,
-    /// All threads, of which it is one until it leaves. One that waits for a client is not replaced by another.
+    /// All threads, of which it is one until it leaves. One that waits for a client is not replaced
+    /// by another.
     all: Threads,
 }
 

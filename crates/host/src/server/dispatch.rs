@@ -185,8 +185,9 @@ impl Host {
 }
 
 impl Host {
-    /// Whether the control thread itself answers: no disk, no waiting, no long scan. The last to close a removed object ends
-    /// it, and of one that hosts share the others are told what is not held any more.
+    /// Whether the control thread itself answers: no disk, no waiting, no long scan. The last to
+    /// close a removed object ends it, and of one that hosts share the others are told what is not
+    /// held any more.
     fn is_quick(&self, request: &Request) -> bool {
         match request {
             Request::Close { object } => self.object(*object).map_or(true, |object| {

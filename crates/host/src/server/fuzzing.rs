@@ -1,4 +1,5 @@
-//! For the fuzz targets: what a host finds that was written by the one before, with the keeper and in files of its own.
+//! For the fuzz targets: what a host finds that was written by the one before, with the keeper and
+//! in files of its own.
 
 use super::clients::{self, Line};
 use super::kept::SavedRegion;

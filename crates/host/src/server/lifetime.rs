@@ -104,8 +104,9 @@ impl Host {
         }
     }
 
-    /// Ends an object that has neither name nor user. What of that may wait for its clients (the file of one that syncs as a
-    /// whole) is done by threads of its owner's share, where everybody waits for this thread.
+    /// Ends an object that has neither name nor user. What of that may wait for its clients (the
+    /// file of one that syncs as a whole) is done by threads of its owner's share, where everybody
+    /// waits for this thread.
     pub(super) fn settle_object(self: &Arc<Self>, id: ObjectId) {
         let Ok(object) = self.object(id) else { return };
         if object.record().name.is_some() {
@@ -187,8 +188,9 @@ impl Host {
         self.exit_soon();
     }
 
-    /// Empties all journals. Of ordinary users that is waited for a while only: who writes to a file for ever would keep the
-    /// host from ending. The next host redoes what is in the journals still.
+    /// Empties all journals. Of ordinary users that is waited for a while only: who writes to a
+    /// file for ever would keep the host from ending. The next host redoes what is in the journals
+    /// still.
     fn make_all_whole(self: &Arc<Self>) {
         let (all_done, until_all_are) = channel::<()>();
         for cache in self.all_objects().iter().filter_map(|object| object.cache()) {
@@ -303,8 +305,8 @@ impl Host {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Looks for waits that are past their deadline, and for refused pages that may be asked for again. The control thread
-    /// does: it waits for nobody.
+    /// Looks for waits that are past their deadline, and for refused pages that may be asked for
+    /// again. The control thread does: it waits for nobody.
     pub(super) fn check_deadlines(self: &Arc<Self>) {
         self.machine.disarm();
         self.forget_lapsed();
@@ -344,8 +346,8 @@ impl Host {
         }
     }
 
-    /// Ends waits of one object that are past their deadline, and lets refused pages be asked for again. It may wait for
-    /// clients.
+    /// Ends waits of one object that are past their deadline, and lets refused pages be asked for
+    /// again. It may wait for clients.
     fn end_waits(&self, cache: &Cache) {
         cache.end_waits();
         let mut healed = cache.healed();

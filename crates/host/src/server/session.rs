@@ -318,7 +318,8 @@ impl Session {
         self.closing.load(Ordering::Acquire) > 0
     }
 
-    /// Waits until that is closed: what is asked next relies on it. Not for long: a close may wait for other clients.
+    /// Waits until that is closed: what is asked next relies on it. Not for long: a close may wait
+    /// for other clients.
     pub fn wait_for_closes(&self) {
         let until = Instant::now() + CLOSES_WAIT;
         while self.is_closing() && Instant::now() < until {

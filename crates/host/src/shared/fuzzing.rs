@@ -1,4 +1,5 @@
-//! For the fuzz targets: what another host says of an object, one message after the other, heard by a scheduler.
+//! For the fuzz targets: what another host says of an object, one message after the other, heard by
+//! a scheduler.
 
 use super::driver::MOST_PAGES;
 use super::part::{How, Kept, Said};

@@ -97,8 +97,8 @@ pub fn included() -> Vec<Image> {
     INCLUDED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// `first`: the store where it should be; the others come behind. `opened`: it is open already. `depth`: how many
-/// lead to it.
+/// `first`: the store where it should be; the others come behind. `opened`: it is open already.
+/// `depth`: how many lead to it.
 #[unsafe(link_section = ".commonhold.include")]
 fn add(
     table: &mut Vec<Image>,

@@ -61,8 +61,8 @@ fn file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Looks at a copy in memory, before the file itself is opened: redb trusts its bytes, changes what it repairs, and panics
-/// where structures contradict each other. An error says what is wrong.
+/// Looks at a copy in memory, before the file itself is opened: redb trusts its bytes, changes what
+/// it repairs, and panics where structures contradict each other. An error says what is wrong.
 fn examine(mut file: &File) -> std::result::Result<(), String> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).and_then(|_| file.rewind()).map_err(|error| error.to_string())?;

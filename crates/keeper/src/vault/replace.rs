@@ -25,8 +25,9 @@ impl Vault {
         self.replace_if(command, |_| true)
     }
 
-    /// The same in place of one that is gone ([`KeeperEvent::Gone`](super::KeeperEvent::Gone)), unless another has come
-    /// since. That one must stay: the host may have told it already to start the next host, and be about to exit.
+    /// The same in place of one that is gone ([`KeeperEvent::Gone`](super::KeeperEvent::Gone)),
+    /// unless another has come since. That one must stay: the host may have told it already to
+    /// start the next host, and be about to exit.
     pub fn replace_gone_keeper(&self, command: &KeeperCommand) -> Result<()> {
         self.replace_if(command, |state| state.link.is_none())
     }

@@ -47,7 +47,8 @@ impl Program {
         scratch: &Path,
     ) -> Result<Program> {
         let path = path.canonicalize().map_err(Error::file(path))?;
-        // Before it is read, and before the loader sees it: that runs what a program names as its audit library.
+        // Before it is read, and before the loader sees it: that runs what a program names as its
+        // audit library.
         refuse_privileged(&path)?;
         refuse_untrusted(&path, &path)?;
         let id = files.open(&path)?;

@@ -76,7 +76,8 @@ fn advice(directory: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(&named)).collect()
 }
 
-/// Whether a file is to take another's place, or to be replaced. The same program may run elsewhere on this machine.
+/// Whether a file is to take another's place, or to be replaced. The same program may run elsewhere
+/// on this machine.
 fn is_linked(file: &Path) -> bool {
     let lines = advice(file.parent().expect("its directory"));
     lines.iter().any(|line| ["ln -f ", "hardlink ", "mount "].iter().any(|tool| line.contains(tool)))

@@ -1,5 +1,6 @@
-//! What a client attaches to its messages may wait for whoever closes it last (a socket that lingers, a file whose file
-//! system does not answer): nobody else waits for that, not the host, not its keeper, not who replaces them.
+//! What a client attaches to its messages may wait for whoever closes it last (a socket that
+//! lingers, a file whose file system does not answer): nobody else waits for that, not the host,
+//! not its keeper, not who replaces them.
 
 use super::{KILLED, user, user_of, with};
 use crate::scene::{ATTACKER, Local, Until, name, others_go_on};
@@ -112,7 +113,8 @@ fn on_any_message(scene: &Local) {
     is_closed();
 }
 
-/// Sends a message that ends the connection, and then what lingers as long as what this gives, which nobody reads.
+/// Sends a message that ends the connection, and then what lingers as long as what this gives,
+/// which nobody reads.
 fn leave_in_queue(raw: &Raw) -> Lingering {
     assert!(raw.throw(b"garbage", &[]), "it is sent");
     let mut lingering = Lingering::new(2);
@@ -230,8 +232,8 @@ fn userfaultfds_of(pid: u32) -> Vec<OwnedFd> {
     all.filter_map(|entry| Some(descriptor_of(pid, entry.file_name().to_str()?.parse().ok()?))).collect()
 }
 
-/// The host has the same descriptions as the attacker, who can change their flags at any time: before the host asks whether
-/// there is a fault, or between that and the read.
+/// The host has the same descriptions as the attacker, who can change their flags at any time:
+/// before the host asks whether there is a fault, or between that and the read.
 fn userfaultfd(scene: &Local) {
     let worker = busy(scene);
     for round in 0..8u64 {

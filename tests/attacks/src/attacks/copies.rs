@@ -1,5 +1,5 @@
-//! Copies of libraries that root makes: no file of another is run, read for ever or written by it, and nothing of another's
-//! is in a program that has more rights than who starts it.
+//! Copies of libraries that root makes: no file of another is run, read for ever or written by it,
+//! and nothing of another's is in a program that has more rights than who starts it.
 
 use super::alone;
 use super::store::{compile, program_in};
@@ -59,8 +59,8 @@ fn trap(sprung: &Path) -> String {
     )
 }
 
-/// Has the file say of its dynamic section that it is a copy without audit libraries, while the loader finds the section
-/// where it is.
+/// Has the file say of its dynamic section that it is a copy without audit libraries, while the
+/// loader finds the section where it is.
 fn hide_audit(program: &Path) {
     let elf = Elf::open(program).expect("a program");
     let mut bytes = elf.bytes.clone();
@@ -165,7 +165,8 @@ pub(super) fn secret(scratch: &Scratch) -> PathBuf {
     secret
 }
 
-/// Has root make stores below a directory of the attacker's, who swaps what is there for links to what is root's.
+/// Has root make stores below a directory of the attacker's, who swaps what is there for links to
+/// what is root's.
 pub(super) fn below_another(secret: &Path, scratch: &Scratch, make: impl Fn(&Path)) {
     let theirs = scratch.join("theirs");
     std::fs::create_dir(&theirs).expect("a directory");
@@ -193,7 +194,8 @@ fn stores_elsewhere() {
     });
     let store = scratch.join("theirs/store");
     assert!(said(&[&"rebase", &"set", &"--store", &store, &"/bin/ls"]).complaint().contains("root's alone"));
-    // Below a directory where everybody may make what is theirs, and nobody may touch what is not, root has a store.
+    // Below a directory where everybody may make what is theirs, and nobody may touch what is not,
+    // root has a store.
     Store::open(&scratch.join("own/store"), Owner::Machine).expect("a store");
 }
 

@@ -1,4 +1,5 @@
-//! Descriptors that an ordinary user sends to a host of root, to have it do with its rights what the user may not.
+//! Descriptors that an ordinary user sends to a host of root, to have it do with its rights what
+//! the user may not.
 
 use super::user;
 use crate::Attack;

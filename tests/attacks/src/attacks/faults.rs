@@ -57,7 +57,8 @@ fn costs_no_memory(scene: &Local, mut attack: impl FnMut()) {
     assert!(more < MORE_BYTES, "the host has {more} bytes more");
 }
 
-/// Threads that touch a page until the value is dropped; whoever waits then is let go with the last descriptor.
+/// Threads that touch a page until the value is dropped; whoever waits then is let go with the last
+/// descriptor.
 struct Touching(Arc<AtomicBool>);
 
 impl Touching {

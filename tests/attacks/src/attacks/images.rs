@@ -1,5 +1,5 @@
-//! Images that root publishes and programs include: what files, registries and stores of others say is looked at before it
-//! counts.
+//! Images that root publishes and programs include: what files, registries and stores of others say
+//! is looked at before it counts.
 
 use super::copies::{below_another, no_files, secret, while_swapping};
 use super::{alone, elves};
@@ -239,7 +239,8 @@ fn registries() {
     as_user(ATTACKER.0, || Ranges::open(&file, Owner::Machine).err()).expect("nobody else opens it");
 }
 
-/// Another user has no way to bytes of root's store; and whatever is swapped into its place, what is opened is root's.
+/// Another user has no way to bytes of root's store; and whatever is swapped into its place, what
+/// is opened is root's.
 fn changed() {
     let scratch = Scratch::new();
     let store = Store::at(&scratch.join("store"), Owner::Machine);

@@ -1,5 +1,5 @@
-//! What was thought of after all else: waits for one user's files and memory in which everybody's threads stand, also those
-//! that begin and end a host, and how often one waits for one user.
+//! What was thought of after all else: waits for one user's files and memory in which everybody's
+//! threads stand, also those that begin and end a host, and how often one waits for one user.
 
 use super::{KILLED, alone, user, user_of, with};
 use crate::Attack;

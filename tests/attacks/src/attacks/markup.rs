@@ -1,5 +1,5 @@
-//! Words of the attacker where others read them: each is shown as what it is, and makes no line, no field and no label of
-//! its own.
+//! Words of the attacker where others read them: each is shown as what it is, and makes no line, no
+//! field and no label of its own.
 
 use super::{user, user_of, with};
 use crate::Attack;

@@ -134,8 +134,8 @@ fn garbage(scene: &Members) {
     }
 }
 
-/// Says that of all of these objects and of the bystander's, by members of these numbers, at once; nothing is otherwise
-/// after it.
+/// Says that of all of these objects and of the bystander's, by members of these numbers, at once;
+/// nothing is otherwise after it.
 fn about_objects(
     scene: &Members,
     objects: &[u128],

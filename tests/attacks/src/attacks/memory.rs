@@ -1,4 +1,5 @@
-//! Objects larger than the memory that there is for the host: nobody else notices, and no host dies of one twice.
+//! Objects larger than the memory that there is for the host: nobody else notices, and no host dies
+//! of one twice.
 
 use super::{KILLED, user_of, with};
 use crate::Attack;

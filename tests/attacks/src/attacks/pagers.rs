@@ -1,4 +1,5 @@
-//! Pagers that lie: what they say of one page is no other's, and whoever touches a page gets what was asked for, or SIGBUS.
+//! Pagers that lie: what they say of one page is no other's, and whoever touches a page gets what
+//! was asked for, or SIGBUS.
 
 use super::user;
 use crate::Attack;
@@ -84,7 +85,8 @@ fn apart(number: usize) -> usize {
     12 - 2 * number
 }
 
-/// Touches a page, and answers what is asked for it so; whoever touches it gets nothing. Another page is had all the same.
+/// Touches a page, and answers what is asked for it so; whoever touches it gets nothing. Another
+/// page is had all the same.
 fn is_refused(scene: &Local, lies: impl Fn(u64) -> Vec<PagerReply>) {
     let pager = serves(scene);
     let client = ByHand::with(scene, name("/lies"), options(5000));

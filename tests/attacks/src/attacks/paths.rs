@@ -1,5 +1,5 @@
-//! After a reboot the host opens backing files by their paths, with its own rights: of what users put there meanwhile it
-//! takes nothing.
+//! After a reboot the host opens backing files by their paths, with its own rights: of what users
+//! put there meanwhile it takes nothing.
 
 use super::descriptors::{made, opened};
 use super::{KILLED, user_of};

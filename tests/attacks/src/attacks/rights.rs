@@ -58,7 +58,8 @@ const OTHER: u32 = 64_003;
 /// A copy of the program with the rights of that user.
 fn setuid_of(scratch: &Scratch, owner: u32) -> PathBuf {
     let path = scratch.join(&format!("setuid-{owner}"));
-    // By a process of its own: a child of another thread must not hold the copy open for writing, which is then busy.
+    // By a process of its own: a child of another thread must not hold the copy open for writing,
+    // which is then busy.
     let copied = Command::new("cp").arg(program("commonhold-tests-rights")).arg(&path).status();
     assert!(copied.expect("cp").success());
     chown(&path, Some(owner), Some(owner)).expect("an owner");

@@ -1,5 +1,5 @@
-//! A member that takes part in the scheduling of an object, where each is believed what it says of its pages: that costs
-//! the others no more than that object.
+//! A member that takes part in the scheduling of an object, where each is believed what it says of
+//! its pages: that costs the others no more than that object.
 
 use super::member;
 use crate::Attack;

@@ -1,5 +1,5 @@
-//! A state directory of which parts are gone, empty, cut off or of somebody else: nothing in it is deleted, and no object
-//! comes back with other bytes without a word.
+//! A state directory of which parts are gone, empty, cut off or of somebody else: nothing in it is
+//! deleted, and no object comes back with other bytes without a word.
 
 use super::{KILLED, alone, user_of};
 use crate::Attack;
@@ -84,8 +84,8 @@ fn is_stored(scene: &Local) {
     scene.attacker().all("open o /stored rw\nmap m o rw shared 0 0\ncheck m 0 64 1");
 }
 
-/// A host that had an object with a journal, and one with pages in memory and in its spill file; both of its processes
-/// were killed.
+/// A host that had an object with a journal, and one with pages in memory and in its spill file;
+/// both of its processes were killed.
 fn with_objects() -> Local {
     let scene = Local::of(MACHINE);
     store_an_object(&scene);
@@ -207,8 +207,8 @@ fn strays_that_stay() {
     is_stored(&scene);
 }
 
-/// The host dies, and before the next one has begun somebody does something to that object's book. The keeper has the
-/// frames still, but nobody knows which of their pages are the newest.
+/// The host dies, and before the next one has begun somebody does something to that object's book.
+/// The keeper has the frames still, but nobody knows which of their pages are the newest.
 fn spoil(scene: &Local, id: &str, spoiling: impl FnOnce(&Path)) {
     let before = scene.host.status();
     signal(before.keeper_pid, libc::SIGSTOP);

@@ -1,6 +1,7 @@
-//! Locks of the kernel that a client can hold for as long as it likes: of its object's memory, by a write whose bytes do
-//! not come; of its own address space, by a mapping of a file whose file system does not answer. What the host asks of
-//! that memory, or of that address space, waits. Nobody else does, and the host can be replaced.
+//! Locks of the kernel that a client can hold for as long as it likes: of its object's memory, by a
+//! write whose bytes do not come; of its own address space, by a mapping of a file whose file
+//! system does not answer. What the host asks of that memory, or of that address space, waits.
+//! Nobody else does, and the host can be replaced.
 
 use super::{KILLED, user_of};
 use crate::by_hand::ByHand;
@@ -63,7 +64,8 @@ fn is_replaced(scene: &Local) {
     others_go_on(scene);
 }
 
-/// An object of the attacker that takes most of the budget, and one that has a deadline: so the host looks at all.
+/// An object of the attacker that takes most of the budget, and one that has a deadline: so the
+/// host looks at all.
 fn fill_the_budget(scene: &Local) -> Worker {
     let attacker = scene.attacker();
     attacker.ok(&format!("create j /jam size={} controlled", 12 * MIB));

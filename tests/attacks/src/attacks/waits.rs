@@ -1,5 +1,6 @@
-//! The kernel makes whoever writes to memory, cuts it off or punches holes in it wait for each other, and a writer waits
-//! for the page that it writes from: which never comes, if the writer wants that.
+//! The kernel makes whoever writes to memory, cuts it off or punches holes in it wait for each
+//! other, and a writer waits for the page that it writes from: which never comes, if the writer
+//! wants that.
 
 use super::{user, user_of, with};
 use crate::Attack;

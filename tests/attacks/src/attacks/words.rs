@@ -1,4 +1,5 @@
-//! Memory and descriptors that a client shares with the host, changed all the time while the host is at work on them.
+//! Memory and descriptors that a client shares with the host, changed all the time while the host
+//! is at work on them.
 
 use super::user;
 use crate::Attack;
@@ -65,7 +66,8 @@ fn larger() -> CreateOptions {
     CreateOptions { size_bytes: (PAGES * PAGE) as u64, budget_bytes: Some(1 << 20), ..small() }
 }
 
-/// Has the host bring pages in, store them, hold them and change the object's size, for a while; whatever it answers.
+/// Has the host bring pages in, store them, hold them and change the object's size, for a while;
+/// whatever it answers.
 fn has_work_done(scene: &Local, client: &ByHand, named: &str) {
     let (until, mut numbers, mut number) = (Instant::now() + WHILE, Numbers(7), 1000);
     let object = client.object;

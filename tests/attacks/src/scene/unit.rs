@@ -1,7 +1,7 @@
 //! What the shipped unit lets a host do.
 
-/// The shipped unit, whose capabilities the hosts of the suite have. It bounds no memory, and its limits on open files and
-/// locked memory are as high as they can be.
+/// The shipped unit, whose capabilities the hosts of the suite have. It bounds no memory, and its
+/// limits on open files and locked memory are as high as they can be.
 const UNIT: &str = include_str!("../../../../packaging/commonhold.service");
 
 /// Words before a program, with which it has the rights that the unit gives, and no more.
