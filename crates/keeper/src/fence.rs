@@ -103,7 +103,10 @@ impl Fence {
                 match outcome {
                     Some(Ok(())) => done += 1,
                     Some(Err(error)) => failed = Some(format!("{key}: {error}")),
-                    None => log.say(&format!("{key} is not fenced yet, and is not waited for: a process that may write it can hold its memory")),
+                    None => log.say(&format!(
+                        "{key} is not fenced yet, and is not waited for: a process that may write it can hold its \
+                         memory"
+                    )),
                 }
             }
         }

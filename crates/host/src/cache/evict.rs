@@ -42,7 +42,7 @@ impl Cache {
         self.protect_synchronous(&inner, &unsaved);
         drop(inner);
         let saved = self.save(&unsaved);
-        // Only now, when nothing waits for another process: the pipe is everybody's.
+        // Only now, when nothing waits for another process: the pipe is that of all objects of the user.
         let pipe = lock(&pipe);
         let mut inner = self.lock();
         let outcome = saved.and_then(|()| self.drop_in_parts(&mut inner, &victims, &unsaved, &pipe));
