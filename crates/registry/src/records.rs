@@ -72,11 +72,3 @@ impl Records {
         ids.filter_map(|id| self.by_id.get(id))
     }
 }
-
-impl FromIterator<ObjectRecord> for Records {
-    fn from_iter<T: IntoIterator<Item = ObjectRecord>>(all: T) -> Records {
-        let mut records = Records::default();
-        all.into_iter().for_each(|record| records.insert(record));
-        records
-    }
-}

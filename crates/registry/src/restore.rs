@@ -48,15 +48,22 @@ pub(crate) fn build(path: &Path, contents: Contents) -> Result<(Tree, Records)> 
     for (name, ownership) in contents.directories {
         tree.insert(&name, Node::Directory(ownership));
     }
-    let named = contents.records.iter().filter_map(|record| Some((record.name.as_ref()?, record.id)));
-    for (name, id) in named {
-        if tree.get(name).is_some() {
-            return Err(damaged(path, format!("{name} is there twice")));
+    let mut records = Records::default();
+    for record in contents.records {
+        // Pages of a damaged file may say twice what a sound one can say but once.
+        if records.get(record.id).is_some() {
+            return Err(damaged(path, format!("object {} is there twice", record.id.0)));
         }
-        tree.insert(name, Node::Object(id));
+        if let Some(name) = &record.name {
+            if tree.get(name).is_some() {
+                return Err(damaged(path, format!("{name} is there twice")));
+            }
+            tree.insert(name, Node::Object(record.id));
+        }
+        records.insert(record);
     }
     if let Some(lost) = tree.without_directory() {
         return Err(damaged(path, format!("{lost} lies in no directory")));
     }
-    Ok((tree, contents.records.into_iter().collect()))
+    Ok((tree, records))
 }
