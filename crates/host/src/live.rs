@@ -38,6 +38,12 @@ const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
 const HOLDER_OFFSET: u64 = 144;
 const LOST_HOME_OFFSET: u64 = 152;
+/// Where the keeper finds the inode of the frames.
+pub const INODE_OFFSET: u64 = 128;
+/// Where the bitmaps are of pages that may be newest here, of an object of another host.
+pub const NEWEST: [u64; 2] = [bitmap(Mark::Dirty), bitmap(Mark::Writing)];
+/// Where that is of pages that a home has lent.
+pub const LENT: u64 = bitmap(Mark::Lent);
 const GRANTS_OFFSET: u64 = BITMAPS_OFFSET + 4 * BITMAP_STRIDE;
 const SLOT_WORDS: u64 = 2;
 const SLOT_BYTES: u64 = SLOT_WORDS * 8;
@@ -56,6 +62,10 @@ pub enum Mark {
     Spilled = 2,
     /// Another host may have a newer version.
     Lent = 3,
+}
+
+const fn bitmap(mark: Mark) -> u64 {
+    BITMAPS_OFFSET + mark as u64 * BITMAP_STRIDE
 }
 
 /// A page was granted for writing.
@@ -95,7 +105,7 @@ impl Live {
         let id = boot_id.as_bytes();
         header[8] = id.len().min(64) as u8;
         header[9..9 + id.len().min(64)].copy_from_slice(&id[..id.len().min(64)]);
-        header[128..136].copy_from_slice(&frames_inode.to_le_bytes());
+        header[INODE_OFFSET as usize..INODE_OFFSET as usize + 8].copy_from_slice(&frames_inode.to_le_bytes());
         header[SIZE_OFFSET as usize..SIZE_OFFSET as usize + 8].copy_from_slice(&size_bytes.to_le_bytes());
         file.write_all_at(&header, 0).doing(doing())?;
         // The intent's block is written once now, so that later writes find their space allocated.
@@ -118,7 +128,8 @@ impl Live {
             return Ok(None);
         }
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
-        let found = Header { frames_inode: number(128), size_bytes: number(SIZE_OFFSET as usize) };
+        let found =
+            Header { frames_inode: number(INODE_OFFSET as usize), size_bytes: number(SIZE_OFFSET as usize) };
         check_length(path, &file, found.size_bytes)?;
         Ok(Some((Self::with(path, file, found.size_bytes)?, found)))
     }

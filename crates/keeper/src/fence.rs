@@ -6,11 +6,14 @@
 
 use crate::kept::Key;
 use crate::log::StateLog;
+use crate::marks::{Marks, Others};
 use crate::store::Store;
 use commonhold_sys::{clock, frames};
 use rustix::event::PollFd;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -99,7 +102,7 @@ impl Fence {
         self.killing = false;
         let (mut done, mut failed) = (0, None);
         for mark in [FENCED, FENCED_LAST] {
-            for (key, outcome) in take_all(store, mark) {
+            for (key, outcome) in take_all(store, mark, log.directory()) {
                 match outcome {
                     Some(Ok(())) => done += 1,
                     Some(Err(error)) => failed = Some(format!("{key}: {error}")),
@@ -138,7 +141,7 @@ impl Fence {
 /// Takes everything that is kept so out of all page tables, each by a thread of its own: a process
 /// that may write to the memory can hold a lock that is needed for it, and that for ever. None: it
 /// does.
-fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Result<()>>)> {
+fn take_all<'s>(store: &'s Store, mark: &[u8], directory: &Path) -> Vec<(&'s Key, Option<io::Result<()>>)> {
     let marked = store.keys().filter_map(|key| {
         let thing = store.get(key).filter(|thing| thing.blob == mark)?;
         Some((key, thing.fd.clone()?))
@@ -148,8 +151,10 @@ fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Resul
         .map(|(key, fd)| {
             bytes += frames::resident_bytes(&*fd).unwrap_or(0);
             let (tell, told) = sync_channel(1);
+            let marks = store.get(&Marks::key_of(key)).and_then(|thing| Marks::decode(&thing.blob));
+            let directory = directory.to_owned();
             // Nobody hears it any more, where it took too long.
-            let take = move || drop(tell.send(frames::take_from_page_tables(&*fd)));
+            let take = move || drop(tell.send(take_one(&fd, marks.as_ref(), &directory)));
             let spawned = std::thread::Builder::new().name("fencing".into()).spawn(take);
             (key, spawned.map(|_| told))
         })
@@ -159,6 +164,28 @@ fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Resul
         told.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     };
     begun.into_iter().map(|(key, told)| (key, told.map_or_else(|error| Some(Err(error)), outcome))).collect()
+}
+
+/// Takes an object's frames out of all page tables. Where it is known which may be the newest versions, the others go.
+fn take_one(fd: &OwnedFd, marks: Option<&Marks>, directory: &Path) -> io::Result<()> {
+    let size_bytes = u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0);
+    let known = marks.and_then(|marks| Some((marks.others, marks.marked(directory, size_bytes).ok()?)));
+    let Some((others, stay)) = known else { return frames::take_from_page_tables(fd) };
+    if others == Others::Go {
+        punch_others(fd, &stay, size_bytes)?; // what grows old first
+    }
+    stay.into_iter().try_for_each(|run| frames::take_part_from_page_tables(fd, run))
+}
+
+fn punch_others(fd: &OwnedFd, stay: &[Range<u64>], size_bytes: u64) -> io::Result<()> {
+    let mut from = 0;
+    for run in stay.iter().cloned().chain(std::iter::once(size_bytes..size_bytes)) {
+        if run.start > from {
+            frames::punch(fd, from, run.start - from)?;
+        }
+        from = run.end;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -202,5 +229,29 @@ mod tests {
         assert!(!fence.is_due(&store), "twice");
         let said = std::fs::read_to_string(directory.path().join("log")).unwrap();
         assert!(said.contains("fenced 2 shared objects"), "{said}");
+    }
+
+    #[test]
+    fn where_marks_are_known_only_marked_pages_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let fd = frames::create("fence test", 8 * 4096).unwrap();
+        rustix::io::pwrite(&fd, &[7; 6 * 4096], 0).unwrap();
+        let inode = rustix::fs::fstat(&fd).unwrap().st_ino;
+        let marks = Marks { file: "marks".into(), inode_at: 0, inode, bitmaps: vec![8], others: Others::Go };
+        let bytes = [&inode.to_le_bytes()[..], &[0b1000_0110]].concat();
+        std::fs::write(directory.path().join("marks"), bytes).unwrap();
+        let stay = |marks: Option<&Marks>| {
+            take_one(&fd, marks, directory.path()).unwrap();
+            (0..8).filter(|page| frames::has_page(&fd, page * 4096).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(stay(None), [0, 1, 2, 3, 4, 5], "nothing is known");
+        let of_others = Marks { inode: inode + 1, ..marks.clone() };
+        assert_eq!(stay(Some(&of_others)), [0, 1, 2, 3, 4, 5], "of other frames");
+        let staying = Marks { others: Others::StayMapped, ..marks.clone() };
+        assert_eq!(stay(Some(&staying)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(stay(Some(&marks)), [1, 2]);
+        let mut page = [0; 4096];
+        rustix::io::pread(&fd, &mut page, 2 * 4096).unwrap();
+        assert_eq!(page, [7; 4096]);
     }
 }

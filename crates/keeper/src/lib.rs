@@ -25,6 +25,7 @@ mod limits;
 mod link;
 mod lock;
 mod log;
+pub mod marks;
 pub mod protocol;
 mod store;
 mod stuck;

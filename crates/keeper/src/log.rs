@@ -22,6 +22,11 @@ impl StateLog {
         StateLog { path: directory.join("log"), who }
     }
 
+    /// The state directory.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// Appends a line. A log that cannot be written stops nobody.
     pub fn say(&self, message: &str) {
         let message = message.replace('\n', " ");

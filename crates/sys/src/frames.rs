@@ -279,15 +279,20 @@ pub fn reference_into_pipe(
 /// Takes every frame of the file out of every page table; what is in it stays, in other frames. What is written until the
 /// last page table entry goes is not lost: the pipe holds those very frames meanwhile.
 pub fn take_from_page_tables(frames: impl AsFd) -> io::Result<()> {
+    take_part_from_page_tables(frames, 0..u64::MAX)
+}
+
+/// The same of those bytes of the file alone.
+pub fn take_part_from_page_tables(frames: impl AsFd, part: std::ops::Range<u64>) -> io::Result<()> {
     /// Frames at a time: what a pipe may hold without privilege.
     const PART: usize = 256;
     let frames = frames.as_fd();
     let (read, write) = frame_pipe(PART)?;
     let mut buffer = vec![0; PART * 4096];
     let mut runs = Vec::new();
-    resident_runs(frames, |offset, length| runs.push((offset, length)))?;
+    resident_runs_in(frames, part.clone(), |offset, length| runs.push((offset, length)))?;
     for (mut at, length) in runs {
-        let end = at + length;
+        let end = (at + length).min(part.end);
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             let held = reference_into_pipe(frames, at, want, &write)?;

@@ -11,7 +11,6 @@
 //!
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
-use super::kept::Lent;
 use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
@@ -43,6 +42,8 @@ pub type PageBytes = Box<[u8]>;
 pub(super) struct Rights {
     pub read: RoaringBitmap,
     pub write: RoaringBitmap,
+    /// Pages that page tables may have by grants of the host process before (`super::inherited`).
+    pub(super) inherited: RoaringBitmap,
     /// The page that came last for somebody who waited for it, and when.
     pub(super) let_in: Option<(u64, Instant)>,
 }
@@ -90,23 +91,9 @@ impl Cache {
         self.lock().rights = Some(Rights::default());
     }
 
-    /// Takes pages out of page tables that stood there under the host before, which alone knew what it had allowed. Gives
-    /// those that it had lent to other hosts.
-    pub fn begin_anew(&self, is_home: bool) -> Result<Lent> {
-        if !is_home {
-            self.keep_newest()?;
-            return Ok(Lent::default());
-        }
-        let resident = self.lock().resident.clone();
-        for page in &resident {
-            let one = PageRange::new(page.into(), 1);
-            self.restrict(one, one, Access::None)?;
-        }
-        Ok(self.lent())
-    }
-
     /// At the home: pages go to a host that may write them, by the grant of that stamp.
     pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
+        self.take_inherited(book::set_of(pages))?;
         self.lend_told(pages, Grant { to: Some(to.0), stamp })
     }
 
@@ -221,14 +208,13 @@ impl Cache {
             let any = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, write));
             inner.rights.as_ref().is_some_and(any)
         };
-        let (used, written) = (was(false), was(true));
+        let (used, written) = (was(false), was(true) || inner.inherits_any(reach));
         if let Some(rights) = &mut inner.rights {
             rights.allow_only(reach, access);
         }
         if !(reach.first..reach.end()).any(|page| inner.resident.contains(page as u32)) {
             return Ok(None); // at the home, in the spill file or with the pager
         }
-        // A host that has just begun does not know what the one before had allowed.
         if written || access == Access::None {
             self.protect_everywhere(&inner, reach);
         }
@@ -247,6 +233,7 @@ impl Cache {
             let set = book::set_of(beside);
             inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
+        inner.inherits_no_more(&book::set_of(reach));
         Ok(bytes)
     }
 
@@ -319,6 +306,7 @@ impl Cache {
     pub fn content(&self, pages: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
         const PAGE: usize = PAGE_SIZE_BYTES as usize;
         let pages: Vec<u64> = pages.into_iter().collect();
+        self.take_inherited(pages.iter().map(|page| *page as u32).collect())?;
         let mut all = vec![0; pages.len() * PAGE];
         let mut at = 0;
         while at < pages.len() {
@@ -359,7 +347,7 @@ impl Cache {
     }
 
     /// The lock, at an instant when nobody brings any of the pages in or evicts it.
-    fn idle(&self, pages: PageRange) -> MutexGuard<'_, Inner> {
+    pub(super) fn idle(&self, pages: PageRange) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         let busy =
             |inner: &Inner| (pages.first..pages.end()).any(|page| inner.in_flight.contains(page as u32));
@@ -404,24 +392,6 @@ impl Cache {
         self.give_back(all.len());
         drop(inner);
         self.ask_again();
-        Ok(())
-    }
-
-    /// At the home: no process here uses the object any more. What is in the frames stays: they are the saved copies.
-    pub fn fence(&self) -> Result<()> {
-        let mut inner = self.lock();
-        if let Some(rights) = &mut inner.rights {
-            *rights = Rights::default();
-        }
-        let all = inner.resident.clone();
-        let mut bytes = Vec::new();
-        for part in book::runs(&all).into_iter().flat_map(|run| super::sync::parts(run, FENCE_PAGES)) {
-            self.protect_everywhere(&inner, part);
-            bytes.resize(part.length_bytes() as usize, 0);
-            read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
-            self.make_anew(part, &bytes).doing("taking frames from page tables")?;
-        }
-        inner.views.iter_mut().for_each(|view| view.forget(&all));
         Ok(())
     }
 

@@ -20,6 +20,7 @@
 //! | `hold` | page-holding locks |
 //! | `explicit` | of an object under explicit coherence, what is this host's own |
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
+//! | `inherited` | what page tables have by grants of the host process before |
 //! | `ask` | what it is asked for |
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `telling` | what replicas must hear before a page is written |
@@ -40,6 +41,7 @@ mod explicit;
 mod fault;
 mod flushes;
 mod hold;
+mod inherited;
 mod install;
 pub mod kept;
 mod larger;

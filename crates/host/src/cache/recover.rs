@@ -3,6 +3,8 @@
 use super::view::Mapping;
 use super::{Cache, View, book};
 use commonhold_object::{PageRange, Result};
+use commonhold_sys::pagemap::Found;
+use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -56,10 +58,12 @@ impl Cache {
         pages: PageRange,
     ) -> RoaringBitmap {
         let mut unknown = book::within(&inner.resident, pages);
-        if self.pager.is_anonymous() {
+        // Under synchronous protection the book is exact: page tables are not asked.
+        if self.pager.is_anonymous() || mapping.kind == Kind::Synchronous {
             return unknown;
         }
-        let Some(seen) = self.seen_by_scan(mapping, pages) else { return unknown };
+        let traces = |found: &Found| found.present || !found.written;
+        let Some(seen) = self.seen_by_scan(mapping, pages, traces) else { return unknown };
         let suspects = &unknown - &seen;
         for page in suspects {
             if self.equals_stored(page.into()) {
@@ -69,11 +73,16 @@ impl Cache {
         unknown
     }
 
-    /// Pages whose entries are there, or left a marker; none: they cannot be told. A client can
-    /// hold the lock that a scan of its page tables takes for as long as it likes, and everybody
-    /// waits for the next host: so it is waited for once, on another thread, and of its user
-    /// nothing is scanned any more.
-    fn seen_by_scan(&self, mapping: &Arc<Mapping>, pages: PageRange) -> Option<RoaringBitmap> {
+    /// Pages whose entries are as `wanted` says; none: they cannot be told. A client can hold the
+    /// lock that a scan of its page tables takes for as long as it likes, and everybody waits for
+    /// the next host: so it is waited for once, on another thread, and of its user nothing is
+    /// scanned any more.
+    pub(super) fn seen_by_scan(
+        &self,
+        mapping: &Arc<Mapping>,
+        pages: PageRange,
+        wanted: fn(&Found) -> bool,
+    ) -> Option<RoaringBitmap> {
         if self.machine.holds_up(mapping.uid) {
             return None;
         }
@@ -83,7 +92,7 @@ impl Cache {
             let mut seen = RoaringBitmap::new();
             let (start, end) = (of.address_of(pages.first), of.address_of(pages.end()));
             let scan = of.pagemap.scan(start, end, |found| {
-                if found.present || !found.written {
+                if wanted(&found) {
                     let first = of.page_at(found.start);
                     book::insert(&mut seen, PageRange::new(first, of.page_at(found.end) - first));
                 }

@@ -43,15 +43,17 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of a lease of that length whose renewal was sent then.
-    pub fn of(sent: u64, lease: Duration) -> Times {
+    /// Of a lease of that length whose renewal was sent then, where fencing `takes` so long: the host and its keeper act
+    /// so much earlier, but not before an attempt to renew the lease could have had its answer.
+    pub fn of(sent: u64, lease: Duration, takes: Duration) -> Times {
         let length = lease.as_nanos() as u64;
+        let earlier = (takes.as_nanos() as u64).min(length / 3);
         Times {
             renew: sent + length / 3,
             patience: lease / 4,
             length: lease,
-            fence: sent + length / 4 * 3,
-            keeper: sent + length / 8 * 7,
+            fence: sent + length / 4 * 3 - earlier,
+            keeper: sent + length / 8 * 7 - earlier,
         }
     }
 }
@@ -157,24 +159,30 @@ mod tests {
     #[test]
     fn everything_is_over_before_the_lease_is() {
         let (sent, lease) = (5_000, Duration::from_secs(10));
-        let times = Times::of(sent, lease);
+        let times = Times::of(sent, lease, Duration::ZERO);
         let end = sent + lease.as_nanos() as u64;
         assert!(sent < times.renew && times.renew < times.fence);
         assert!(times.fence < times.keeper && times.keeper < end);
         // Two attempts to renew fit in before it is too late.
         assert!(times.renew + 2 * times.patience.as_nanos() as u64 >= times.fence);
         assert!(times.renew + times.patience.as_nanos() as u64 <= times.fence);
+        // Where there is much to fence both act earlier, and still not before the next renewal is under way.
+        let (second, much) = (Duration::from_secs(1), Duration::from_secs(3600));
+        let more = Times::of(sent, lease, second);
+        assert_eq!((more.fence, more.keeper), (times.fence - 1_000_000_000, times.keeper - 1_000_000_000));
+        let most = Times::of(sent, lease, much);
+        assert!(most.renew < most.fence && most.fence < most.keeper);
     }
 
     #[test]
     fn who_has_fenced_itself_renews_nothing() {
         let lease = Lease::new(&Vault::alone().unwrap(), &[]).unwrap();
-        let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600));
+        let times = Times::of(commonhold_sys::clock::now(), Duration::from_secs(3600), Duration::ZERO);
         assert!(!lease.allows_storing() && lease.left().is_zero());
         assert!(lease.renewed(times).unwrap());
         assert!(lease.allows_storing() && lease.left() > Duration::from_secs(1800));
         assert_eq!(lease.word.read(), Some(times.keeper));
-        let late = Times::of(1, Duration::from_nanos(8));
+        let late = Times::of(1, Duration::from_nanos(8), Duration::ZERO);
         assert_eq!(
             lease.renewed(late).unwrap_err().kind,
             ErrorKind::TimedOut,
@@ -182,7 +190,7 @@ mod tests {
         );
         assert_eq!(lease.word.read(), Some(times.keeper));
         // A lease whose end comes while nobody looks.
-        let brief = Times::of(commonhold_sys::clock::now(), Duration::from_secs(2));
+        let brief = Times::of(commonhold_sys::clock::now(), Duration::from_secs(2), Duration::ZERO);
         assert!(lease.renewed(brief).unwrap());
         assert!(lease.wait_for_its_end() && lease.is_fenced() && !lease.allows_storing());
         assert!(lease.left().is_zero());

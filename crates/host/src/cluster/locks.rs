@@ -4,6 +4,7 @@
 //! others. It waits for no cache: who reads what a host sends reads its answers too, and whoever has a cache's lock
 //! may wait for one.
 
+use super::threads::begin;
 use super::wire::{Answer, Call, Message};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
@@ -304,7 +305,7 @@ impl Cluster {
     /// When all that was held before is known, those who waited for that are let in.
     fn open_at(self: &Arc<Self>, object: u128, at: Instant) {
         let this = Arc::downgrade(self);
-        let _ = std::thread::Builder::new().name("locks".into()).spawn(move || {
+        begin("locks", move || {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
             if let Some(this) = this.upgrade() {
                 this.change_locks(object, Locks::open);

@@ -10,6 +10,7 @@
 
 use super::beginnings::FOR_EVER;
 use super::registry::place::Place;
+use super::threads::begin;
 use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Driver, How};
@@ -251,7 +252,7 @@ impl Cluster {
                 std::thread::sleep(PAUSE);
             }
         };
-        let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
+        begin("reaching", reaching);
     }
 
     fn longest_apart(&self, host: HostId) -> Duration {
@@ -331,44 +332,6 @@ impl Cluster {
             return Err(Error::new(ErrorKind::Permission, format!("{from} is lost to the others")));
         }
         Ok(())
-    }
-
-    /// This host must not touch anything shared any more.
-    pub(super) fn fence(self: &Arc<Self>, why: &str) {
-        if self.lease.fence() {
-            let (this, why) = (self.clone(), why.to_owned());
-            let fencing = move || this.fence_now(&why);
-            // The caller may hold what fencing needs.
-            if std::thread::Builder::new().name("fencing".into()).spawn(fencing).is_err() {
-                std::process::abort(); // the keeper starts the next, which holds nothing
-            }
-        }
-    }
-
-    /// Drops everything shared, and ends this process: the next joins under another number.
-    pub(super) fn fence_now(self: &Arc<Self>, why: &str) {
-        let failed = self.drop_everything();
-        self.report(format_args!("fenced: {why}. Objects that hosts share wait; this host begins anew"));
-        if let Err(error) = failed {
-            // The keeper sees that the word still stands, and does it.
-            self.report(format_args!("fencing failed: {error}"));
-        }
-        if let Ok(host) = self.host() {
-            host.begin_anew();
-        }
-    }
-
-    /// No process of this host uses anything shared from now on.
-    fn drop_everything(&self) -> Result<()> {
-        // Turns of homes wait for answers of replicas, with locks that fencing needs.
-        self.ask_no_more();
-        // One after the other, all of them: an error with one is no reason to leave the next.
-        let (homes, others): (Vec<_>, Vec<_>) =
-            self.drivers().into_iter().partition(|driver| driver.is_home());
-        // What grows old first.
-        let outcomes: Vec<Result<()>> = others.iter().chain(&homes).map(|driver| driver.fence()).collect();
-        outcomes.into_iter().collect::<Result<()>>()?;
-        self.lease.nothing_to_fence()
     }
 
     /// The host ends in order: the others need not wait for the end of its lease.

@@ -3,6 +3,7 @@
 use super::lease::Times;
 use super::registry::place::Place;
 use super::registry::{Before, Joining, News, Registry, out_of_reach};
+use super::threads::begin;
 use super::wire::{Claim, Member};
 use super::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
@@ -79,7 +80,7 @@ impl Cluster {
                 this.wait_to_renew(next);
             }
         };
-        let _ = std::thread::Builder::new().name("staying a member".into()).spawn(staying);
+        begin("staying a member", staying);
         let this = Arc::downgrade(self);
         let lease = self.lease.clone();
         let fencing = move || {
@@ -89,7 +90,7 @@ impl Cluster {
                 this.fence_now("the registry could not be reached for most of the lease");
             }
         };
-        let _ = std::thread::Builder::new().name("fencing".into()).spawn(fencing);
+        begin("fencing", fencing);
     }
 
     fn follow_news(self: &Arc<Self>) {
@@ -101,9 +102,7 @@ impl Cluster {
                 this.follow(news);
             }
         };
-        if std::thread::Builder::new().name("news".into()).spawn(following).is_err() {
-            std::process::abort(); // the keeper starts the next
-        }
+        begin("news", following);
     }
 
     fn what_is_tried(&self) -> String {
@@ -133,7 +132,7 @@ impl Cluster {
         let joining = Joining { member: self.me.clone(), claims: self.claims(), before };
         let sent = clock::now();
         let joined = self.registry()?.join(&joining, within)?;
-        let times = Times::of(sent, joined.lease);
+        let times = Times::of(sent, joined.lease, self.fencing_takes());
         *lock(&self.patience) = Some(times.patience);
         if !self.lease.renewed(times)? {
             return Ok(times.renew);

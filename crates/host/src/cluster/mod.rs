@@ -32,6 +32,7 @@ mod beginnings;
 mod calls;
 mod carry;
 mod dealt_with;
+mod fencing;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod give_back;
@@ -54,6 +55,7 @@ mod rights;
 mod sizes;
 #[doc(hidden)]
 pub mod specimens;
+mod threads;
 pub mod wire;
 
 pub use calls::PATIENCE;

@@ -2,6 +2,7 @@
 
 use super::losses::forwards;
 use super::opening::{Verdict, judge};
+use super::threads::begin;
 use super::wire::{Answer, Call, Claim, Shared};
 use super::{Cluster, PATIENCE, busy, lock, unexpected};
 use crate::cache::Cache;
@@ -258,7 +259,7 @@ impl Cluster {
                 std::thread::sleep(if begun.elapsed() > HOME_AWAY { LOOKS_SELDOM } else { LOOKS });
             }
         };
-        let _ = std::thread::Builder::new().name("finding a home".into()).spawn(search);
+        begin("finding a home", search);
     }
 
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {

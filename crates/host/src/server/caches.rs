@@ -1,6 +1,5 @@
 //! The caches of controlled objects: made at the first use, or adopted with the frames of the host before.
 
-use super::kept::object_key;
 use super::object::Object;
 use super::{Host, lock};
 use crate::cache::book::Book;
@@ -10,7 +9,6 @@ use crate::cache::{Cache, Traits};
 use crate::live::Live;
 use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager};
 use crate::spill::Spill;
-use commonhold_keeper::fence::{FENCED, FENCED_LAST};
 use commonhold_object::error::Doing;
 use commonhold_object::{Coherence, SyncMode};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PagerKind, Result, limits, pages_of};
@@ -23,16 +21,6 @@ use std::time::Duration;
 
 /// How long an external pager may take, unless its object was created with another deadline.
 const PAGER_DEADLINE_MS: u32 = 30_000;
-
-/// What the keeper is told of an object's frames: whether nobody may use them when this host's lease is over. Those of
-/// objects whose home is elsewhere come first: they grow old.
-fn fencing(record: &ObjectRecord) -> &'static [u8] {
-    match (record.options.is_shared(), record.is_elsewhere) {
-        (false, _) => &[],
-        (true, true) => FENCED,
-        (true, false) => FENCED_LAST,
-    }
-}
 
 impl Host {
     /// The cache of a controlled object, made at its first use.
@@ -72,9 +60,7 @@ impl Host {
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
         // Frames that the next host would not have must not be written to.
-        self.vault
-            .put(&object_key(object.id, "frames"), fencing(&record), Some(frames))
-            .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        self.keep_new_frames(&record, &frames).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.note_used(object.id);
         // First: whoever finds the cache may rely on its being scheduled.
         self.take_part(&record, &cache, Lent::default());
@@ -161,12 +147,6 @@ impl Host {
         })
     }
 
-    /// Keeps the frames of an object whose home is this host now.
-    pub(super) fn keep_frames(&self, object: &Object, cache: &Cache) {
-        let fenced = fencing(&object.record());
-        self.keep(&object_key(object.id, "frames"), fenced, Some(cache.frames.clone()));
-    }
-
     /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back
     /// later are newer, or the same.
     pub(super) fn redo_journal(self: &Arc<Self>, object: &Arc<Object>) {
@@ -229,7 +209,7 @@ impl Host {
         if is_lost && (!takes_over || record.options.is_shared()) {
             return result;
         }
-        self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
+        self.keep_frames(object, &frames);
         object.set_unusable(match is_lost {
             true => format!(
                 "its memory is lost: {error}. Put live/{} of the state directory back as it was and restart the host, or \
@@ -288,7 +268,7 @@ impl Host {
             self.machine.soon(record.charged_uid, move || resized.resize(size_bytes)).unwrap_or_else(held)?;
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
-        self.keep(&object_key(object.id, "frames"), fencing(&record), Some(frames));
+        self.keep_frames(object, &frames);
         self.note_used(object.id);
         self.returning.publish(object.id, |incomplete| {
             cache.set_incomplete(incomplete);

@@ -164,18 +164,29 @@ impl Returning {
         self.changed.notify_all();
     }
 
-    /// Calls `settle` with the objects whose clients are all back by now, or dead, each once; nobody publishes one
-    /// meanwhile. Gives them.
-    pub(super) fn settle(&self, settle: impl FnOnce(&[ObjectId])) -> Vec<ObjectId> {
-        let mut unsettled = lock(&self.unsettled);
-        let mut expected = lock(&self.expected);
-        expected.look(Instant::now());
-        let mut now = std::mem::take(&mut expected.released);
-        drop(expected);
-        now.retain(|id| unsettled.contains(id));
-        if !now.is_empty() {
-            settle(&now);
+    /// Calls `begin` and then `settle` with the objects whose clients are all back by now, or dead, each once. Nobody
+    /// publishes an object while `settle` runs. Gives those objects.
+    pub(super) fn settle(
+        &self,
+        begin: impl FnOnce(&[ObjectId]),
+        settle: impl FnOnce(&[ObjectId]),
+    ) -> Vec<ObjectId> {
+        let mut now = {
+            let unsettled = lock(&self.unsettled);
+            let mut expected = lock(&self.expected);
+            expected.look(Instant::now());
+            let mut now = std::mem::take(&mut expected.released);
+            now.retain(|id| unsettled.contains(id));
+            now
+        };
+        now.sort_unstable();
+        now.dedup();
+        if now.is_empty() {
+            return now;
         }
+        begin(&now);
+        let mut unsettled = lock(&self.unsettled);
+        settle(&now);
         now.iter().for_each(|id| _ = unsettled.remove(id));
         self.under_way.store(!unsettled.is_empty(), Ordering::Release);
         self.changed.notify_all();
@@ -211,14 +222,14 @@ mod tests {
         let objects = returning.expect([client(1, me, &[10, 11]), client(2, init, &[11])]);
         assert_eq!(objects.len(), 2);
         assert!(returning.is_under_way() && returning.expects(ObjectId(10)));
-        assert_eq!(returning.settle(|_| panic!("nobody is back")), []);
+        assert_eq!(returning.settle(|_| {}, |_| panic!("nobody is back")), []);
         assert_eq!(returning.finished(me), [1]);
-        assert_eq!(returning.settle(|_| returning.publish_is_shut()), [ObjectId(10)]);
+        assert_eq!(returning.settle(|_| {}, |_| returning.publish_is_shut()), [ObjectId(10)]);
         assert!(returning.is_under_way() && returning.expects(ObjectId(11)));
         assert!(!returning.expects(ObjectId(10)) && returning.wait_for(ObjectId(10)).is_ok());
         assert_eq!(returning.finished(init), [2]);
-        assert_eq!(returning.settle(|_| {}), [ObjectId(11)]);
-        assert_eq!(returning.settle(|_| panic!("it is settled")), []);
+        assert_eq!(returning.settle(|_| {}, |_| {}), [ObjectId(11)]);
+        assert_eq!(returning.settle(|_| {}, |_| panic!("it is settled")), []);
         assert!(!returning.is_under_way() && returning.is_over());
     }
 
@@ -229,7 +240,7 @@ mod tests {
         dead.start_ticks += 1; // another process had the number
         returning.expect([dead]);
         returning.wait_for(ObjectId(10)).unwrap();
-        assert_eq!(returning.settle(|_| {}), [ObjectId(10)]);
+        assert_eq!(returning.settle(|_| {}, |_| {}), [ObjectId(10)]);
         assert_eq!(returning.count(), 0);
     }
 

@@ -306,7 +306,7 @@ impl Host {
 
     pub(super) fn forget_object(&self, object: &Object) {
         self.unkeep(&object_key(object.id, "descriptor"));
-        self.unkeep(&object_key(object.id, "frames"));
+        self.unkeep_frames(object.id);
         self.unkeep(&object_key(object.id, "handovers"));
     }
 }

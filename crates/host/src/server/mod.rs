@@ -34,6 +34,7 @@ mod direct;
 mod dispatch;
 mod elsewhere;
 mod expecting;
+mod fencing;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod kept;

@@ -222,7 +222,7 @@ impl Host {
         };
         drop(registry);
         self.keep_object(&home);
-        home.cache().iter().for_each(|cache| self.keep_frames(&home, cache));
+        home.cache().iter().for_each(|cache| self.keep_frames(&home, &cache.frames));
         Ok(home)
     }
 

@@ -10,7 +10,7 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result, SessionId};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
 use commonhold_sys::plain;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -67,8 +67,15 @@ impl Host {
         if !self.returning.is_under_way() {
             return;
         }
-        let settled = self.returning.settle(|now| {
-            let objects: Vec<_> = now.iter().filter_map(|id| self.object(*id).ok()).collect();
+        let known =
+            |now: &[ObjectId]| -> Vec<_> { now.iter().filter_map(|id| self.object(*id).ok()).collect() };
+        let begin = |now: &[ObjectId]| {
+            let mut objects = known(now);
+            objects.sort_by_cached_key(|object| object.record().is_elsewhere); // homes first
+            objects.iter().for_each(|object| self.has_all_clients(object));
+        };
+        let settled = self.returning.settle(begin, |now| {
+            let objects = known(now);
             for cache in objects.iter().filter_map(|object| object.cache()) {
                 cache.set_incomplete(false);
             }
@@ -77,6 +84,20 @@ impl Host {
             }
         });
         settled.into_iter().for_each(|id| self.settle_object(id));
+    }
+
+    /// All clients that had the object are back, with their mappings, or dead. Only now it takes part among hosts: that may
+    /// change page tables, and page tables that the host does not know of would be left as they are.
+    fn has_all_clients(&self, object: &Object) {
+        let _one_at_a_time = lock(&object.making);
+        let Some(cache) = object.cache() else { return };
+        if object.record().options.is_shared()
+            && cache.role().is_none()
+            && let Err(error) = self.take_part_anew(object, &cache)
+        {
+            cache.report(&error);
+            cache.cannot_be_had(PageRange::new(0, u64::from(u32::MAX)), &error);
+        }
     }
 
     /// Anonymous objects whose memory nobody can bring back are lost, all in one transaction: there may be thousands. Of
@@ -221,9 +242,9 @@ impl Host {
     /// Frames come back, or are the ones that another client brought before.
     fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
         let Some(cache) = object.cache() else {
-            let cache = self.adopt_cache(object, Arc::new(frames), false)?;
-            if object.record().options.is_shared() {
-                self.take_part_anew(object, &cache)?;
+            self.adopt_cache(object, Arc::new(frames), false)?;
+            if !self.returning.expects(object.id) {
+                self.has_all_clients(object);
             }
             self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
             return Ok(());

@@ -107,7 +107,7 @@ impl Host {
     /// While clients may still have what a host that died with its keeper gave them, this one does not say that nothing is
     /// left of it.
     pub fn check_all_returned(&self, wait: bool) -> Result<()> {
-        if wait && !self.returning.nobody_is_missing() {
+        if wait && (!self.returning.nobody_is_missing() || self.returning.is_under_way()) {
             return Err(Error::new(
                 ErrorKind::Busy,
                 "clients of the host before are not back yet, and may have old pages",

@@ -62,6 +62,20 @@ impl Driver {
         }
     }
 
+    /// Pages that go when this host is fenced, and pages that stay and leave page tables.
+    pub fn pages_to_fence(&self) -> (u64, u64) {
+        let Some(cache) = self.cache() else { return (0, 0) };
+        let numbers = cache.numbers();
+        match self.plan.role() {
+            _ if self.plan.home_moves => (0, numbers.resident_pages),
+            Role::Saved | Role::Origin => (0, 0),
+            Role::Copies | Role::Own => {
+                let stay = numbers.dirty_pages.min(numbers.resident_pages);
+                (numbers.resident_pages - stay, stay)
+            }
+        }
+    }
+
     /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, and who follows them, in case others speak of
     /// them.
     pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[(HostId, Option<HostId>)]) {
