@@ -413,12 +413,28 @@ impl Cluster {
 
     /// At another host: asks the home to store pages.
     pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<u64> {
-        let away = || Error::new(ErrorKind::Disconnected, "the object's home is away: try again later");
-        let home = self.driver(object).and_then(|driver| driver.home()).ok_or_else(away)?;
+        let home = self.home_to_store_at(object)?;
         let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes(), freeze };
         match self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? {
             Answer::Pages(pages) => Ok(pages),
             _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Cluster {
+    /// The home, which is found a moment after an object is opened.
+    fn home_to_store_at(&self, object: u128) -> Result<HostId> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.driver(object).and_then(|driver| driver.home()) {
+                Some(home) => return Ok(home),
+                None if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                None => {
+                    let text = "the object's home is away: try again later";
+                    return Err(Error::new(ErrorKind::Disconnected, text));
+                }
+            }
         }
     }
 }
