@@ -69,6 +69,16 @@ impl Agent {
                 let bytes = page::bytes(number(first)?, number(count)?, number(seed)?);
                 write_out(part(self.mapping(mapping)?, number(first)?, number(count)?), &bytes)
             }
+            ["raw-mmap", mapping, first, count] => {
+                let (start, length) = part(self.mapping(mapping)?, number(first)?, number(count)?);
+                let (access, kind) = (
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                );
+                // SAFETY: what a program may do behind the library's back: memory of its own in the place of the object's.
+                let other = unsafe { libc::mmap(start.cast(), length, access, kind, -1, 0) };
+                told(if other == libc::MAP_FAILED { -1 } else { 0 }).map(|_| String::new())
+            }
             [verb @ ("raw-munmap" | "raw-dontneed"), mapping, first, count] => {
                 let (start, length) = part(self.mapping(mapping)?, number(first)?, number(count)?);
                 // SAFETY: what a program may do behind the library's back; the test touches it no more.

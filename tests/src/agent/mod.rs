@@ -12,7 +12,7 @@
 //! revert|remove /name            rename /a /b   chmod /a mode  chown /a uid gid   resize /a size
 //! stat /name field               stop force|gently          info O field
 //! read-in M offset length seed   write-out M offset length seed  (the kernel's own accesses, through a pipe)
-//! raw-munmap|raw-dontneed M offset length   raw-mremap M    exit|_exit code   exec path word…
+//! raw-mmap|raw-munmap|raw-dontneed M first count   raw-mremap M    exit|_exit code   exec path word…
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
 //! pin M first count              unpin      (for I/O, as a registered buffer)
@@ -135,10 +135,9 @@ impl Agent {
             "create" | "open" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze"
             | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename" | "chmod"
             | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => self.on_objects(words),
-            "fill" | "check" | "put" | "get" | "read-in" | "write-out" | "read-file-in" | "raw-munmap"
-            | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at" | "regain" => {
-                self.on_memory(words)
-            }
+            "fill" | "check" | "put" | "get" | "read-in" | "write-out" | "read-file-in" | "raw-mmap"
+            | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted" | "read-at" | "write-at"
+            | "regain" => self.on_memory(words),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "halt" | "watch" => self.on_activity(words),

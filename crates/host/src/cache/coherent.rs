@@ -11,6 +11,7 @@
 //!
 //! At the home a frame is the saved copy too: it is put back after the punch, without any page table.
 
+use super::track::cannot_protect;
 use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
@@ -200,7 +201,7 @@ impl Cache {
 
     /// Processes of this host may do no more than that from now on with these pages, which are one to the scheduler, nor
     /// with the page of this host around them (`reach`). Gives their bytes if they may not even be read: at a host that is
-    /// not the home they are nowhere else.
+    /// not the home they are nowhere else. An error: nothing is given up, and the pages may be used as before.
     pub fn restrict(&self, pages: PageRange, reach: PageRange, access: Access) -> Result<Option<PageBytes>> {
         self.let_waiters_go_on(pages);
         let mut inner = self.idle(reach);
@@ -209,16 +210,20 @@ impl Cache {
             inner.rights.as_ref().is_some_and(any)
         };
         let (used, written) = (was(false), was(true) || inner.inherits_any(reach));
-        if let Some(rights) = &mut inner.rights {
-            rights.allow_only(reach, access);
-        }
+        let allow_only = |inner: &mut Inner| {
+            if let Some(rights) = &mut inner.rights {
+                rights.allow_only(reach, access);
+            }
+        };
         if !(reach.first..reach.end()).any(|page| inner.resident.contains(page as u32)) {
+            allow_only(&mut inner);
             return Ok(None); // at the home, in the spill file or with the pager
         }
         if written || access == Access::None {
-            self.protect_everywhere(&inner, reach);
+            self.protect_everywhere(&inner, reach)?;
         }
         if access != Access::None {
+            allow_only(&mut inner);
             return Ok(None);
         }
         // A host that begins anew has no part in the scheduling yet: what is here stays here.
@@ -233,6 +238,7 @@ impl Cache {
             let set = book::set_of(beside);
             inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
+        allow_only(&mut inner);
         inner.inherits_no_more(&book::set_of(reach));
         Ok(bytes)
     }
@@ -263,15 +269,16 @@ impl Cache {
         }
     }
 
-    pub(super) fn protect_everywhere(&self, inner: &Inner, pages: PageRange) {
+    pub(super) fn protect_everywhere(&self, inner: &Inner, pages: PageRange) -> Result<()> {
         let writable =
             |view: &&super::View| view.mapping.writes_object() && view.mapping.kind == Kind::Synchronous;
         for view in inner.views.iter().filter(writable) {
             let part = view.pages.intersect(pages);
             if !part.is_empty() {
-                let _ = view.mapping.uffd.protect(view.mapping.address_of(part.first), part.length_bytes());
+                view.mapping.protect(part).map_err(cannot_protect)?;
             }
         }
+        Ok(())
     }
 
     /// The home's saved copies of pages are replaced by a newer version.
@@ -300,6 +307,18 @@ impl Cache {
             self.record(&mut inner, &book::set_of(pages));
         }
         Ok(())
+    }
+
+    /// Whether [`content`](Self::content) of any of these frames would wait: for the pager, the spill file, or an eviction.
+    /// So too where that cannot be told at once.
+    pub fn must_read(&self, frames: impl IntoIterator<Item = PageRange>) -> bool {
+        let Some(inner) = self.lock_soon() else { return true };
+        let waits = |page: u64| {
+            let here = inner.resident.contains(page as u32);
+            let elsewhere = !self.pager.is_anonymous() || inner.book.spilled().contains(page as u32);
+            inner.in_flight.contains(page as u32) || !here && elsewhere
+        };
+        frames.into_iter().any(|frames| (frames.first..frames.end()).any(waits))
     }
 
     /// The newest bytes of pages as this host has them, one page after the other.

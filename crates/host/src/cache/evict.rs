@@ -39,9 +39,9 @@ impl Cache {
         inner.in_flight |= &victims;
         inner.leaving = victims.clone();
         let unsaved = (&victims & inner.book.dirty()) - inner.book.spilled();
-        self.protect_synchronous(&inner, &unsaved);
+        let protected = self.protect_synchronous(&inner, &unsaved);
         drop(inner);
-        let saved = self.save(&unsaved);
+        let saved = protected.and_then(|()| self.save(&unsaved));
         // Only now, when nothing waits for another process: the pipe is that of all objects of the user.
         let pipe = lock(&pipe);
         let mut inner = self.lock();

@@ -75,7 +75,7 @@ impl Cache {
                 pages = choose(&mut inner);
                 inner.book.start_writing(&pages)?;
                 inner.frozen = freeze;
-                self.protect_synchronous(&inner, &pages);
+                self.protect_synchronous(&inner, &pages)?;
                 Ok(pages.clone())
             });
             self.thaw();

@@ -113,7 +113,7 @@ impl Cache {
         for part in
             book::runs(&(pages & &inner.resident)).into_iter().flat_map(|run| sync::parts(run, FENCE_PAGES))
         {
-            self.protect_everywhere(inner, part);
+            self.protect_everywhere(inner, part)?;
             bytes.resize(part.length_bytes() as usize, 0);
             read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
             self.make_anew(part, &bytes).doing("taking frames from page tables")?;

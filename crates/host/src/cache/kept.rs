@@ -87,7 +87,7 @@ impl Cache {
         }
         let mut bytes = Vec::new();
         for part in book::runs(&kept).into_iter().flat_map(|run| sync::parts(run, FENCE_PAGES)) {
-            self.protect_everywhere(&inner, part);
+            self.protect_everywhere(&inner, part)?;
             bytes.resize(part.length_bytes() as usize, 0);
             read_frames(&self.frames, part.first, &mut bytes).doing("reading frames")?;
             let anew = self.make_anew(part, &bytes);

@@ -27,7 +27,7 @@ impl Cache {
     }
 
     /// Whether a call on the memory may make a thread wait that others need.
-    pub(super) fn may_wait_for_a_writer(&self) -> bool {
+    pub fn may_wait_for_a_writer(&self) -> bool {
         let others_wait = || self.machine.takes_over() || self.driver().is_some();
         self.written_by_others.load(Ordering::Relaxed) && others_wait()
     }

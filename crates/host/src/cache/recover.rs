@@ -1,14 +1,14 @@
 //! Taking over from a host that died: frames and book are there, what page tables hold is asked.
 
 use super::view::Mapping;
-use super::{Cache, View, book};
+use super::{Cache, Refused, View, book};
 use commonhold_object::{PageRange, Result};
 use commonhold_sys::pagemap::Found;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the next host, and so everybody, waits for a scan of one client's page tables. Without
 /// it all pages count as written.
@@ -45,8 +45,35 @@ impl Cache {
             RoaringBitmap::new()
         };
         let _ = mapping.uffd.wake(mapping.address_of(pages.first), pages.length_bytes());
-        inner.views.push(View { mapping, pages, installed });
+        inner.views.push(View { mapping: mapping.clone(), pages, installed });
         self.count_views(&inner);
+        drop(inner);
+        let this = self.this.clone();
+        self.run_on(&self.machine.ahead, move || {
+            if let Some(this) = this.upgrade() {
+                this.look_for_refused(&mapping, pages);
+            }
+        });
+    }
+
+    /// Pages that the host before had refused just now are refused until somebody says otherwise, and that host cannot:
+    /// they are to be had again in a moment. An entry without a frame that is not a mark of protection may also be that of a
+    /// page which the kernel is moving: it is found again.
+    fn look_for_refused(&self, mapping: &Arc<Mapping>, pages: PageRange) {
+        /// Far more than are refused within a second, and few enough to be told of one by one.
+        const MOST: usize = 4096;
+        let is_refused = |found: &Found| found.written && !found.present && found.swapped;
+        let Some(refused) = self.seen_by_scan(mapping, pages, is_refused) else { return };
+        if refused.is_empty() {
+            return;
+        }
+        let of = |page: u32| Refused {
+            session: mapping.session,
+            address: mapping.address_of(page.into()),
+            since: Instant::now(),
+        };
+        self.lock().refused.extend(refused.iter().take(MOST).map(of));
+        self.machine.arm();
     }
 
     /// Pages whose entries are there, or left a marker, were installed; one without any trace was either never

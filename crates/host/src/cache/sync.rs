@@ -133,7 +133,7 @@ impl Cache {
         if self.pager.is_anonymous() {
             return Ok(0); // succeeds, and promises nothing past the host
         }
-        let pages = {
+        let (protected, pages) = {
             let mut inner = self.lock();
             self.pager.check(inner.size_bytes)?;
             // What an eviction is saving is neither read nor written by two at once.
@@ -148,15 +148,14 @@ impl Cache {
             inner.book.start_writing(&pages)?;
             self.pager.begins_writing(&pages);
             inner.frozen = freeze;
-            self.protect_synchronous(&inner, &pages);
-            pages
+            (self.protect_synchronous(&inner, &pages), pages)
         };
-        let result = match self.traits.sync {
+        let result = protected.and_then(|()| match self.traits.sync {
             SyncMode::Atomic => self
                 .check_journal_room(&pages)
                 .and_then(|()| self.store_atomically(&mut turn, &pages, freeze)),
             SyncMode::Plain | SyncMode::Ordered => self.store_in_place(&pages, freeze),
-        };
+        });
         self.thaw();
         self.end_writing(&pages, result)?;
         self.settle_replicas()?;

@@ -2,9 +2,10 @@
 
 use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock};
-use commonhold_object::{PageRange, Result};
+use commonhold_object::{Error, PageRange, Result};
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Pages compared with what is stored while the lock is held.
@@ -74,8 +75,10 @@ impl Cache {
         for (index, mapped) in found {
             let mapping = &inner.views[index].mapping;
             for run in mapped {
-                // An error means that the mapping vanished since: its pages are recorded already.
-                let _ = mapping.uffd.protect(mapping.address_of(run.first), run.length_bytes());
+                // What could not be protected counts as written, again and again.
+                if let Err(errno) = mapping.protect(run) {
+                    self.report(&cannot_protect(errno));
+                }
             }
         }
     }
@@ -110,7 +113,9 @@ impl Cache {
         let inner = &mut *inner;
         self.collect(inner, part);
         let candidates = (book::within(inner.book.dirty(), part) & &inner.resident) - &inner.in_flight;
-        self.protect_synchronous(inner, &candidates);
+        if let Err(error) = self.protect_synchronous(inner, &candidates) {
+            return self.report(&error);
+        }
         let equal: RoaringBitmap =
             candidates.iter().filter(|page| self.equals_stored(u64::from(*page))).collect();
         inner.book.forget(&equal);
@@ -138,14 +143,15 @@ impl Cache {
 
     /// Under synchronous protection the book is exact; here its dirty pages are protected again, so that
     /// writes from now on wait for the host.
-    pub(super) fn protect_synchronous(&self, inner: &Inner, pages: &RoaringBitmap) {
+    pub(super) fn protect_synchronous(&self, inner: &Inner, pages: &RoaringBitmap) -> Result<()> {
         for view in
             inner.views.iter().filter(|v| v.mapping.kind == Kind::Synchronous && v.mapping.writes_object())
         {
             for run in book::runs(&book::within(pages, view.pages)) {
-                let _ = view.mapping.uffd.protect(view.mapping.address_of(run.first), run.length_bytes());
+                view.mapping.protect(run).map_err(cannot_protect)?;
             }
         }
+        Ok(())
     }
 
     /// After a punch: victims that were written before their entries went, in any view.
@@ -165,6 +171,11 @@ impl Cache {
         }
         written
     }
+}
+
+/// Without that, writes would not be noticed.
+pub(super) fn cannot_protect(errno: Errno) -> Error {
+    Error::io("protecting pages from writes", &errno.into())
 }
 
 /// Scans the part of a view, without changing anything.

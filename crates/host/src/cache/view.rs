@@ -8,10 +8,11 @@ use commonhold_sys::claims::{Claims, INSTALLED};
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
 use roaring::RoaringBitmap;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The descriptors through which one client's address space is served.
 #[derive(Default)]
@@ -59,9 +60,39 @@ pub struct Mapping {
     /// Held for reading while pages are put at its addresses without the object's lock; who takes pages out of the
     /// mapping waits for that, because other things may be mapped there afterwards.
     pub gate: RwLock<()>,
+    /// Pages at whose addresses something else was found: a client may unmap without a word, and map what it likes there.
+    pub foreign: Mutex<RoaringBitmap>,
 }
 
 impl Mapping {
+    /// Protects pages from writes. Addresses that are not the mapping's any more are passed over: the kernel stops at the
+    /// first of them, and does not say where that was. An error: some page may be written as before.
+    pub fn protect(&self, pages: PageRange) -> Result<(), Errno> {
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if book::within(&foreign, pages).is_empty() {
+            return self.protect_parts(pages);
+        }
+        let own = book::set_of(pages) - foreign;
+        book::runs(&own).into_iter().try_for_each(|run| self.protect_parts(run))
+    }
+
+    fn protect_parts(&self, pages: PageRange) -> Result<(), Errno> {
+        match self.uffd.protect(self.address_of(pages.first), pages.length_bytes()) {
+            Err(Errno::NOENT) if pages.count > 1 => {
+                let half = pages.count / 2;
+                self.protect_parts(PageRange::new(pages.first, half))?;
+                self.protect_parts(PageRange::new(pages.first + half, pages.count - half))
+            }
+            Err(Errno::NOENT) => {
+                let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+                foreign.insert(pages.first as u32);
+                Ok(())
+            }
+            Err(Errno::SRCH) => Ok(()), // the process is gone
+            done => done,
+        }
+    }
+
     /// Whether writes through it change the object.
     pub fn writes_object(&self) -> bool {
         self.protection == Protection::ReadWrite && self.sharing == Sharing::Shared

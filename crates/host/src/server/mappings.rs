@@ -184,6 +184,7 @@ impl Host {
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
             gate: Default::default(),
+            foreign: Default::default(),
         }))
     }
 

@@ -263,6 +263,7 @@ impl Host {
             faults: AtomicU64::new(0),
             stream: Stream::default().into(),
             gate: Default::default(),
+            foreign: Default::default(),
         });
         let pages = PageRange::new(region.offset / PAGE_SIZE_BYTES, region.length / PAGE_SIZE_BYTES);
         cache.adopt_view(mapping.clone(), pages);

@@ -1,11 +1,11 @@
 //! What other hosts say of an object: looked at first, then each message has its turn, in the order in which they came.
 
-use super::driver::{Driver, MOST_PAGES, PAGE};
+use super::driver::{Driver, Locked, MOST_PAGES, PAGE};
 use super::inbox::Later;
-use super::part::{Part, Said};
+use super::part::{How, Said};
 use super::turn::{STAMP, in_a_row, stamped};
-use commonhold_coherence::HostId;
 use commonhold_coherence::forwarding::MOST_HOSTS;
+use commonhold_coherence::{Carried, HostId, Span};
 use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -28,18 +28,20 @@ impl Driver {
             return Err(Error::new(ErrorKind::Protocol, text));
         }
         let mut parts = Parts { bytes, begin: 0 };
-        if self.waits_for_replicas() {
+        let is_forwarded = matches!(self.plan.how, How::Forwarding(_));
+        let Some(mut state) = self.turn_at_once(&messages) else {
+            if is_forwarded && home.is_some_and(|home| home != self.plan.me) {
+                return Ok(());
+            }
             let later = |(said, length)| self.later(Later::Message(from, said, parts.next(length)));
             return messages.into_iter().zip(lengths).try_for_each(later);
+        };
+        if is_forwarded && state.home.is_some_and(|own| home.is_some_and(|home| home != own)) {
+            return Ok(());
         }
         let mut messages = messages.into_iter();
         let mut lengths = &lengths[..];
         // The answers to them go together, too.
-        let mut state = self.state();
-        let is_forwarded = matches!(state.part, Part::Forwarding(_));
-        if is_forwarded && state.home.is_some_and(|own| home.is_some_and(|home| home != own)) {
-            return Ok(());
-        }
         while !lengths.is_empty() {
             let count = in_a_row(messages.as_slice());
             let (of_these, rest) = lengths.split_at(count);
@@ -57,6 +59,22 @@ impl Driver {
         drop(state);
         self.look_at_the_way();
         Ok(())
+    }
+
+    /// The lock of the state, if these messages may have their turns on the thread that read them: it reads what other
+    /// objects need, too. None at a home where a turn would wait for other hosts or for a page to be read, where somebody
+    /// else has a turn that takes long, or where others wait for theirs.
+    fn turn_at_once(&self, messages: &[Said]) -> Option<Locked<'_>> {
+        if !self.plan.is_home {
+            return Some(self.state());
+        }
+        let asked = messages.iter().filter(|message| matches!(message.carries(), Carried::Nothing));
+        let frames = asked.flat_map(Said::pages).map(|page| self.frames(Span::one(page)));
+        let must_read = || self.saved().is_some_and(|saved| saved.must_read(frames));
+        if self.turns_wait() || must_read() {
+            return None;
+        }
+        self.state_soon().filter(|state| self.inbox.is_empty() && state.parked.is_none())
     }
 
     /// Bytes that lie behind a message.
@@ -117,7 +135,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::super::driver::Plan;
-    use super::super::part::{How, Kept};
+    use super::super::part::Kept;
     use super::super::{About, Carrier, Holds, Sizes};
     use super::*;
     use crate::cache::kept::Lent;

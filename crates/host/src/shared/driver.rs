@@ -12,7 +12,7 @@ use super::losses::Reverted;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
-use super::turn::{Came, Turn, first_stamp};
+use super::turn::{Came, Parked, Turn, first_stamp};
 use super::{About, Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
@@ -27,12 +27,15 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// Pages of 4 KiB of one message: twice what any host asks for.
 pub(super) const MOST_PAGES: u32 = 1024;
 pub(super) const PAGE: usize = PAGE_SIZE_BYTES as usize;
+
+/// How long a thread that others need waits for the lock of an object's state.
+const SOON: Duration = Duration::from_micros(500);
 
 /// How an object is shared.
 #[derive(Clone, Debug)]
@@ -113,6 +116,8 @@ pub(super) struct State {
     pub syncs: VecDeque<(Sender<Result<()>>, RoaringBitmap)>,
     /// Pages that came when the object had shrunk: they go as soon as they may.
     pub late: Late,
+    /// At the home: a turn that cannot go on now.
+    pub parked: Option<Box<Parked>>,
     /// Something could not be done that the scheduler counts as done: it hears nothing more until this host begins anew.
     pub stuck: bool,
     /// At the home, explicit: not all pages of the sync that comes to its end could be kept.
@@ -174,6 +179,7 @@ impl Driver {
             actions: Vec::new(),
             syncs: VecDeque::new(),
             late: Late::default(),
+            parked: None,
             stuck: false,
             not_kept: false,
             held_here: Kept::default(),
@@ -296,22 +302,20 @@ impl Driver {
         if self.ends.load(Ordering::SeqCst) {
             return; // it waits for the next process of this host
         }
-        if self.waits_for_replicas() {
-            let _ = self.later(Later::Fault(pages, access)); // without bytes nothing is refused
-            return;
-        }
-        for span in self.plan.sizes.requests(pages, self.end()) {
-            self.happened(Event::Fault { span, access }, Vec::new());
+        let at_once = if self.turns_wait() { None } else { self.state_soon() };
+        match at_once.filter(|_| self.inbox.is_empty()) {
+            Some(mut state) => self.do_now(&mut state, Later::Fault(pages, access)),
+            None => drop(self.later(Later::Fault(pages, access))), // without bytes nothing is refused
         }
     }
 
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
-        if self.waits_for_replicas() {
-            let _ = self.later(Later::HoldOver); // as above
-            return;
+        let at_once = if self.turns_wait() { None } else { self.state_soon() };
+        match at_once.filter(|_| self.inbox.is_empty()) {
+            Some(mut state) => self.do_now(&mut state, Later::HoldOver),
+            None => drop(self.later(Later::HoldOver)), // as above
         }
-        self.do_now(&mut self.state(), Later::HoldOver);
     }
 
     /// At the home: pages whose newest version is lost serve again, from the version before. Gives how many they were.
@@ -338,6 +342,23 @@ impl Driver {
         Locked { driver: self, guard: Some(guard) }
     }
 
+    /// The same, unless somebody has it for long: a turn that waits for a page, or for another host.
+    pub(super) fn state_soon(&self) -> Option<Locked<'_>> {
+        let begun = Instant::now();
+        loop {
+            let guard = match self.state.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < SOON => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            return Some(Locked { driver: self, guard: Some(guard) });
+        }
+    }
+
     /// This host begins anew with the object, or stops: what it has not said it does not say.
     pub(super) fn forget_conversation(&self, state: &mut State) {
         state.sent.clear();
@@ -345,6 +366,7 @@ impl Driver {
         state.held = Held::default();
         state.held_back.clear();
         state.late.clear();
+        state.parked = None;
         state.stuck = false;
         self.outbox.clear();
     }

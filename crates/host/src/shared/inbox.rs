@@ -1,6 +1,7 @@
-//! What is to happen at the home of an object that replicas keep, in its order: on a thread of its own, because a turn of it
-//! waits for other hosts. The thread that reads what a host sends would wait for that very host's answer. It need not wait
-//! for room here either: who sends pages home waits itself, until the home says what it has dealt with (`HasCome`).
+//! What is to happen at an object's home and may wait, in its order, on a thread of its own: turns of an object that replicas
+//! keep wait for other hosts, and other turns for pages that are read. The thread that reads what a host sends would wait
+//! for that very host's answer, or make all objects wait for a slow file. It need not wait for room here either: who sends
+//! pages home waits itself, until the home says what it has dealt with (`HasCome`).
 
 use super::driver::{Driver, PAGE, State};
 use super::part::Said;
@@ -79,6 +80,11 @@ impl Inbox {
         if inner.begun < came { inner.take() } else { None }
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().queue.is_empty()
+    }
+
     /// How many came so far.
     fn came(&self) -> u64 {
         self.lock().came
@@ -102,9 +108,11 @@ impl Inner {
 }
 
 impl Driver {
-    /// Whether turns of it wait for other hosts.
-    pub(super) fn waits_for_replicas(&self) -> bool {
-        self.plan.is_home && self.plan.is_replicated
+    /// Whether turns of it may wait, whatever they are of: for other hosts, for a note on a disk, or for a client who keeps
+    /// frames from being taken away.
+    pub(super) fn turns_wait(&self) -> bool {
+        let held_up = || self.cache().is_some_and(|cache| cache.may_wait_for_a_writer());
+        self.plan.is_home && (self.plan.is_replicated || self.plan.home_moves || held_up())
     }
 
     /// It happens after what waits. Refused is only what an honest host does not send.

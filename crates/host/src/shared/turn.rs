@@ -19,7 +19,7 @@ use recalls::own_recall;
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that came with a message, and how many of them are in their place.
 #[derive(Default)]
@@ -44,13 +44,38 @@ pub(super) struct Turn<'d> {
     to_do: VecDeque<(Event<Said>, Vec<u8>)>,
     /// Room for what the scheduler wants done.
     actions: Vec<Action<Said>>,
+    /// Of the event at hand, what is not done yet.
+    left: Left,
 }
+
+/// What an event wants done, in its order.
+#[derive(Default)]
+struct Left {
+    actions: VecDeque<Action<Said>>,
+    /// Writers wait until all of it is done.
+    stopped: bool,
+    /// The log says why it is not done.
+    is_said: bool,
+}
+
+/// At the home: a turn that cannot go on now, because page tables cannot be changed: for lack of memory, or because a client
+/// keeps the host from it.
+pub(super) struct Parked {
+    left: Left,
+    came: Came,
+    taken: HashMap<u32, PageBytes>,
+    given_back: Option<(u32, PageBytes)>,
+    to_do: VecDeque<(Event<Said>, Vec<u8>)>,
+}
+
+/// How soon it is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
 
 impl<'d> Turn<'d> {
     /// Something happened, with these bytes.
     pub fn take(driver: &'d Arc<Driver>, state: &'d mut State, event: Event<Said>, bytes: Vec<u8>) {
         let Some(mut turn) = Turn::begin(driver, state) else { return };
-        if turn.to_do.is_empty() {
+        if turn.to_do.is_empty() && turn.left.actions.is_empty() {
             turn.happened(event, bytes);
         } else {
             turn.to_do.push_back((event, bytes));
@@ -75,7 +100,14 @@ impl<'d> Turn<'d> {
             taken: HashMap::new(),
             given_back: None,
             to_do: VecDeque::new(),
+            left: Left::default(),
         };
+        if let Some(parked) = turn.state.parked.take() {
+            let Parked { left, came, taken, given_back, to_do } = *parked;
+            (turn.left, turn.came, turn.taken) = (left, came, taken);
+            (turn.given_back, turn.to_do) = (given_back, to_do);
+            turn.go_on();
+        }
         let now = if turn.state.held.is_empty() { None } else { Some(Instant::now()) };
         while let Some(page) = now.and_then(|now| turn.state.held.next_over(now)) {
             turn.to_do.push_back((Event::HoldOver { page }, Vec::new()));
@@ -85,17 +117,40 @@ impl<'d> Turn<'d> {
 
     /// What this host says to itself.
     fn follow(&mut self) {
-        while let Some((event, bytes)) = self.to_do.pop_front().filter(|_| !self.state.stuck) {
+        while self.left.actions.is_empty()
+            && let Some((event, bytes)) = self.to_do.pop_front().filter(|_| !self.state.stuck)
+        {
             self.happened(event, bytes);
         }
     }
 
     fn end(self) {
         self.state.actions = self.actions;
+        if !self.left.actions.is_empty() {
+            self.driver.holds.say_at(Instant::now() + AGAIN, self.driver);
+            self.state.parked = Some(Box::new(Parked {
+                left: self.left,
+                came: self.came,
+                taken: self.taken,
+                given_back: self.given_back,
+                to_do: self.to_do,
+            }));
+        }
+    }
+
+    /// A turn that could not go on may do so now.
+    fn take_up_parked(driver: &'d Arc<Driver>, state: &'d mut State) {
+        if state.parked.is_some()
+            && let Some(mut turn) = Turn::begin(driver, state)
+        {
+            turn.follow();
+            turn.end();
+        }
     }
 
     /// Minimum holds are over.
     pub fn holds_over(driver: &'d Arc<Driver>, state: &'d mut State) {
+        Turn::take_up_parked(driver, state);
         if let Some(page) = state.held.next_over(Instant::now()) {
             Turn::take(driver, state, Event::HoldOver { page }, Vec::new());
         }
@@ -127,17 +182,52 @@ impl<'d> Turn<'d> {
         }
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
-        for action in actions.drain(..) {
-            seen.action(me, &action);
-            self.act_or_report(action);
-        }
+        self.left.actions.extend(actions.drain(..));
         self.actions = actions;
-        if let (true, Some(cache)) = (stopped, &self.cache) {
-            cache.let_writers_go();
-        }
+        self.left.stopped = stopped;
+        self.go_on();
         if !evicts && !self.state.late.is_empty() {
             self.send_late_pages_away();
         }
+    }
+
+    /// Does what is left to be done, in its order, up to what cannot be done now.
+    fn go_on(&mut self) {
+        let me = self.driver.plan.me;
+        while let Some(action) = self.left.actions.pop_front() {
+            if let Action::Restrict { page, access } = action {
+                if !self.restricted(page, access) && !self.left.actions.is_empty() {
+                    return; // it goes on from here
+                }
+            } else {
+                self.driver.seen.action(me, &action);
+                self.act_or_report(action);
+            }
+        }
+        if let (true, Some(cache)) = (std::mem::take(&mut self.left.stopped), &self.cache) {
+            cache.let_writers_go();
+        }
+    }
+
+    /// Whether processes of this host may do no more than that with the page now. If not, nothing that follows happens:
+    /// elsewhere this host begins again with the home, and the home tries again in a moment.
+    fn restricted(&mut self, page: u32, access: Access) -> bool {
+        let Err(error) = self.restrict(page, access) else {
+            self.driver.seen.action(self.driver.plan.me, &Action::<Said>::Restrict { page, access });
+            return true;
+        };
+        if !std::mem::replace(&mut self.left.is_said, true)
+            && let Some(cache) = &self.cache
+        {
+            cache.report(&error);
+        }
+        if self.driver.plan.is_home {
+            self.left.actions.push_front(Action::Restrict { page, access });
+        } else {
+            self.left.actions.clear();
+            self.begin_again();
+        }
+        false
     }
 
     /// At the home: an owner has nothing of a page, because it left the object off before the grant came. Then the home's

@@ -283,6 +283,7 @@ fn map(machine: &Arc<Machine>, cache: &Arc<Cache>, frames: &OwnedFd) -> NonNull<
         faults: AtomicU64::new(0),
         stream: Mutex::default(),
         gate: Default::default(),
+        foreign: Default::default(),
     });
     cache.add_view(mapping.clone(), PageRange::new(0, pages_of(cache.size_bytes())));
     let space = Arc::new(AddressSpace::default());

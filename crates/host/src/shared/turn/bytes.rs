@@ -11,12 +11,11 @@ use commonhold_object::Result;
 
 impl Turn<'_> {
     /// Processes of this host may do no more than that with it. What they wrote is what is sent next, or, at the home,
-    /// saved.
+    /// saved. An error: they may do what they could, and nothing that follows may be done.
     pub(super) fn restrict(&mut self, page: u32, access: Access) -> Result<()> {
         let frames = self.frames_of(Span::one(page));
-        if let Some(cache) = &self.cache
-            && let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)?
-        {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        if let Some(bytes) = cache.restrict(frames, self.driver.reach(frames), access)? {
             if cache.role() == Some(Role::Saved) {
                 self.given_back = Some((page, bytes)); // it is the saved copy now
             } else {

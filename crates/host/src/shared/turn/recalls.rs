@@ -51,15 +51,17 @@ impl Turn<'_> {
     pub(super) fn protect_together(&mut self, actions: &mut Vec<Action<Said>>) {
         let Some(cache) = &self.cache else { return };
         let pages: RoaringBitmap = actions.iter().filter_map(protected).collect();
+        let mut restricted = RoaringBitmap::new();
         for run in book::runs(&pages) {
             let frames = self.driver.frames(Span::new(run.first as u32, run.count as u32));
-            if let Err(error) = cache.restrict(frames, self.driver.reach(frames), Access::Read) {
-                cache.report(&error);
+            match cache.restrict(frames, self.driver.reach(frames), Access::Read) {
+                Ok(_) => book::insert(&mut restricted, run),
+                Err(error) => cache.report(&error), // tried again, page by page
             }
         }
         let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         actions.retain(|action| {
-            let done = protected(action).is_some();
+            let done = protected(action).is_some_and(|page| restricted.contains(page));
             if done {
                 seen.action(me, action);
             }

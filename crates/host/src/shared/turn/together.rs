@@ -36,11 +36,24 @@ impl<'d> Turn<'d> {
     ) {
         let Some(mut turn) = Turn::begin(driver, state) else { return };
         turn.follow();
-        if !turn.state.stuck {
+        if !turn.left.actions.is_empty() {
+            turn.happens_later(from, messages, bytes);
+        } else if !turn.state.stuck {
             turn.happened_together(from, messages, bytes);
         }
         turn.follow();
         turn.end();
+    }
+
+    /// Each by itself, after what could not be done yet.
+    fn happens_later(&mut self, from: HostId, messages: impl Iterator<Item = Said>, bytes: Vec<u8>) {
+        let mut bytes = &bytes[..];
+        for message in messages {
+            let length = self.driver.count_frames(&message.carries().pages()) as usize * PAGE;
+            let (own, rest) = bytes.split_at(length.min(bytes.len()));
+            bytes = rest;
+            self.to_do.push_back((Event::Message { from, message }, own.to_vec()));
+        }
     }
 
     fn happened_together(&mut self, from: HostId, messages: impl Iterator<Item = Said>, bytes: Vec<u8>) {
@@ -60,7 +73,8 @@ impl<'d> Turn<'d> {
         if !actions.iter().any(|action| matches!(action, Action::Install { .. })) {
             self.protect_together(&mut actions); // earlier than one by one, never later
         }
-        actions.iter().for_each(|action| seen.action(me, action));
+        let is_counted_later = |action: &&Action<Said>| matches!(action, Action::Restrict { .. });
+        actions.iter().filter(|a| !is_counted_later(a)).for_each(|action| seen.action(me, action));
         self.act_together(first.unwrap_or_default(), actions.drain(..).collect());
         self.actions = actions;
         if !self.state.late.is_empty() {
@@ -89,6 +103,13 @@ impl<'d> Turn<'d> {
                     if can_send {
                         continue;
                     }
+                }
+                Action::Restrict { page, access } => {
+                    if self.restricted(page, access) {
+                        continue;
+                    }
+                    self.left.actions.extend(actions);
+                    return;
                 }
                 _ => {}
             }

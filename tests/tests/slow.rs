@@ -1,0 +1,46 @@
+//! A home whose pager takes its time: only who touches pages that it must read waits for it.
+
+use commonhold_tests::cluster::{another, cluster_where, says, sharers_of};
+use commonhold_tests::fuse::{Fuse, READ};
+use commonhold_tests::{Scratch, Worker, root_or_skip, wait};
+use std::time::Duration;
+
+const PAGES: u64 = 64;
+
+#[test]
+fn others_do_not_wait_for_a_page_that_a_home_reads() {
+    if !root_or_skip("a file system whose files are not read") {
+        return;
+    }
+    let below = Scratch::new();
+    let Some(fuse) = Fuse::mount(below.path(), 0) else { return };
+    let words = |number| if number == 0 { &["--lease", "2", "--file-system", "fuse"][..] } else { &[] };
+    let hosts = cluster_where(2, |number| words(number).iter().map(|word| (*word).to_owned()).collect());
+    let options = format!("file={} sync=ordered fault-deadline=60000 central", fuse.file().display());
+    let slow = sharers_of(&hosts, "/slow", &options);
+    let fast = sharers_of(&hosts, "/fast", &format!("size={} central", PAGES * 4096));
+    fuse.fall_silent(READ);
+    slow[1].send("get m 0");
+    // Several pages, by several processes: more than one thread would wait.
+    let more: Vec<Worker> = (0..3).map(|_| another(&hosts[1], "/slow")).collect();
+    more.iter()
+        .enumerate()
+        .for_each(|(number, worker)| worker.send(&format!("get m {}", 4096 * (8 + number))));
+    slow[0].send("get m 53248");
+    for seed in 1..40 {
+        let (writer, reader) = (&fast[seed % 2], &fast[1 - seed % 2]);
+        writer.ok(&format!("fill m 0 {PAGES} {seed}"));
+        reader.ok(&format!("check m 0 {PAGES} {seed}"));
+    }
+    // As long as a lease, and longer.
+    let renewed = || hosts.iter().all(|host| host.status().host_pid != 0);
+    assert!(wait::within(Duration::from_secs(4), || (!renewed()).then_some(())).is_none());
+    fast[1].ok(&format!("fill m 0 {PAGES} 77"));
+    fast[0].ok(&format!("check m 0 {PAGES} 77"));
+    assert!(slow[1].answer_within(Duration::ZERO).is_none(), "the page is there, though nobody gave it");
+    assert!(fuse.waiting() > 0, "nobody asked for the page");
+    fuse.end(); // whoever waits gets an error
+    for host in &hosts {
+        assert!(!says(host, "is lost") && !says(host, "fenced"), "{}", host.log());
+    }
+}
