@@ -2,6 +2,7 @@
 
 use commonhold_tests::cluster::{another, cluster_where, says, sharers_of};
 use commonhold_tests::fuse::{Fuse, READ};
+use commonhold_tests::host::{signal, stop};
 use commonhold_tests::{Scratch, Worker, root_or_skip, wait};
 use std::time::Duration;
 
@@ -43,4 +44,32 @@ fn others_do_not_wait_for_a_page_that_a_home_reads() {
     for host in &hosts {
         assert!(!says(host, "is lost") && !says(host, "fenced"), "{}", host.log());
     }
+}
+
+/// Pages of an explicit object that were written go home before they leave memory. Where the home stands still, others'
+/// pages leave.
+#[test]
+fn a_home_that_stands_still_stops_no_local_object_of_another_host() {
+    let hosts = cluster_where(2, |number| {
+        let words = if number == 0 { ["--lease", "60"] } else { ["--budget", "16MiB"] };
+        words.iter().map(|word| (*word).to_owned()).collect()
+    });
+    let pages = 3072;
+    let shared = sharers_of(&hosts, "/shared", &format!("size={} explicit", pages * 4096));
+    shared[1].ok(&format!("fill m 0 {pages} 1"));
+    let local = hosts[1].worker();
+    local.all(&format!("create l /local size={} controlled\nmap l l rw shared 0 0", pages * 4096));
+    let status = hosts[0].status();
+    stop(&[status.host_pid, status.keeper_pid]);
+    let mut in_time = true;
+    for seed in 2..6 {
+        local.send(&format!("fill l 0 {pages} {seed}"));
+        in_time &= local.answer_within(Duration::from_secs(10)).is_some_and(|answer| answer.is_ok());
+    }
+    for pid in [status.host_pid, status.keeper_pid] {
+        signal(pid, libc::SIGCONT);
+    }
+    assert!(in_time, "the local object waits for another host");
+    local.ok(&format!("check l 0 {pages} 5"));
+    shared[1].ok(&format!("check m 0 {pages} 1"));
 }

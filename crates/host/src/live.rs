@@ -124,8 +124,18 @@ impl Live {
         let mut header = vec![0u8; HEADER_BYTES];
         let complete = file.read_exact_at(&mut header, 0).is_ok();
         let id = &header[9..9 + (header[8] as usize).min(64)];
-        if !complete || &header[..8] != MAGIC || id != boot_id.as_bytes() {
+        if !complete || header[..7] != MAGIC[..7] || id != boot_id.as_bytes() {
             return Ok(None);
+        }
+        if header[7] != MAGIC[7] {
+            // Of another version, and of this boot: the frames that it speaks of are there, and it alone knows them.
+            let text = format!(
+                "{} is of another version of Commonhold (format {}, not {}): go back to that version, sync, and upgrade then",
+                path.display(),
+                header[7],
+                MAGIC[7]
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
         let found =
@@ -325,6 +335,10 @@ mod tests {
         }
         file.set_len(whole).unwrap();
         assert!(Live::reopen(&path, "boot-b").unwrap().is_none());
+        file.write_all_at(&[MAGIC[7] + 1], 7).unwrap();
+        let why = Live::reopen(&path, "boot-a").err().unwrap();
+        assert!(why.kind == ErrorKind::Unsupported && why.message.contains("another version"), "{why}");
+        assert!(Live::reopen(&path, "boot-b").unwrap().is_none(), "frames of another boot are gone anyway");
         assert!(Live::reopen(&dir.path().join("8"), "boot-a").unwrap().is_none());
     }
 }
