@@ -200,6 +200,9 @@ impl Drop for TestHost {
         if gone.is_none() {
             eprintln!("processes of {} could not be ended", self.state.display());
         }
+        // What `commonhold_host::waiting` says.
+        let waited = self.log().contains(commonhold_host::waiting::WAITS);
+        assert!(std::thread::panicking() || !waited, "a thread that others need waited:\n{}", self.log());
     }
 }
 

@@ -21,6 +21,7 @@ pub mod server;
 pub mod set_aside;
 pub mod shared;
 pub mod spill;
+pub mod waiting;
 pub mod workers;
 
 pub use cluster::link::Proof;

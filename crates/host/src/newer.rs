@@ -15,6 +15,7 @@
 //! outlives processes, not the machine: nothing is flushed, and another boot takes it for nothing.
 
 use crate::pagers::Replicas;
+use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
@@ -144,6 +145,11 @@ pub fn remove(file: &Path, object: u128) {
 }
 
 impl Newer {
+    /// Whether what is noted outlives the machine.
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
     /// Opens what lies beside the file of that object.
     pub fn open(file: &Path, object: u128) -> Result<Newer> {
         let path = beside(file);
@@ -199,7 +205,13 @@ impl Newer {
         let new = pages - &self.pages;
         self.pages |= &new;
         let noting = || "noting that pages are newer than the file".to_owned();
-        let flushed = |newer: &Self| if newer.is_durable { newer.file.sync_data() } else { Ok(()) };
+        let flushed = |newer: &Self| {
+            if !newer.is_durable {
+                return Ok(());
+            }
+            may_wait("a flush of what is newer than the file");
+            newer.file.sync_data()
+        };
         let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
         noted.inspect_err(|_| {
             if !self.has_replicas() {

@@ -192,6 +192,13 @@ impl Book {
         self.dirty.contains(page) && !self.spilled.contains(page)
     }
 
+    /// Whether it is noted on a disk that the page may be newer, before it is written for the first time.
+    pub fn notes_on_disk(&self, page: u32) -> bool {
+        self.moving
+            .as_ref()
+            .is_some_and(|moving| moving.newer.is_durable() && !moving.newer.pages().contains(page))
+    }
+
     /// How many of them.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty.len() + self.writing.len()

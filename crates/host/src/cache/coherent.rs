@@ -15,6 +15,7 @@ use super::track::cannot_protect;
 use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
+use crate::waiting::may_wait;
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange, Result};
@@ -321,6 +322,11 @@ impl Cache {
         frames.into_iter().any(|frames| (frames.first..frames.end()).any(waits))
     }
 
+    /// Whether pages that are not in frames are zeros, all of them.
+    pub fn reads_nothing(&self) -> bool {
+        self.pager.is_anonymous() && self.lock_soon().is_some_and(|inner| inner.book.spilled().is_empty())
+    }
+
     /// The newest bytes of pages as this host has them, one page after the other.
     pub fn content(&self, pages: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
         const PAGE: usize = PAGE_SIZE_BYTES as usize;
@@ -353,6 +359,7 @@ impl Cache {
             return Ok(1);
         }
         if inner.book.spilled().contains(page as u32) {
+            may_wait("a read of the spill file");
             return lock(&self.spill).read(page, slot).map(|()| 1);
         }
         drop(inner);
@@ -361,6 +368,9 @@ impl Cache {
                 commonhold_object::ErrorKind::Busy,
                 "its journal is being redone still: try again",
             ));
+        }
+        if !self.pager.is_anonymous() {
+            may_wait("a read by the pager");
         }
         self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }

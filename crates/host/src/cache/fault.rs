@@ -53,11 +53,14 @@ impl Cache {
         mapping.faults.fetch_add(1, Ordering::Relaxed);
         self.machine.counters.faults.fetch_add(1, Ordering::Relaxed);
         self.seen.fault(page, seeing::Fault::new(fault.write, fault.protected));
-        let Some(inner) = self.lock_soon() else { return self.answer_apart(mapping, fault) };
-        self.answer(inner, mapping, fault)
+        let writes = fault.write || fault.protected;
+        match self.lock_soon().filter(|inner| !writes || !inner.book.notes_on_disk(page as u32)) {
+            Some(inner) => self.answer(inner, mapping, fault),
+            None => self.answer_apart(mapping, fault),
+        }
     }
 
-    /// Who holds the object's lock may wait for a client: another thread waits for that, one of the
+    /// Who holds the object's lock may wait for a client, and a first write for a disk: another thread waits for that, one of the
     /// object's own.
     fn answer_apart(self: &Arc<Self>, mapping: &Arc<Mapping>, fault: Fault) -> Answer {
         /// More than an object has waiting threads, unless somebody ends and begins them without end.

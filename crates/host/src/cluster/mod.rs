@@ -63,6 +63,7 @@ pub use objects::options_here;
 
 use crate::server::Host;
 use crate::shared::{About, Carrier, Driver, Holds, Loan};
+use crate::waiting::serves_all;
 use calls::Calls;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, PageSize, Result};
@@ -334,6 +335,7 @@ impl Cluster {
 
     /// A message came. An error is the sender's fault: its connection is to end.
     pub fn received(self: &Arc<Self>, from: HostId, message: &[u8], payload: Vec<u8>) -> Result<()> {
+        let _serves_all = serves_all();
         let message = postcard::from_bytes(message)
             .map_err(|e| Error::new(ErrorKind::Protocol, format!("{from} sent what is no message: {e}")))?;
         match message {

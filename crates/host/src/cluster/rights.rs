@@ -224,8 +224,13 @@ impl Cluster {
             // Whoever takes part schedules for the others: who may change nothing does not.
             self.check_may_change(from)?;
             // Who follows a host that took part is admitted with what that one had.
-            if driver.is_home() && !driver.has_member(from) {
-                return self.check_admitted(driver.plan().object, from, false);
+            if driver.is_home() {
+                // In this order: whether it takes part is known when the turn at hand is over.
+                let admitted = self.check_admitted(driver.plan().object, from, false);
+                let takes_part = || driver.has_member(from);
+                if admitted.is_ok() || !takes_part() {
+                    return admitted;
+                }
             }
             // Whom the home admitted the others hear from each other. It may have joined the cluster just now: then this
             // holds up that one host.

@@ -11,6 +11,7 @@
 use super::space::{AddressSpace, Served};
 use crate::cache::Ahead;
 use crate::machine::Machine;
+use crate::waiting::serves_all;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::slice;
@@ -258,6 +259,7 @@ impl Thread {
 
     /// Reads and answers what waits at one source.
     fn serve(&mut self, source: &Arc<Source>) -> bool {
+        let _serves_all = serves_all();
         let mut faults = std::mem::take(&mut self.faults);
         let found = source.uffd.read_faults(&mut faults).is_ok() && !faults.is_empty();
         let mut answered = false;

@@ -1,6 +1,7 @@
 //! The pager of objects that are files, in place.
 
 use super::{Pager, Stamp};
+use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_sys::frames;
@@ -99,6 +100,7 @@ impl Pager for FilePager {
     }
 
     fn flush(&self) -> Result<()> {
+        may_wait("a flush of the backing file");
         self.file.sync_data().doing("flushing the backing file")
     }
 

@@ -5,8 +5,8 @@ use super::inbox::Later;
 use super::part::{How, Said};
 use super::turn::{STAMP, in_a_row, stamped};
 use commonhold_coherence::forwarding::MOST_HOSTS;
-use commonhold_coherence::{Carried, HostId, Span};
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_coherence::{HostId, Span};
+use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use std::sync::Arc;
 
 impl Driver {
@@ -68,13 +68,23 @@ impl Driver {
         if !self.plan.is_home {
             return Some(self.state());
         }
-        let asked = messages.iter().filter(|message| matches!(message.carries(), Carried::Nothing));
-        let frames = asked.flat_map(Said::pages).map(|page| self.frames(Span::one(page)));
-        let must_read = || self.saved().is_some_and(|saved| saved.must_read(frames));
-        if self.turns_wait() || must_read() {
+        // Also of pages that come: others may wait for them.
+        let pages = messages.iter().flat_map(Said::pages);
+        self.home_turn_at_once(pages.map(|page| self.frames(Span::one(page))))
+    }
+
+    /// The same at the home, of what is about these frames.
+    pub(super) fn home_turn_at_once(
+        &self,
+        frames: impl IntoIterator<Item = PageRange>,
+    ) -> Option<Locked<'_>> {
+        if self.turns_wait() || self.saved().is_some_and(|saved| saved.must_read(frames)) {
             return None;
         }
-        self.state_soon().filter(|state| self.inbox.is_empty() && state.parked.is_none())
+        let state = self.state_soon().filter(|state| self.inbox.is_empty() && state.parked.is_none())?;
+        // With each turn come those of pages whose minimum hold is over.
+        let reads_none = || self.saved().is_none_or(|saved| saved.reads_nothing());
+        (state.held.is_empty() || reads_none()).then_some(state)
     }
 
     /// Bytes that lie behind a message.
@@ -141,7 +151,7 @@ mod tests {
     use crate::cache::kept::Lent;
     use crate::cache::kept::tests::{Memory, cache};
     use commonhold_coherence::{Action, Event, central};
-    use commonhold_object::{PageRange, SessionId};
+    use commonhold_object::SessionId;
     use std::sync::Mutex;
     use std::time::Duration;
 

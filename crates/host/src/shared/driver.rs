@@ -20,6 +20,7 @@ use crate::cache::versions::Version;
 use crate::handovers::Handovers;
 use crate::machine::Machine;
 use crate::seeing::Seen;
+use crate::waiting::may_wait;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
@@ -302,8 +303,8 @@ impl Driver {
         if self.ends.load(Ordering::SeqCst) {
             return; // it waits for the next process of this host
         }
-        let at_once = if self.turns_wait() { None } else { self.state_soon() };
-        match at_once.filter(|_| self.inbox.is_empty()) {
+        let at_once = if self.plan.is_home { self.home_turn_at_once([pages]) } else { Some(self.state()) };
+        match at_once {
             Some(mut state) => self.do_now(&mut state, Later::Fault(pages, access)),
             None => drop(self.later(Later::Fault(pages, access))), // without bytes nothing is refused
         }
@@ -311,8 +312,8 @@ impl Driver {
 
     /// The minimum hold of some page is over, and somebody waits for it.
     pub(super) fn hold_over(self: &Arc<Self>) {
-        let at_once = if self.turns_wait() { None } else { self.state_soon() };
-        match at_once.filter(|_| self.inbox.is_empty()) {
+        let at_once = if self.plan.is_home { self.home_turn_at_once([]) } else { Some(self.state()) };
+        match at_once {
             Some(mut state) => self.do_now(&mut state, Later::HoldOver),
             None => drop(self.later(Later::HoldOver)), // as above
         }
@@ -338,6 +339,15 @@ impl Driver {
     }
 
     pub(super) fn state(&self) -> Locked<'_> {
+        if self.plan.is_home {
+            may_wait("a wait for a turn of an object's home");
+        }
+        self.state_after_all()
+    }
+
+    /// The same for a thread that others need, which waits for a turn that takes long: only for what is asked seldom, and
+    /// known nowhere else.
+    pub(super) fn state_after_all(&self) -> Locked<'_> {
         let guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { driver: self, guard: Some(guard) }
     }

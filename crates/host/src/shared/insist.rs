@@ -2,6 +2,7 @@
 //! there before would be taken for it.
 
 use crate::cache::Cache;
+use crate::waiting::may_wait;
 use commonhold_object::Result;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub(super) fn insist(cache: &Cache, what: impl FnMut() -> Result<()>) {
 fn tried(cache: &Cache, mut what: impl FnMut() -> Result<()>) -> bool {
     for attempt in 0..MOST_ATTEMPTS {
         let Err(error) = what() else { return true };
+        may_wait("a second attempt");
         if attempt == 0 || attempt + 1 == MOST_ATTEMPTS {
             cache.report(&error);
         }

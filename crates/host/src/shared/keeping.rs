@@ -98,7 +98,8 @@ impl Driver {
 
     /// Of forwarding: whether that host takes part, and is not lost, as far as is known here.
     pub fn has_member(&self, host: HostId) -> bool {
-        matches!(&self.state().part, Part::Forwarding(node) if node.members().living().any(|member| member == host))
+        let state = self.state_after_all(); // asked of who was not admitted itself: the next process of one who was
+        matches!(&state.part, Part::Forwarding(node) if node.members().living().any(|member| member == host))
     }
 
     /// Of forwarding: says so if there are fewer hosts than the object's replicas need.
