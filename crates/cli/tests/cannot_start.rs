@@ -51,6 +51,9 @@ fn a_host_that_cannot_begin_says_why_and_leaves_nothing() {
         let said = said_at_once(&host, &words);
         assert!(said.contains(why) && said.lines().count() == 1, "{words:?}: {said}");
         assert!(!host.state().exists(), "{words:?} left {}", host.state().display());
+        std::fs::create_dir(host.state()).unwrap();
+        said_at_once(&host, &words);
+        assert_eq!(std::fs::read_dir(host.state()).unwrap().count(), 0, "{words:?} left files");
         assert!(said_at_once(&host, &["host", "status"]).contains("no host answers"));
         assert!(said_at_once(&host, &["host", "stop", "--force"]).contains("no host answers"));
     }

@@ -19,7 +19,11 @@ use std::path::{Path, PathBuf};
 /// The words of a copy: for each relocation by symbol what it is bound to, if it is.
 pub type Words = Vec<Option<u64>>;
 
+/// What a program has copies of, and their keys.
+type Copies = Vec<(State, String)>;
+
 /// The programs that were set before.
+#[derive(Default)]
 pub(crate) struct Others {
     /// Each with the number of its copies.
     pub programs: Vec<(PathBuf, usize)>,
@@ -30,19 +34,25 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Reads the records of all but the changed programs. None: some program must be built anew.
+    /// Reads the records of all but the changed programs, on all processors. None: some program must be built anew.
     pub fn read(store: &Store, all: &Set, changed: &BTreeSet<PathBuf>) -> Result<Option<Others>> {
-        let mut others = Others { programs: Vec::new(), keys: BTreeSet::new(), of_files: HashMap::new() };
-        for program in all.keys().filter(|program| !changed.contains(*program)) {
-            let Standing::Current { copies } = state::of(store, program)? else { return Ok(None) };
-            let Ok(bytes) = std::fs::read(store.record(program)) else { return Ok(None) };
-            let Some(record) = Record::new(&bytes) else { return Ok(None) };
-            for file in record.files().filter(|file| !file.copy.is_empty()) {
-                let Some(key) = key_of(file.copy) else { return Ok(None) };
+        let programs: Vec<&PathBuf> = all.keys().filter(|program| !changed.contains(*program)).collect();
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts = programs.chunks(programs.len().div_ceil(workers).max(1));
+        let read: Result<Option<Vec<Vec<Copies>>>> = std::thread::scope(|scope| {
+            let reading =
+                parts.map(|part| scope.spawn(|| part.iter().map(|one| copies(store, one)).collect()));
+            let reading: Vec<_> = reading.collect();
+            reading.into_iter().map(|part| part.join().expect("nobody panics")).collect()
+        });
+        let Some(read) = read? else { return Ok(None) };
+        let mut others = Others::default();
+        for (program, copies) in programs.into_iter().zip(read.into_iter().flatten()) {
+            others.programs.push((program.clone(), copies.len()));
+            for (state, key) in copies {
                 others.keys.insert(key.clone());
-                *others.of_files.entry(file.state).or_default().entry(key).or_default() += 1;
+                *others.of_files.entry(state).or_default().entry(key).or_default() += 1;
             }
-            others.programs.push((program.clone(), copies));
         }
         Ok(Some(others))
     }
@@ -71,6 +81,15 @@ impl Others {
         };
         plan.bindings.iter().map(of_binding).collect()
     }
+}
+
+/// The files of which a program has copies, and the copies' keys. None: it must be built anew.
+fn copies(store: &Store, program: &Path) -> Result<Option<Copies>> {
+    let Standing::Current { .. } = state::of(store, program)? else { return Ok(None) };
+    let Ok(bytes) = std::fs::read(store.record(program)) else { return Ok(None) };
+    let Some(record) = Record::new(&bytes) else { return Ok(None) };
+    let copied = record.files().filter(|file| !file.copy.is_empty());
+    Ok(copied.map(|file| Some((file.state, key_of(file.copy)?))).collect())
 }
 
 /// Whether each word that is bound there is the own one, too.

@@ -32,11 +32,12 @@ pub struct StartOptions {
     pub any: bool,
 }
 
-/// Starts keeper and host, which go on without this process. If the host cannot start, a directory that was made for it goes.
+/// Starts keeper and host, which go on without this process. If the host cannot start, what was made for it goes.
 pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let what = || format!("cannot make the state directory {}", options.state_directory.display());
     let directory = std::path::absolute(&options.state_directory).doing(what())?;
     let was_there = directory.exists();
+    let had_nothing = std::fs::read_dir(&directory).map_or(true, |mut entries| entries.next().is_none());
     // Others may pass through root's, to the socket; nobody lists it. What lies in it is private (see `entry`).
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&directory).doing(what())?;
@@ -54,16 +55,25 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     };
     let keeper = command.start(lock)?;
     let answer = wait_for_answer(&directory, Some(keeper));
-    if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Invalid) && !was_there {
-        remove(&directory);
+    if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Invalid) && had_nothing {
+        remove(&directory, was_there);
     }
     answer
 }
 
 /// Takes away what a host left that said why it could not begin, unless another has begun there by now.
-fn remove(directory: &Path) {
+fn remove(directory: &Path, was_there: bool) {
     let Ok(_lock) = lock_state_directory(directory) else { return };
-    if let Err(error) = std::fs::remove_dir_all(directory) {
+    let empty = || -> std::io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let is_directory = entry.file_type()?.is_dir();
+            let remove = if is_directory { std::fs::remove_dir_all } else { std::fs::remove_file };
+            remove(entry.path())?;
+        }
+        if was_there { Ok(()) } else { std::fs::remove_dir(directory) }
+    };
+    if let Err(error) = empty() {
         eprintln!("commonhold: {} stays: {error}", directory.display());
     }
 }
