@@ -1,7 +1,9 @@
-//! Ctrl-C ends a call that waits for the host. Python runs its signal handlers between two of its own instructions, in the
-//! main thread, and a call into this crate is one instruction. So the main thread makes no such call itself: a thread of this
-//! crate makes it, and the main thread waits for the outcome and lets Python look for signals. If a handler raises, the main
-//! thread goes on with that. The call goes on too, and what it gives is dropped: an object is closed, a mapping unmapped.
+//! Ctrl-C ends a call that waits for the host. Python runs its signal handlers between two of its
+//! own instructions, in the main thread, and a call into this crate is one instruction. So the main
+//! thread makes no such call itself: a thread of this crate makes it, and the main thread waits for
+//! the outcome and lets Python look for signals. If a handler raises, the main thread goes on with
+//! that. The call goes on too, and what it gives is dropped: an object is closed, a mapping
+//! unmapped.
 
 use crate::errors::OrRaise;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -17,7 +19,8 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that waits for a call to make, and the process in which it is: a fork child has none of the parent's threads.
+/// A thread that waits for a call to make, and the process in which it is: a fork child has none of
+/// the parent's threads.
 static IDLE: Mutex<Option<(u32, Sender<Job>)>> = Mutex::new(None);
 
 fn idle() -> std::sync::MutexGuard<'static, Option<(u32, Sender<Job>)>> {

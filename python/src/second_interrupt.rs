@@ -1,7 +1,9 @@
-//! A second Ctrl-C ends a program that waits for a page. No instruction of Python ends while the processor waits for memory, so
-//! the first Ctrl-C is noted by Python and not heard. The thread runs its C handlers all the same, and then tries the access
-//! again. So this one stands before Python's: the same thread at the same machine instruction with the same registers, twice,
-//! is a thread that waits for memory. (A thread in a system call is not: Python hears of the signal when the call ends.)
+//! A second Ctrl-C ends a program that waits for a page. No instruction of Python ends while the
+//! processor waits for memory, so the first Ctrl-C is noted by Python and not heard. The thread
+//! runs its C handlers all the same, and then tries the access again. So this one stands before
+//! Python's: the same thread at the same machine instruction with the same registers, twice, is a
+//! thread that waits for memory. (A thread in a system call is not: Python hears of the signal when
+//! the call ends.)
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -14,7 +16,8 @@ static LAST: [AtomicUsize; REGISTERS] = [const { AtomicUsize::new(0) }; REGISTER
 static BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static TAKES_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Stands before the handler that there is now. Where there is none Ctrl-C ends the program, or is ignored, anyway.
+/// Stands before the handler that there is now. Where there is none Ctrl-C ends the program, or is
+/// ignored, anyway.
 pub(crate) fn watch() {
     // SAFETY: zeroed is a valid sigaction, and both calls are given structures that outlive them.
     unsafe {
@@ -34,7 +37,8 @@ pub(crate) fn watch() {
     }
 }
 
-/// Everything here may be done in a signal handler: atomic words, two system calls, and what Python's handler does.
+/// Everything here may be done in a signal handler: atomic words, two system calls, and what
+/// Python's handler does.
 extern "C" fn on_interrupt(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gave the context of the instruction that was interrupted.
     let now = unsafe { registers(context.cast()) };
@@ -78,7 +82,8 @@ unsafe fn registers(context: *const libc::ucontext_t) -> Option<Registers> {
     // SAFETY: it cannot fail.
     found[compared] = unsafe { libc::gettid() } as usize;
     let next = all[libc::REG_RIP as usize] as *const [u8; 2];
-    // `syscall`, which is over or begins again. SAFETY: instructions can be read, also the two bytes before one.
+    // `syscall`, which is over or begins again. SAFETY: instructions can be read, also the two
+    // bytes before one.
     let calls = unsafe { [next.read_unaligned(), next.sub(1).read_unaligned()] };
     (!calls.contains(&[0x0f, 0x05])).then_some(found)
 }
@@ -95,7 +100,8 @@ unsafe fn registers(context: *const libc::ucontext_t) -> Option<Registers> {
     // SAFETY: it cannot fail.
     found[REGISTERS - 1] = unsafe { libc::gettid() } as usize;
     let next = all.pc as *const u32;
-    // `svc 0`, which is over or begins again. SAFETY: instructions can be read, also the one before.
+    // `svc 0`, which is over or begins again. SAFETY: instructions can be read, also the one
+    // before.
     let calls = unsafe { [next.read(), next.sub(1).read()] };
     (!calls.contains(&0xd400_0001)).then_some(found)
 }

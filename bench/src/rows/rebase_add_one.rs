@@ -80,7 +80,8 @@ fn set(command: &Path, store: &Path, programs: &[&OsStr], copies: usize) -> Resu
     }
 }
 
-/// The row's own programs. They need no C library, so that each store has copies of the row's own libraries alone.
+/// The row's own programs. They need no C library, so that each store has copies of the row's own
+/// libraries alone.
 struct Made {
     others: Vec<PathBuf>,
     one: PathBuf,
@@ -142,8 +143,8 @@ fn compile(place: &Path, name: &str, text: &str, words: &[&str]) -> Result<()> {
     let mut cc = Command::new("cc");
     cc.current_dir(place).args(["-nostdlib", "-o", name, &source]).args(words);
     let output = cc.output().doing("starting cc")?;
-    match output.status.success() {
-        true => Ok(()),
-        false => failed(format!("cc of {name}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    if output.status.success() {
+        return Ok(());
     }
+    failed(format!("cc of {name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }

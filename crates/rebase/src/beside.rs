@@ -1,8 +1,10 @@
-//! Programs that were set before, where another is set beside them: what they have stays, if it suits the other too.
+//! Programs that were set before, where another is set beside them: what they have stays, if it
+//! suits the other too.
 //!
-//! A copy that several programs have is bound where all of them have the same answer. Its bound words are noted beside it
-//! ([`Store::note_words`]). A program that has the same answer to each of them takes that copy. One that has another answer
-//! changes what all have in common: then everything is built anew.
+//! A copy that several programs have is bound where all of them have the same answer. Its bound
+//! words are noted beside it ([`Store::note_words`]). A program that has the same answer to each of
+//! them takes that copy. One that has another answer changes what all have in common: then
+//! everything is built anew.
 
 use crate::Result;
 use crate::build::key;
@@ -34,7 +36,8 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Reads the records of all but the changed programs, on all processors. None: some program must be built anew.
+    /// Reads the records of all but the changed programs, on all processors. None: some program
+    /// must be built anew.
     pub fn read(store: &Store, all: &Set, changed: &BTreeSet<PathBuf>) -> Result<Option<Others>> {
         let programs: Vec<&PathBuf> = all.keys().filter(|program| !changed.contains(*program)).collect();
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -57,8 +60,9 @@ impl Others {
         Ok(Some(others))
     }
 
-    /// The words of all copies of the plan for new programs, with those of the others' copies where there are any. None: a
-    /// program has another answer than a copy of the others, or nothing is noted of that.
+    /// The words of all copies of the plan for new programs, with those of the others' copies where
+    /// there are any. None: a program has another answer than a copy of the others, or nothing is
+    /// noted of that.
     pub fn suit(
         &self,
         store: &Store,

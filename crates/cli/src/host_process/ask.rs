@@ -1,5 +1,6 @@
-//! Asks a host that may not come. Its keeper holds the socket while no host serves, so that clients wait for the next host.
-//! A command must not wait for a host that cannot start: the log says why it cannot, and the command says it again.
+//! Asks a host that may not come. Its keeper holds the socket while no host serves, so that clients
+//! wait for the next host. A command must not wait for a host that cannot start: the log says why
+//! it cannot, and the command says it again.
 
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_keeper::lock_state_directory;
@@ -14,10 +15,12 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(250);
 /// How much of the log is read, from its end: what hosts say that die one after the other.
 const TAIL_BYTES: i64 = 64 << 10;
-/// How long a keeper may take to end. It is told again all the while: a host that it just starts is told in its place.
+/// How long a keeper may take to end. It is told again all the while: a host that it just starts is
+/// told in its place.
 const END: Duration = Duration::from_secs(10);
 
-/// Connects and asks for the status. Waits while a host is on its way, and not while the log says why none comes.
+/// Connects and asks for the status. Waits while a host is on its way, and not while the log says
+/// why none comes.
 pub fn ask(directory: &Path) -> Result<(Host, HostStatus)> {
     let (tell, told) = channel();
     let place = directory.to_owned();
