@@ -1,5 +1,6 @@
 //! Errors of the client, raised as the package's exceptions; and waiting without the interpreter lock.
 
+use crate::interrupts;
 use commonhold::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,16 +54,16 @@ impl<T> OrRaise<T> for commonhold::Result<T> {
     }
 }
 
-/// Runs a call that may wait; other Python threads run meanwhile.
-pub(crate) fn waiting<T: Send>(
+/// Runs a call that may wait; other Python threads run meanwhile, and a signal ends the wait.
+pub(crate) fn waiting<T: Send + 'static>(
     py: Python<'_>,
-    call: impl FnOnce() -> commonhold::Result<T> + Send,
+    call: impl FnOnce() -> commonhold::Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    py.detach(call).or_raise(py)
+    interrupts::run(py, call)?.or_raise(py)
 }
 
-/// Drops what talks to the host when it goes; other Python threads run meanwhile.
-pub(crate) fn drop_waiting<T: Send>(thing: T) {
+/// Drops what talks to the host when it goes; other Python threads run meanwhile, and a signal ends the wait.
+pub(crate) fn drop_waiting<T: Send + 'static>(thing: T) {
     // A class instance is only ever deallocated by a thread that holds the interpreter, also at its end.
-    Python::attach(|py| py.detach(|| drop(thing)));
+    Python::attach(|py| interrupts::run_and_raise_later(py, || drop(thing)));
 }

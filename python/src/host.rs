@@ -8,7 +8,7 @@ use commonhold::{Coherence, CreateOptions, PageSize, PagerKind};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ pub(crate) struct Host {
 /// The host of that state directory; never starts one.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, state_directory: PathBuf) -> PyResult<Host> {
-    let host = waiting(py, || commonhold::Host::connect_to(&state_directory))?;
+    let host = waiting(py, move || commonhold::Host::connect_to(&state_directory))?;
     Ok(Host { host })
 }
 
@@ -46,6 +46,19 @@ pub(crate) fn default_host(py: Python<'_>) -> PyResult<Host> {
     Ok(Host { host })
 }
 
+impl Host {
+    /// Asks the host something about a name.
+    fn asks<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        ask: impl FnOnce(&commonhold::Host, &str) -> commonhold::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        let (host, name) = (self.host.clone(), name.to_owned());
+        waiting(py, move || ask(&host, &name))
+    }
+}
+
 #[pymethods]
 impl Host {
     #[getter]
@@ -56,7 +69,8 @@ impl Host {
     /// Opens an object: `r`, or `r+`.
     fn open(&self, py: Python<'_>, name: &str, mode: &str) -> PyResult<Object> {
         let mode = Mode::parse(mode).or_raise(py)?;
-        let object = waiting(py, || self.host.open(name, mode.access()))?;
+        let (host, owned) = (self.host.clone(), name.to_owned());
+        let object = waiting(py, move || host.open(&owned, mode.access()))?;
         Ok(Object::new(Opened { host: self.host.clone(), object }, name))
     }
 
@@ -112,19 +126,21 @@ impl Host {
             coherence: Coherence::Local,
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
-        // SAFETY: the caller keeps the descriptor open until this call returns; it is only sent to the host.
+        // SAFETY: the caller keeps the descriptor open until this call returns.
         let file = fd.filter(|fd| *fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-        let object = waiting(py, || self.host.create(name, &options, file))?;
+        let file = file.map(|file| file.try_clone_to_owned()).transpose()?;
+        let (host, owned) = (self.host.clone(), name.to_owned());
+        let object = waiting(py, move || host.create(&owned, &options, file.as_ref().map(AsFd::as_fd)))?;
         Ok(Object::new(Opened { host: self.host.clone(), object }, name))
     }
 
     fn stat<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let entry = waiting(py, || self.host.stat(name))?;
+        let entry = self.asks(py, name, commonhold::Host::stat)?;
         records::entry(py, &entry)
     }
 
     fn ls<'py>(&self, py: Python<'py>, directory: &str) -> PyResult<Bound<'py, PyList>> {
-        let entries = waiting(py, || self.host.list(directory))?;
+        let entries = self.asks(py, directory, commonhold::Host::list)?;
         let entries = entries.iter().map(|entry| records::entry(py, entry)).collect::<PyResult<Vec<_>>>()?;
         PyList::new(py, entries)
     }
@@ -135,19 +151,22 @@ impl Host {
         name: &str,
         #[pyo3(from_py_with = natural)] size_bytes: u64,
     ) -> PyResult<()> {
-        waiting(py, || self.host.resize(name, size_bytes))
+        self.asks(py, name, move |host, name| host.resize(name, size_bytes))
     }
 
     fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        waiting(py, || self.host.remove(name))
+        self.asks(py, name, commonhold::Host::remove)
     }
 
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
-        waiting(py, || self.host.rename(old, new))
+        {
+            let new = new.to_owned();
+            self.asks(py, old, move |host, old| host.rename(old, &new))
+        }
     }
 
     fn chmod(&self, py: Python<'_>, name: &str, #[pyo3(from_py_with = natural)] mode: u32) -> PyResult<()> {
-        waiting(py, || self.host.set_mode(name, mode))
+        self.asks(py, name, move |host, name| host.set_mode(name, mode))
     }
 
     fn chown(
@@ -157,25 +176,25 @@ impl Host {
         #[pyo3(from_py_with = natural_or_none)] uid: Option<u32>,
         #[pyo3(from_py_with = natural_or_none)] gid: Option<u32>,
     ) -> PyResult<()> {
-        waiting(py, || self.host.set_owner(name, uid, gid))
+        self.asks(py, name, move |host, name| host.set_owner(name, uid, gid))
     }
 
     fn revert(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
-        waiting(py, || self.host.revert(name))
+        self.asks(py, name, commonhold::Host::revert)
     }
 
     fn map_info<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
-        let mappings = waiting(py, || self.host.map_info(name))?;
+        let mappings = self.asks(py, name, commonhold::Host::map_info)?;
         let mappings = mappings.iter().map(|one| records::mapping(py, one)).collect::<PyResult<Vec<_>>>()?;
         PyList::new(py, mappings)
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let status = waiting(py, || self.host.status())?;
+        let status = self.asks(py, "", |host, _| host.status())?;
         records::status(py, &status)
     }
 
     fn kernel_faults(&self, py: Python<'_>) -> PyResult<bool> {
-        waiting(py, || self.host.kernel_faults())
+        self.asks(py, "", |host, _| host.kernel_faults())
     }
 }

@@ -8,6 +8,7 @@ mod errors;
 mod exports;
 mod host;
 mod images;
+mod interrupts;
 mod mapping;
 mod object;
 mod options;
@@ -15,6 +16,7 @@ mod pager;
 mod pages;
 mod ranges;
 mod records;
+mod second_interrupt;
 
 use pyo3::prelude::*;
 

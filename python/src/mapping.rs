@@ -56,14 +56,14 @@ impl Mapping {
     }
 
     /// Does something with part of it (whole pages around it), while the pages cannot go.
-    fn on_range<T: Send>(
+    fn on_range<T: Send + 'static>(
         &self,
         py: Python<'_>,
         offset: usize,
         length: Option<usize>,
-        act: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send,
+        act: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        let _pages = self.pages(py)?;
+        let pages = self.pages(py)?.unbind();
         let length = length.unwrap_or(self.length.saturating_sub(offset));
         if length == 0 || offset.checked_add(length).is_none_or(|end| end > self.length) {
             let what = format!("{length} bytes from {offset} on are no part of a mapping of {}", self.length);
@@ -72,7 +72,11 @@ impl Mapping {
         let page = PAGE_SIZE_BYTES as usize;
         let first = self.address + offset / page * page;
         let length = (offset % page + length).next_multiple_of(page);
-        waiting(py, move || act(first as *mut u8, length))
+        waiting(py, move || {
+            let outcome = act(first as *mut u8, length);
+            drop(pages);
+            outcome
+        })
     }
 }
 

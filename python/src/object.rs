@@ -6,7 +6,7 @@ use crate::mapping::Mapping;
 use crate::options::{Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
-use crate::records;
+use crate::{interrupts, records, second_interrupt};
 use commonhold::{Error, ErrorKind, MapOptions, PAGE_SIZE_BYTES};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -24,7 +24,8 @@ pub(crate) struct Opened {
 impl Opened {
     /// The name it has now.
     pub(crate) fn name(&self, py: Python<'_>) -> PyResult<String> {
-        let info = waiting(py, || self.object.info())?;
+        let object = self.object.clone();
+        let info = waiting(py, move || object.info())?;
         let removed = || Error::new(ErrorKind::NotFound, "the object was removed: it has no name any more");
         info.name.map(|name| name.as_str().to_owned()).ok_or_else(removed).or_raise(py)
     }
@@ -67,6 +68,7 @@ fn map_part(
     mode: Mode,
     shown: Option<u64>,
 ) -> PyResult<Pages> {
+    second_interrupt::watch();
     let object = opened.object.clone();
     let offset = options.offset;
     let (mapping, size_bytes) = waiting(py, move || {
@@ -116,7 +118,7 @@ impl Object {
     /// By now, to the page; the host is asked only if that changed.
     fn size_by_now(&self, py: Python<'_>) -> PyResult<u64> {
         let object = self.opened(py)?.object;
-        waiting(py, || object.size_by_now())
+        waiting(py, move || object.size_by_now())
     }
 
     /// Whether the host serves its faults.
@@ -139,8 +141,8 @@ impl Object {
 
     /// All there is to know of it now: an `ObjectStat`.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let opened = self.opened(py)?;
-        let info = waiting(py, || opened.object.info())?;
+        let object = self.opened(py)?.object;
+        let info = waiting(py, move || object.info())?;
         records::object(py, &info)
     }
 
@@ -284,14 +286,14 @@ impl Object {
 
     /// Drops what was not synced, whoever wrote it; gives the number of pages dropped. One opened with mode "r" may not.
     fn revert(&self, py: Python<'_>) -> PyResult<u64> {
-        let opened = self.opened(py)?;
-        waiting(py, || opened.object.revert())
+        let object = self.opened(py)?.object;
+        waiting(py, move || object.revert())
     }
 
     /// Changes its size, in bytes. Touching a mapping past a smaller size raises SIGBUS.
     fn resize(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] size_bytes: u64) -> PyResult<()> {
-        let opened = self.opened(py)?;
-        waiting(py, || opened.object.resize(size_bytes))
+        let object = self.opened(py)?.object;
+        waiting(py, move || object.resize(size_bytes))
     }
 
     /// Copies `length` bytes from `offset` on out, as `bytes`; all unless given.
@@ -307,11 +309,22 @@ impl Object {
             Some(length) => length,
             None => {
                 // As it is now: another process may have changed it.
-                let size_bytes = waiting(py, || object.info())?.options.size_bytes;
+                let object = object.clone();
+                let size_bytes = waiting(py, move || object.info())?.options.size_bytes;
                 usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX)
             }
         };
-        PyBytes::new_with(py, length, |buffer| waiting(py, || object.read_at(buffer, offset)))
+        let bytes = PyBytes::new_with(py, length, |_| Ok(()))?;
+        let kept = bytes.clone().unbind();
+        let start = bytes.as_bytes().as_ptr() as usize;
+        waiting(py, move || {
+            // SAFETY: nobody else has these bytes until the call is over, and they stay as long as it goes on.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
+            let read = object.read_at(buffer, offset);
+            drop(kept);
+            read
+        })?;
+        Ok(bytes)
     }
 
     /// Copies the bytes of a buffer in, from `offset` on. Raises `InvalidError` past the end: nothing is written then.
@@ -320,21 +333,28 @@ impl Object {
         let py = data.py();
         let object = self.opened(py)?.object;
         if let Ok(bytes) = data.cast::<PyBytes>() {
-            let bytes = bytes.as_bytes();
-            return waiting(py, || object.write_at(bytes, offset));
+            let (kept, bytes) = (bytes.clone().unbind(), bytes.as_bytes());
+            let (start, length) = (bytes.as_ptr() as usize, bytes.len());
+            return waiting(py, move || {
+                // SAFETY: bytes never change, and they stay as long as the call goes on.
+                let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+                let written = object.write_at(bytes, offset);
+                drop(kept);
+                written
+            });
         }
         // Anything else may be written by other threads meanwhile: a copy of it is not.
         let view = View::contiguous(data)?;
         let mut copy = vec![0_u8; view.nbytes()];
         // SAFETY: the view shows that many readable bytes, and the copy has as many; they cannot overlap.
         unsafe { std::ptr::copy_nonoverlapping(view.start(), copy.as_mut_ptr(), copy.len()) };
-        waiting(py, || object.write_at(&copy, offset))
+        waiting(py, move || object.write_at(&copy, offset))
     }
 
     /// Gives it up. Its mappings and arrays go on.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(opened));
+        interrupts::run(py, || drop(opened))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -342,8 +362,8 @@ impl Object {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
     }
 
     /// Pickled as its host, name and number: another process opens it by name, and refuses another object.
@@ -363,12 +383,12 @@ impl Object {
 
 impl Object {
     /// Does something with a part of it; all from `offset` on, unless a length is given.
-    fn on_range<T: Send>(
+    fn on_range<T: Send + 'static>(
         &self,
         py: Python<'_>,
         offset: u64,
         length: Option<u64>,
-        act: impl FnOnce(&commonhold::Object, u64, u64) -> commonhold::Result<T> + Send,
+        act: impl FnOnce(&commonhold::Object, u64, u64) -> commonhold::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let object = self.opened(py)?.object;
         waiting(py, move || {

@@ -103,7 +103,10 @@ impl Pages {
 
     /// Drops what was not synced of the whole object, unless that was opened with mode "r".
     fn revert(&self, py: Python<'_>) -> PyResult<u64> {
-        waiting(py, || self.opened.object.revert())
+        {
+            let object = self.opened.object.clone();
+            waiting(py, move || object.revert())
+        }
     }
 
     fn __len__(&self) -> usize {

@@ -11,12 +11,11 @@ use pyo3::types::{PyByteArray, PyTuple};
 enum Target {
     /// All of an object.
     Whole(commonhold::Object),
-    /// The pages that hold these addresses.
-    Addresses { start: usize, length: usize },
+    /// The pages that hold these addresses, and what keeps them.
+    Addresses { start: usize, length: usize, kept: Py<PyAny> },
 }
 
 impl Target {
-    /// The caller keeps `thing`, and with it the pages, alive until the call is over.
     fn of(thing: &Bound<'_, PyAny>) -> PyResult<Target> {
         let py = thing.py();
         if let Ok(object) = thing.cast::<Object>() {
@@ -27,19 +26,23 @@ impl Target {
             .ok_or_else(|| exception(py, &Error::invalid("the range is empty: nothing lies in it")))?;
         let first = start / PAGE_SIZE_BYTES as usize * PAGE_SIZE_BYTES as usize;
         let length = (start - first + nbytes).next_multiple_of(PAGE_SIZE_BYTES as usize);
-        Ok(Target::Addresses { start: first, length })
+        Ok(Target::Addresses { start: first, length, kept: thing.clone().unbind() })
     }
 
     /// Does it, while other Python threads run.
-    fn act<T: Send>(
+    fn act<T: Send + 'static>(
         self,
         py: Python<'_>,
-        by_object: impl FnOnce(&commonhold::Object, u64) -> commonhold::Result<T> + Send,
-        by_address: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send,
+        by_object: impl FnOnce(&commonhold::Object, u64) -> commonhold::Result<T> + Send + 'static,
+        by_address: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         waiting(py, move || match self {
             Target::Whole(object) => by_object(&object, object.info()?.options.size_bytes),
-            Target::Addresses { start, length } => by_address(start as *mut u8, length),
+            Target::Addresses { start, length, kept } => {
+                let outcome = by_address(start as *mut u8, length);
+                drop(kept);
+                outcome
+            }
         })
     }
 }

@@ -47,6 +47,21 @@ fn an_object_without_a_name_comes_back_too_and_ends_with_its_last_mapping() {
 }
 
 #[test]
+fn the_log_calls_an_object_without_a_name_by_its_number() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    worker
+        .all(&format!("create o /x size={MIB} controlled\nmap m o rw shared 0 0\nfill m 0 256 3\nremove /x"));
+    host.kill_both();
+    worker.kill();
+    host.start_again().unwrap();
+    let said = wait::until("the log says what is lost", || {
+        host.log().lines().find(|line| line.contains("was anonymous")).map(str::to_owned)
+    });
+    assert!(said.contains("]: object "), "{said}");
+}
+
+#[test]
 fn nothing_is_evicted_or_stored_before_the_last_client_is_back() {
     let host = TestHost::start();
     let file = host.scratch().file("file", 4 * MIB).display().to_string();

@@ -27,6 +27,7 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod rebase_add_one;
 mod rebase_differences;
 mod rebase_memory;
 mod rebase_private;
@@ -103,6 +104,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &rebase_worst_ms::WorstMs,
         &rebase_memory::Memory,
         &rebase_differences::Differences,
+        &rebase_add_one::AddOneRatio,
         &images_run::RunVsStatic,
         &images_run::RunVsLazy,
         &images_run::RunGrowth,
@@ -134,7 +136,7 @@ mod tests {
                         sprite.table6_remote images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \
-                        images.run_vs_static images.run_vs_lazy images.run_growth \
+                        rebase.add_one_ratio images.run_vs_static images.run_vs_lazy images.run_growth \
                         images.link_vs_dynamic images.link_vs_static images.pss_ratio govindan.fig3 govindan.fig4";
         assert_eq!(ids.join(" "), promised);
     }

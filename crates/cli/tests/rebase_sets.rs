@@ -1,8 +1,10 @@
-//! `commonhold rebase set` beside programs that were set before and cannot be now.
+//! `commonhold rebase set` beside programs that were set before, also where those cannot be set now.
 
 mod rebased;
 
 use rebased::{Place, text};
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +21,78 @@ fn with_a_library(place: &Place) -> (PathBuf, PathBuf) {
     std::fs::write(&source, "int call(void); int main(void) { return call(); }").unwrap();
     cc(&["-L", text(&place.path("")), "-lone", "-Wl,-rpath,$ORIGIN"], &program, &source);
     (program, library)
+}
+
+/// Three programs that need one library, which calls a function of its own by name. The last has that function itself.
+fn with_one_library(place: &Place) -> [PathBuf; 3] {
+    let (source, library) = (place.path("one.c"), place.path("libone.so"));
+    std::fs::write(&source, "int hook(void) { return 0; } int call(void) { return hook(); }").unwrap();
+    cc(&["-shared", "-fPIC", "-Wl,-soname,libone.so"], &library, &source);
+    [("first", ""), ("second", ""), ("third", "int hook(void) { return 3; }")].map(|(name, more)| {
+        let (source, program) = (place.path(&format!("{name}.c")), place.path(name));
+        std::fs::write(&source, format!("int call(void); {more} int main(void) {{ return call(); }}"))
+            .unwrap();
+        cc(&["-L", text(&place.path("")), "-lone", "-Wl,-rpath,$ORIGIN"], &program, &source);
+        program
+    })
+}
+
+/// The records of all programs: each with its place on the disk, which is another whenever it is written.
+fn records(place: &Place) -> BTreeMap<PathBuf, u64> {
+    let entries = std::fs::read_dir(place.path("store/programs")).unwrap();
+    entries.map(|entry| entry.unwrap()).map(|entry| (entry.path(), entry.ino())).collect()
+}
+
+/// How many copies of the library some program needs.
+fn copies_in_use(place: &Place) -> usize {
+    place.says(&["clean"]);
+    let entries = std::fs::read_dir(place.path("store/copies")).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().path().join("libone.so").exists()).count()
+}
+
+/// Starts a program with its copies; gives its exit code.
+fn run(place: &Place, program: &Path) -> i32 {
+    place.rebase(&["run", "--", text(program)]).status.code().unwrap()
+}
+
+#[test]
+fn a_program_that_suits_those_that_are_set_changes_nothing_of_them() {
+    let place = Place::new();
+    let [first, second, _] = with_one_library(&place);
+    place.says(&["set", text(&first)]);
+    let before = records(&place);
+    let said = place.says(&["set", text(&second)]);
+    let after = records(&place);
+    assert_eq!(after.len(), 2);
+    assert!(before.iter().all(|(path, node)| after[path] == *node), "what was set is written again");
+    assert!(said.contains(text(&first)) && said.contains("0 files made, 2 kept"), "{said}");
+    assert_eq!(copies_in_use(&place), 1);
+    assert_eq!([&first, &second].map(|program| run(&place, program)), [0, 0]);
+    // Nothing was noted of copies that were made before there were notes: then all is built.
+    for entry in std::fs::read_dir(place.path("store/copies")).unwrap() {
+        std::fs::remove_file(entry.unwrap().path().join(".words")).unwrap();
+    }
+    place.says(&["unset", text(&second)]);
+    place.says(&["set", text(&second)]);
+    assert!(records(&place).iter().any(|(path, node)| before.get(path).is_some_and(|there| there != node)));
+    assert_eq!(copies_in_use(&place), 1);
+    assert_eq!(place.says(&["verify"]), "2 files as written\n");
+}
+
+#[test]
+fn a_program_with_another_answer_changes_what_all_have_in_common() {
+    let place = Place::new();
+    let [first, second, third] = with_one_library(&place);
+    place.says(&["set", text(&first), text(&second)]);
+    place.says(&["set", text(&third)]);
+    let current = |place: &Place| list(place).iter().filter(|(_, state)| state == "current").count();
+    assert_eq!((current(&place), copies_in_use(&place)), (3, 1));
+    assert_eq!([&first, &second, &third].map(|program| run(&place, program)), [0, 0, 3]);
+    // A later one has what they have in common.
+    place.says(&["unset", text(&second)]);
+    place.says(&["set", text(&second)]);
+    assert_eq!((current(&place), copies_in_use(&place)), (3, 1));
+    assert_eq!(run(&place, &second), 0);
 }
 
 /// The programs that are set, and how each stands.

@@ -44,7 +44,22 @@ impl Peers {
         security: Security,
         handler: Arc<dyn Handler>,
     ) -> Result<Arc<Peers>> {
+        Peers::answer(Peers::listen(listen, &security)?, hello, security, handler)
+    }
+
+    /// Takes an address. Who connects waits for an answer until [`Peers::answer`].
+    pub fn listen(listen: SocketAddr, security: &Security) -> Result<TcpListener> {
         security.check(listen)?;
+        TcpListener::bind(listen).doing(format!("listening for other hosts on {listen}"))
+    }
+
+    /// Answers on an address that was taken by [`Peers::listen`].
+    pub fn answer(
+        listener: TcpListener,
+        hello: Hello,
+        security: Security,
+        handler: Arc<dyn Handler>,
+    ) -> Result<Arc<Peers>> {
         if let Security::Tls(identity) = &security
             && (identity.name() != hello.name || identity.cluster() != hello.cluster)
         {
@@ -55,16 +70,16 @@ impl Peers {
                 hello.name
             )));
         }
-        let what = || format!("listening for other hosts on {listen}");
-        let listener = Arc::new(TcpListener::bind(listen).doing(what())?);
-        let address = listener.local_addr().doing(what())?;
+        let what = "listening for other hosts";
+        let listener = Arc::new(listener);
+        let address = listener.local_addr().doing(what)?;
         let table = Table::new(hello, handler);
         let relays = Arc::<Relays>::default();
         let gate = HostGate { table: table.clone(), security: security.clone(), relays: relays.clone() };
         let gate = Arc::new(gate);
         let taken = listener.clone();
         let accepting = std::thread::Builder::new().name("peers-accept".into());
-        let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what())?;
+        let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what)?;
         Ok(Arc::new(Peers {
             table,
             security,

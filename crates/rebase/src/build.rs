@@ -1,6 +1,7 @@
 //! All of it: from the programs that are set to copies and records. What is there already is used again, so that it can be
 //! done after each change of any package.
 
+use crate::beside::{Others, Words};
 use crate::bind::Loader;
 use crate::copy::Role;
 use crate::elf::Elf;
@@ -11,7 +12,7 @@ use crate::store::{Set, Store};
 use crate::{Error, Result, copy, label, trial};
 use commonhold_images::ranges::{Arch, Ranges, Region, Wanted};
 use commonhold_record::{IS_THE_COPY, State};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// A copy: where it is in the store, and at which address.
 struct Made {
     path: PathBuf,
+    key: String,
     base: u64,
     state: State,
     is_new: bool,
@@ -46,6 +48,36 @@ struct Made {
 
 /// Makes what these programs need, and writes their records. Those of others are left as they are.
 pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Report> {
+    let built = build_beside(store, programs, None, progress)?;
+    Ok(built.expect("there is nothing that it must suit"))
+}
+
+/// The same, where all but the `changed` programs were built before. If what these have suits the changed ones too, nothing is
+/// done about them, so that it takes no longer the more there are.
+pub fn change(
+    store: &Store,
+    programs: &Set,
+    changed: &BTreeSet<PathBuf>,
+    progress: Progress<'_>,
+) -> Result<Report> {
+    let Some(others) = Others::read(store, programs, changed)? else {
+        return build(store, programs, progress);
+    };
+    let own = programs.iter().filter(|(path, _)| changed.contains(*path));
+    let own = own.map(|(path, moved)| (path.clone(), *moved)).collect();
+    match build_beside(store, &own, Some(&others), progress)? {
+        Some(report) => Ok(report),
+        None => build(store, programs, progress),
+    }
+}
+
+/// None: what the others have does not suit, and nothing was made.
+fn build_beside(
+    store: &Store,
+    programs: &Set,
+    others: Option<&Others>,
+    progress: Progress<'_>,
+) -> Result<Option<Report>> {
     let loader = Loader::of_machine();
     loader.check().map_err(|why| Error::unfit(&loader.path, why))?;
     let mut report = Report::default();
@@ -65,9 +97,21 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     let unfit = plan.unfit.iter();
     report.unfit = unfit.map(|(id, why)| (plan.files.elf(*id).path.clone(), why.clone())).collect();
     let bases = assign(&store.ranges()?, &plan)?;
-    let made = make_all(store, &plan, &bases, progress)?;
+    let all_words = match others {
+        None => plan.bindings.iter().map(|of| words(&plan.files, of, |id| bases.get(&id).copied())).collect(),
+        Some(others) => match others.suit(store, &plan, &bases) {
+            Some(all_words) => all_words,
+            None => return Ok(None),
+        },
+    };
+    let made = make_all(store, &plan, &bases, &all_words, progress)?;
     report.made = made.iter().filter(|made| made.is_new).count();
     report.kept = made.len() - report.made;
+    if let Some(others) = others {
+        let again = made.iter().filter(|made| others.keys.contains(&made.key)).count();
+        report.kept += others.keys.len() - again;
+        report.programs.clone_from(&others.programs);
+    }
     for (program, copies) in &plan.programs {
         let bases: Vec<Option<u64>> = copies.iter().map(|copy| copy.map(|index| made[index].base)).collect();
         let written = write_records(store, &plan.files, program, copies, &made);
@@ -81,7 +125,8 @@ pub fn build(store: &Store, programs: &Set, progress: Progress<'_>) -> Result<Re
     for unset in &report.unset {
         store.remove_record(&unset.path)?;
     }
-    Ok(report)
+    report.programs.sort();
+    Ok(Some(report))
 }
 
 /// The name under which a library has its addresses: its directory and what programs ask for, so that the next version of
@@ -94,25 +139,25 @@ fn range_name(elf: &Elf) -> String {
 
 /// The base of every library that has a copy.
 fn assign(ranges: &Ranges, plan: &Plan) -> Result<HashMap<Id, u64>> {
-    let mut bases = HashMap::new();
     let slide = slide(ranges)?;
+    let mut roles: BTreeMap<Id, Role> = BTreeMap::new();
     for binding in &plan.bindings {
-        if bases.contains_key(&binding.file) {
-            continue;
-        }
-        let elf = plan.files.elf(binding.file);
-        let wanted = Wanted {
+        roles.entry(binding.file).or_insert(binding.role);
+    }
+    let wanted = roles.iter().map(|(file, role)| {
+        let elf = plan.files.elf(*file);
+        Wanted {
             name: range_name(elf),
             arch: Arch::X86_64,
             region: Region::Homogeneous,
-            bytes: copy::address_bytes(elf, binding.role),
+            bytes: copy::address_bytes(elf, *role),
             alignment: copy::alignment(elf),
             group: None,
             slide,
-        };
-        bases.insert(binding.file, ranges.assign(&wanted)?.first);
-    }
-    Ok(bases)
+        }
+    });
+    let given = ranges.assign_all(&wanted.collect::<Vec<_>>())?;
+    Ok(roles.into_keys().zip(given.into_iter().map(|range| range.first)).collect())
 }
 
 /// Where new ranges are looked for: beside the others, or, for the first, anywhere.
@@ -131,7 +176,7 @@ fn slide(ranges: &Ranges) -> Result<u16> {
 }
 
 /// What a copy is made from says what it is.
-fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
+pub(crate) fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"commonhold rebase 2");
     hasher.update(elf.path.as_os_str().as_bytes());
@@ -146,11 +191,16 @@ fn key(elf: &Elf, role: Role, base: u64, words: &[Option<u64>]) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u64>) -> Result<Made> {
+fn make_one(
+    store: &Store,
+    plan: &Plan,
+    binding: &Binding,
+    bases: &HashMap<Id, u64>,
+    words: &[Option<u64>],
+) -> Result<Made> {
     let elf = plan.files.elf(binding.file);
     let base = bases[&binding.file];
-    let words = words(&plan.files, binding, |id| bases.get(&id).copied());
-    let key = key(elf, binding.role, base, &words);
+    let key = key(elf, binding.role, base, words);
     let file: OsString = elf.path.file_name().unwrap_or_default().into();
     let there = store.has(&key, &file);
     let is_new = there.is_none();
@@ -158,10 +208,13 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
         Some(state) => state,
         None => {
             store.discard(&key)?;
-            let bytes = copy::make(elf, binding.role, base, &words)?;
+            let bytes = copy::make(elf, binding.role, base, words)?;
             store.put(&key, &file, &bytes, &Origin::new(elf, base), binding.role)?
         }
     };
+    if binding.role == Role::Library {
+        store.note_words(&key, &file, words)?;
+    }
     let path = store.copy(&key, &file);
     // The original may have got another since; that is another state of the copy, too.
     label::keep(&elf.path, &path);
@@ -170,7 +223,7 @@ fn make_one(store: &Store, plan: &Plan, binding: &Binding, bases: &HashMap<Id, u
         let why = std::io::Error::other("it was changed while it was looked at: try again");
         return Err(Error::file(&path)(why));
     }
-    Ok(Made { path, base, state, is_new })
+    Ok(Made { path, key, base, state, is_new })
 }
 
 /// All copies, on all processors.
@@ -178,6 +231,7 @@ fn make_all(
     store: &Store,
     plan: &Plan,
     bases: &HashMap<Id, u64>,
+    words: &[Words],
     progress: Progress<'_>,
 ) -> Result<Vec<Made>> {
     let count = plan.bindings.len();
@@ -188,7 +242,7 @@ fn make_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(binding) = plan.bindings.get(index) else { return };
-            let made = make_one(store, plan, binding, bases);
+            let made = make_one(store, plan, binding, bases, &words[index]);
             all.lock().expect("nobody panics with it").push((index, made));
             progress(count + done.fetch_add(1, Ordering::Relaxed) + 1, count * 2);
         }

@@ -10,6 +10,7 @@
 //! * [`store`]: where copies and records are kept.
 //! * [`build`]: all of it, for the programs that are set.
 
+mod beside;
 pub mod bind;
 pub mod build;
 pub mod check;

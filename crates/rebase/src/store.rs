@@ -4,6 +4,7 @@
 //! ranges                    the registry of addresses; of …/commonhold/rebase the one beside, which images share
 //! copies/KEY/libz.so.1.2    one copy; KEY says what it was made from, and it is never changed
 //! copies/KEY/.sum           the hash of its bytes
+//! copies/KEY/.words         of a library's: which of its relocations are bound, and to what
 //! copies/KEY/.of            what it was made of; beside a program also links to all that lies beside the original
 //! programs/NAME             the record of one program
 //! set                       the programs that are set, one path a line
@@ -11,6 +12,7 @@
 //! libcommonhold_start.so    what loaders are given; in lib… for each kind of loader its own
 //! ```
 
+use crate::beside::{Words, decode, encode};
 use crate::copy::Role;
 use crate::guard::{is_our_directory, is_our_file, refuse_shared};
 use crate::plan::state_of;
@@ -34,6 +36,7 @@ pub const TUNABLES: &str = "GLIBC_TUNABLES";
 /// with 8 KiB threads of the smallest stack that there is (16 KiB) still start, with more they do not.
 pub const ROOM: &str = "glibc.rtld.optional_static_tls=8192";
 const SUM: &str = ".sum";
+const WORDS: &str = ".words";
 /// How long another may change the store before that is an error.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -149,6 +152,20 @@ impl Store {
         (sound && state_of(&copy).is_ok_and(|after| after == before)).then_some(before)
     }
 
+    /// Notes beside a copy which words it has, if that is not noted.
+    pub fn note_words(&self, key: &str, file: &OsStr, words: &[Option<u64>]) -> Result<()> {
+        let path = self.copy(key, file).with_file_name(WORDS);
+        if path.exists() {
+            return Ok(());
+        }
+        self.replace(&path, &encode(words), None)
+    }
+
+    /// What is noted of that. Whoever uses it compares it with the key.
+    pub(crate) fn words(&self, key: &str, file: &OsStr) -> Option<Words> {
+        fs::read(self.copy(key, file).with_file_name(WORDS)).ok().map(|bytes| decode(&bytes))
+    }
+
     /// Takes away what is in the place of a copy and is none. Who maps it keeps it.
     pub fn discard(&self, key: &str) -> Result<()> {
         let copies = self.root.join("copies");
@@ -218,7 +235,7 @@ impl Store {
             // What lies beside a program is there by links.
             let is_copy = |file: &fs::DirEntry| {
                 let plain = file.file_type().is_ok_and(|kind| kind.is_file());
-                let beside = file.file_name() == SUM || file.file_name() == origin::FILE;
+                let beside = [SUM, origin::FILE, WORDS].map(OsStr::new).contains(&&*file.file_name());
                 Some(file.file_name().as_os_str()) == name || plain && !beside
             };
             all.extend(files.filter(is_copy).map(|file| (key.clone(), file.path())));

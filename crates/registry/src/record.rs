@@ -33,6 +33,13 @@ pub struct ObjectRecord {
     pub is_elsewhere: bool,
 }
 
+impl ObjectRecord {
+    /// What people are told that it is: its name, or its number once that was removed.
+    pub fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| format!("object {}", self.id.0), Name::to_string)
+    }
+}
+
 /// A backing file, as it was when it was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackingFile {

@@ -51,8 +51,8 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
     // One that runs already is good enough for who asks quietly: clients do, several at once.
     let status = match host_process::start(&options) {
         Err(busy) if busy.kind == ErrorKind::Busy && !quiet => {
-            let running = Host::connect_to(&options.state_directory).and_then(|host| host.status());
-            let Ok(status) = running else { return Err(busy.into()) };
+            let (_, status) = host_process::ask(&options.state_directory)
+                .map_err(|why| Error::new(ErrorKind::Busy, format!("{}. {}", why.message, busy.message)))?;
             return Err(error(
                 ErrorKind::Exists,
                 format!(
@@ -83,14 +83,18 @@ fn say_started(json: bool, verb: &str, status: HostStatus) -> Done {
 }
 
 /// The host that is meant, which must run.
-fn running(place: &HostPlace) -> Result<(PathBuf, Host)> {
-    let (directory, host) = place.running()?;
-    Ok((directory, host?))
+fn running(place: &HostPlace) -> Result<(PathBuf, Host, HostStatus)> {
+    let (directory, connected) = place.running()?;
+    connected?;
+    let (host, status) = host_process::ask(&directory)?;
+    Ok((directory, host, status))
 }
 
 fn stop(place: &HostPlace, arguments: &Stop) -> Done {
-    let (directory, host) = running(place)?;
-    let status = host.status()?;
+    let (directory, host, status) = match running(place) {
+        Err(why) => return stop_without_host(place, arguments, why),
+        Ok(running) => running,
+    };
     let processes: Vec<_> = [status.host_pid, status.keeper_pid]
         .into_iter()
         .filter_map(|pid| commonhold_sys::process::identity(pid).ok())
@@ -107,8 +111,26 @@ fn stop(place: &HostPlace, arguments: &Stop) -> Done {
             )
         },
     )?;
+    say_stopped(arguments.form.json, &directory)
+}
+
+fn say_stopped(json: bool, directory: &Path) -> Done {
     let view = HostView { running: false, state_directory: directory.display().to_string(), status: None };
-    answer(arguments.form.json, &view, |view| format!("stopped the host in {}", view.state_directory))
+    answer(json, &view, |view| format!("stopped the host in {}", view.state_directory))
+}
+
+/// Where no host can be started the keeper goes on trying, and holds what clients have: only `--force` ends it.
+fn stop_without_host(place: &HostPlace, arguments: &Stop, why: Error) -> Done {
+    let (directory, connected) = place.running()?;
+    if connected.is_err() || host_process::why_none_serves(&directory).is_none() {
+        return Err(why.into());
+    }
+    if !arguments.force {
+        let advice = "end its keeper, and lose what is not stored, by `commonhold host stop --force`";
+        return Err(error(why.kind, format!("{}: mend that, or {advice}", why.message)));
+    }
+    host_process::end_keeper(&directory)?;
+    say_stopped(arguments.form.json, &directory)
 }
 
 fn wait_until(mut done: impl FnMut() -> bool, too_late: impl FnOnce() -> String) -> Result<()> {
@@ -123,8 +145,8 @@ fn wait_until(mut done: impl FnMut() -> bool, too_late: impl FnOnce() -> String)
 }
 
 fn restart(place: &HostPlace, arguments: &Restart) -> Done {
-    let (directory, host) = running(place)?;
-    replace(&directory, &host, None, arguments.keeper, arguments.form.json, "restarted")
+    let (directory, host, status) = running(place)?;
+    replace(&directory, &host, &status, None, arguments.keeper, arguments.form.json, "restarted")
 }
 
 fn upgrade(place: &HostPlace, arguments: &Upgrade) -> Done {
@@ -135,8 +157,8 @@ fn upgrade(place: &HostPlace, arguments: &Upgrade) -> Done {
         }
     };
     check_program(&program)?;
-    let (directory, host) = running(place)?;
-    replace(&directory, &host, Some(&program), true, arguments.form.json, "upgraded")
+    let (directory, host, status) = running(place)?;
+    replace(&directory, &host, &status, Some(&program), true, arguments.form.json, "upgraded")
 }
 
 /// A program that cannot even tell its version must not replace a host that works.
@@ -156,18 +178,18 @@ fn check_program(program: &Path) -> Result<()> {
 fn replace(
     directory: &Path,
     host: &Host,
+    before: &HostStatus,
     program: Option<&Path>,
     keeper: bool,
     json: bool,
     verb: &str,
 ) -> Done {
-    let before = host.status()?;
     host.replace(program, keeper)?;
     let mut now = before.clone();
     let is_new = || {
         // Asked anew each time: while the processes change hands an old connection may or may not answer.
-        match Host::connect_to(directory).and_then(|host| host.status()) {
-            Ok(status) => now = status,
+        match host_process::ask(directory) {
+            Ok((_, status)) => now = status,
             Err(_) => return false,
         }
         now.host_pid != before.host_pid && (!keeper || now.keeper_pid != before.keeper_pid)
@@ -181,8 +203,8 @@ fn replace(
 fn status(place: &HostPlace, json: bool) -> Done {
     let (directory, host) = place.running()?;
     let state_directory = directory.display().to_string();
-    match host.and_then(|host| host.status()) {
-        Ok(status) => {
+    match host.and_then(|_| host_process::ask(&directory)) {
+        Ok((_, status)) => {
             let view = HostView { running: true, state_directory, status: Some(status) };
             answer(json, &view, |view| view.status.as_ref().map_or(String::new(), status_table))
         }

@@ -1,8 +1,9 @@
 //! `host start`: takes the lock of the state directory, starts the keeper, and waits until its host answers.
 
+use super::ask::{ask, why_none_serves};
 use super::entry::own_program;
 use crate::arguments::entry::{Limits, Metrics, Place};
-use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
+use commonhold::{Error, ErrorKind, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
@@ -31,10 +32,12 @@ pub struct StartOptions {
     pub any: bool,
 }
 
-/// Starts keeper and host, which go on without this process.
+/// Starts keeper and host, which go on without this process. If the host cannot start, what was made for it goes.
 pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let what = || format!("cannot make the state directory {}", options.state_directory.display());
     let directory = std::path::absolute(&options.state_directory).doing(what())?;
+    let was_there = directory.exists();
+    let had_nothing = std::fs::read_dir(&directory).map_or(true, |mut entries| entries.next().is_none());
     // Others may pass through root's, to the socket; nobody lists it. What lies in it is private (see `entry`).
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&directory).doing(what())?;
@@ -51,7 +54,28 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
         host_arguments: [options.limits.words(), options.place.words(), options.metrics.words()].concat(),
     };
     let keeper = command.start(lock)?;
-    wait_for_answer(&directory, Some(keeper))
+    let answer = wait_for_answer(&directory, Some(keeper));
+    if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Invalid) && had_nothing {
+        remove(&directory, was_there);
+    }
+    answer
+}
+
+/// Takes away what a host left that said why it could not begin, unless another has begun there by now.
+fn remove(directory: &Path, was_there: bool) {
+    let Ok(_lock) = lock_state_directory(directory) else { return };
+    let empty = || -> std::io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let is_directory = entry.file_type()?.is_dir();
+            let remove = if is_directory { std::fs::remove_dir_all } else { std::fs::remove_file };
+            remove(entry.path())?;
+        }
+        if was_there { Ok(()) } else { std::fs::remove_dir(directory) }
+    };
+    if let Err(error) = empty() {
+        eprintln!("commonhold: {} stays: {error}", directory.display());
+    }
 }
 
 enum Found {
@@ -89,10 +113,13 @@ fn wait_for_answer(directory: &Path, keeper: Option<u32>) -> Result<HostStatus> 
     let pidfd = keeper.and_then(|pid| process::pidfd(pid).ok());
     loop {
         let ended = keeper.is_some() && pidfd.as_ref().is_none_or(process::has_ended);
-        let error = match Host::connect_to(directory).and_then(|host| host.status()) {
-            Ok(status) => return Ok(status),
+        let error = match ask(directory) {
+            Ok((_, status)) => return Ok(status),
             Err(error) => error,
         };
+        if let Some(why) = why_none_serves(directory).filter(|_| keeper.is_none()) {
+            return Err(Error::new(ErrorKind::Disconnected, why));
+        }
         if ended || Instant::now() > deadline {
             return Err(explain(directory, ended, &error));
         }
@@ -104,10 +131,15 @@ fn wait_for_answer(directory: &Path, keeper: Option<u32>) -> Result<HostStatus> 
 fn explain(directory: &Path, ended: bool, error: &Error) -> Error {
     let log = directory.join("log");
     let text = std::fs::read_to_string(&log).unwrap_or_default();
-    // Why the host ended is worth more than the keeper's remark that it did.
-    let why = text.lines().rfind(|line| line.contains("ended by an error: "));
-    let last = || text.lines().rfind(|line| !line.trim().is_empty());
-    let said = why.filter(|_| ended).or_else(last).unwrap_or("nothing");
+    // Why the host ended is worth more than the keeper's remark that it did, and of another kind: nothing of it goes on.
+    let why = text.lines().rev().filter(|_| ended).find_map(|line| line.split_once("ended by an error: "));
+    if let Some((_, why)) = why {
+        let place = directory.display();
+        return Error::invalid(format!(
+            "the host cannot start in {place}, and nothing was left running: {why}"
+        ));
+    }
+    let said = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
     let what =
         if ended { "ended before it answered".to_owned() } else { format!("does not answer ({error})") };
     Error::new(

@@ -1,7 +1,9 @@
 //! `host start --foreground`: a process that is there for as long as there is a host, for systemd and the like. It is
 //! neither host nor keeper, which replace each other and may each end while the other lives; it only watches both.
 
-use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
+use super::ask::{ask, end_keeper, why_none_serves};
+use commonhold::{Error, ErrorKind, HostStatus, Result};
+use commonhold_keeper::lock_state_directory;
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
 use rustix::event::{PollFd, PollFlags};
@@ -34,6 +36,8 @@ pub fn watch(directory: &Path, first: HostStatus) -> Result<()> {
                 while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
                 match next {
                     Some(next) => status = next,
+                    // Its keeper goes on trying, and signals are heard between two tries.
+                    None if lock_state_directory(directory).is_err() => {}
                     None => return end(directory),
                 }
             }
@@ -48,7 +52,12 @@ pub fn watch(directory: &Path, first: HostStatus) -> Result<()> {
 
 /// No connection is kept: it would be a client, for whose sake the host refuses to stop.
 fn stop(directory: &Path, force: bool) {
-    if let Err(error) = Host::connect_to(directory).and_then(|host| host.stop(force)) {
+    let stopped = match ask(directory) {
+        Ok((host, _)) => host.stop(force),
+        Err(_) if force && why_none_serves(directory).is_some() => end_keeper(directory),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = stopped {
         let again = if force { "" } else { "; interrupt again to stop it all the same" };
         eprintln!("commonhold: {error}{again}");
     }
@@ -65,7 +74,7 @@ fn answer(directory: &Path) -> Option<HostStatus> {
         }
         // A bare connection tells at once that nobody listens; the client's library would wait for the next host.
         let somebody_listens = commonhold_sys::socket::connect(directory, SOCKET).is_ok();
-        if somebody_listens && let Ok(status) = Host::connect_to(directory).and_then(|host| host.status()) {
+        if somebody_listens && let Ok((_, status)) = ask(directory) {
             return Some(status);
         }
         if Instant::now() > deadline {

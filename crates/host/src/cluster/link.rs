@@ -1,15 +1,18 @@
 //! Between the cluster and the connections (crate `peers`) that carry its messages.
 
 use super::refusals::Refusals;
-use super::registry::Registry;
+use super::registry::{self, Ready};
 use super::{Cluster, Transport, lock};
+use crate::server::start::ClusterOptions;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
-use commonhold_peers::{Handler, Hello, HostAt, Identity, Payload, PeerRights, Peers, Security};
+use commonhold_peers::{
+    Handler, Hello, HostAt, Identity, Payload, PeerRights, Peers, Security, check_host_name,
+};
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -43,20 +46,36 @@ struct Link {
     through: Mutex<HashMap<HostId, HostId>>,
 }
 
-/// Listens for the other hosts, and joins them. `is_relay`: hosts that cannot reach each other may speak through this one.
-pub fn start(
-    cluster: &Arc<Cluster>,
-    state: &Path,
-    proof: &Proof,
-    is_relay: bool,
-    registry: Arc<dyn Registry>,
-) -> Result<()> {
-    let security = match proof {
-        Proof::Certificate(directory) => Security::Tls(Identity::load(directory)?),
-        Proof::None { even_beyond_loopback } => {
-            Security::Plain { even_beyond_loopback: *even_beyond_loopback }
-        }
-    };
+/// All that a host needs to belong to a cluster and that it may not get. A host gets it before it serves: whoever starts the
+/// host is told why it failed, and no client waits for a host that cannot come.
+pub struct Door {
+    security: Security,
+    listener: TcpListener,
+    registry: Ready,
+    incarnation: u64,
+}
+
+impl Door {
+    /// Reads certificate and registry, and takes the address.
+    pub fn open(options: &ClusterOptions, state: &Path) -> Result<Door> {
+        let security = match &options.proof {
+            Proof::Certificate(directory) => Security::Tls(Identity::load(directory)?),
+            Proof::None { even_beyond_loopback } => {
+                Security::Plain { even_beyond_loopback: *even_beyond_loopback }
+            }
+        };
+        check_host_name(&options.name)?;
+        options.registry.check(matches!(security, Security::Plain { even_beyond_loopback: true }))?;
+        let registry = Ready::new(&options.registry, state, options.lease)?;
+        let listener = Peers::listen(options.listen, &security)?;
+        Ok(Door { security, listener, registry, incarnation: next_incarnation(state)? })
+    }
+}
+
+/// Answers the other hosts, and joins them. `is_relay`: hosts that cannot reach each other may speak through this one.
+pub fn start(cluster: &Arc<Cluster>, door: Door, is_relay: bool, lease: Duration) -> Result<()> {
+    let Door { security, listener, registry, incarnation } = door;
+    let registry = registry::open(cluster, registry, lease)?;
     let id = match &security {
         Security::Tls(identity) => {
             if identity.rights() == PeerRights::ReadOnly {
@@ -69,7 +88,7 @@ pub fn start(
         }
         Security::Plain { .. } => [0; 16],
     };
-    let hello = Hello::new(id, cluster.me.host, &cluster.me.name, next_incarnation(state)?)?;
+    let hello = Hello::new(id, cluster.me.host, &cluster.me.name, incarnation)?;
     let link = Arc::new(Link {
         cluster: Arc::downgrade(cluster),
         peers: OnceLock::new(),
@@ -78,7 +97,7 @@ pub fn start(
         attempts: AtomicUsize::default(),
         through: Mutex::default(),
     });
-    let peers = Peers::start(cluster.me.address, hello, security, link.clone())?;
+    let peers = Peers::answer(listener, hello, security, link.clone())?;
     let _ = link.peers.set(peers);
     cluster.begin(link, registry)
 }

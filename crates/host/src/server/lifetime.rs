@@ -238,7 +238,7 @@ impl Host {
         }
         for object in self.all_objects() {
             let record = object.record().clone();
-            let name = record.name.map_or_else(String::new, |n| n.to_string());
+            let name = record.label();
             if record.options.pager == PagerKind::Anonymous {
                 return Err(Error::new(
                     ErrorKind::Busy,

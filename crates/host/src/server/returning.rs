@@ -134,9 +134,9 @@ impl Host {
         if present || (unused && record.boot_id == self.machine.boot_id) {
             return false;
         }
-        let name = record.name.map_or_else(String::new, |n| n.to_string());
         self.repaired(format!(
-            "{name} was anonymous, and its memory is gone with the host and keeper that held it"
+            "{} was anonymous, and its memory is gone with the host and keeper that held it",
+            record.label()
         ));
         true
     }

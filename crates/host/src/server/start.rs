@@ -6,8 +6,8 @@ use super::{Host, Limits, control::Control};
 use crate::cache::evictor::Ends;
 use crate::cache::{Evictor, frames_survive_in_pipe};
 use crate::cluster::lease::Lease;
-use crate::cluster::link::{self, Proof};
-use crate::cluster::registry::{self, place::Place};
+use crate::cluster::link::{self, Door, Proof};
+use crate::cluster::registry::place::Place;
 use crate::cluster::{Cluster, wire::Member};
 use crate::faults::service::FaultService;
 use crate::machine::Machine;
@@ -106,6 +106,8 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let kept = inheritance.kept;
     let directory = &options.directory;
     set_aside::refuse_to_begin_anew(directory)?;
+    options.metrics.as_ref().map_or(Ok(()), MetricsOptions::check)?;
+    let door = options.cluster.as_ref().map(|cluster| Door::open(cluster, directory)).transpose()?;
     for folder in set_aside::FOLDERS {
         std::fs::create_dir_all(directory.join(folder))
             .doing(format!("creating {}/{folder}", directory.display()))?;
@@ -159,11 +161,8 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     host.tell_clients();
     host.machine.has_taken_over();
     host.vault.ready();
-    if let (Some(options), Some(cluster)) = (options.cluster, host.cluster.get()) {
-        let state = host.machine.directory.clone();
-        options.registry.check(matches!(&options.proof, Proof::None { even_beyond_loopback: true }))?;
-        let registry = registry::open(cluster, &options.registry, &state, options.lease)?;
-        link::start(cluster, &state, &options.proof, options.is_relay, registry)?;
+    if let (Some(options), Some(door), Some(cluster)) = (options.cluster, door, host.cluster.get()) {
+        link::start(cluster, door, options.is_relay, options.lease)?;
     }
     if let Some(metrics) = options.metrics {
         metrics.serve(&host)?;

@@ -300,8 +300,7 @@ impl Host {
         match self.reopen_backing(record, file, mounts) {
             Ok(fd) => (Some(Arc::new(fd)), String::new()),
             Err(error) => {
-                let name = record.name.as_ref().map_or_else(String::new, |n| n.to_string());
-                self.repaired(format!("{name}: {error}"));
+                self.repaired(format!("{}: {error}", record.label()));
                 (None, error.message)
             }
         }

@@ -115,6 +115,12 @@ impl Ranges {
         self.change(|table| table.assign(wanted, self.owner))
     }
 
+    /// The ranges of several images, all or none.
+    pub fn assign_all(&self, wanted: &[Wanted]) -> Result<Vec<Range>> {
+        wanted.iter().try_for_each(Wanted::check)?;
+        self.change(|table| wanted.iter().map(|one| table.assign(one, self.owner)).collect())
+    }
+
     /// Gives an image the range that it asks for by address, without room to grow, or says who has it.
     pub fn claim(&self, wanted: &Wanted, first: u64) -> Result<Range> {
         wanted.check()?;
@@ -169,7 +175,7 @@ impl Ranges {
         Ok(table)
     }
 
-    /// One change, whole or not at all.
+    /// One change, whole or not at all. Where nothing changes nothing is written, and no disk is waited for.
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> Result<T>) -> Result<T> {
         let wrong = |error: redb::Error| self.wrong(error);
         let writing = self.database.begin_write().map_err(|error| wrong(error.into()))?;
@@ -177,6 +183,9 @@ impl Ranges {
             let mut stored = writing.open_table(RANGES).map_err(|error| wrong(error.into()))?;
             let mut table = self.read(&stored)?;
             let result = change(&mut table)?;
+            if table.changes().next().is_none() {
+                return Ok(result);
+            }
             for (name, range) in table.changes() {
                 let outcome = match range {
                     Some(range) => {

@@ -7,11 +7,12 @@ use crate::arguments::rebase::{Core, Place, Programs, RebaseCommand, Rest, Run, 
 use crate::failure::{Done, Failure, all_done, error};
 use crate::output::{answer, count};
 use commonhold_object::{Error, ErrorKind};
-use commonhold_rebase::build::{Report, build};
+use commonhold_rebase::build::{Report, build, change};
 use commonhold_rebase::state::{self, State};
 use commonhold_rebase::store::{self, Store};
 use commonhold_rebase::{core_dump, images::Owner};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
@@ -95,17 +96,24 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// Builds with a bar on a terminal.
-fn make(store: &Store, programs: &store::Set) -> Result<Report, Failure> {
+/// Builds with a bar on a terminal. `changed`: all but these hold; unless given, everything is built.
+fn make(
+    store: &Store,
+    programs: &store::Set,
+    changed: Option<&BTreeSet<PathBuf>>,
+) -> Result<Report, Failure> {
     store.install().map_err(wrong)?;
     let bar = bar();
     let progress = |done: usize, of: usize| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     };
-    let report = build(store, programs, &progress).map_err(wrong);
+    let report = match changed {
+        None => build(store, programs, &progress),
+        Some(changed) => change(store, programs, changed, &progress),
+    };
     bar.finish_and_clear();
-    report
+    report.map_err(wrong)
 }
 
 /// Says what was made; a program that could not be set is an error.
@@ -121,11 +129,13 @@ fn set(arguments: &Set) -> Done {
     let _alone = store.lock().map_err(wrong)?;
     let before = store.programs().map_err(wrong)?;
     let mut all = before.clone();
+    let mut changed = BTreeSet::new();
     for program in &arguments.programs.programs {
-        all.insert(find(program)?, arguments.executable);
+        let path = find(program)?;
+        all.insert(path.clone(), arguments.executable);
+        changed.insert(path);
     }
-    // All of them: what they have in common is the same for all.
-    let made = make(&store, &all)?;
+    let made = make(&store, &all, Some(&changed))?;
     for unset in &made.unset {
         // One that was set is again, as it was, when `update` finds that it can be.
         match before.get(&unset.path) {
@@ -165,7 +175,7 @@ fn list(rest: &Rest) -> Done {
 fn update(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
     let _alone = store.lock().map_err(wrong)?;
-    let made = make(&store, &store.programs().map_err(wrong)?)?;
+    let made = make(&store, &store.programs().map_err(wrong)?, None)?;
     store.keep_labels();
     report(&made, rest.form.json)
 }
@@ -185,7 +195,7 @@ fn prepare(store: &Store, program: &Path, executable: bool) -> Result<(), Failur
         return Ok(());
     }
     *all.entry(program.to_owned()).or_default() |= executable;
-    let made = make(store, &all)?;
+    let made = make(store, &all, Some(&BTreeSet::from([program.to_owned()])))?;
     if let Some(unset) = made.unset.into_iter().find(|unset| unset.path == program) {
         return Err(wrong(unset.why));
     }
@@ -237,7 +247,7 @@ fn renew(rest: &Rest) -> Done {
     let store = open(&rest.place)?;
     let _alone = store.lock().map_err(wrong)?;
     state::renew(&store).map_err(wrong)?;
-    let made = make(&store, &store.programs().map_err(wrong)?)?;
+    let made = make(&store, &store.programs().map_err(wrong)?, None)?;
     report(&made, rest.form.json)
 }
 

@@ -10,7 +10,6 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use commonhold_sys::clock;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -33,16 +32,12 @@ pub struct Embedded {
 
 impl Embedded {
     /// The registry that is reached at that address, or is this host's own. Leases last as long as the list's host says.
-    pub fn new(
+    pub(super) fn new(
         cluster: &Arc<Cluster>,
         at: Option<SocketAddr>,
-        state: &Path,
+        kept: Option<Kept>,
         lease: Duration,
     ) -> Result<Arc<Embedded>> {
-        let kept = match at {
-            Some(_) => None,
-            None => Some(Kept::open(state, lease, clock::now())?),
-        };
         let keeper = kept.is_some().then_some(cluster.me.host);
         let (keeper, last, name) = (Mutex::new(keeper), Mutex::default(), OnceLock::new());
         let this = Arc::new(Embedded {

@@ -31,9 +31,14 @@ use super::Cluster;
 use super::wire::{Answer, Call, Claim, Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
+use commonhold_sys::clock;
 use embedded::Embedded;
+use kept::Kept;
+#[cfg(feature = "etcd")]
+use place::EtcdPlace;
 use place::Place;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,25 +167,39 @@ pub trait Registry: Send + Sync {
 }
 
 /// The registry at that place.
-pub fn open(
-    cluster: &Arc<Cluster>,
-    place: &Place,
-    state: &Path,
-    lease: Duration,
-) -> Result<Arc<dyn Registry>> {
-    Ok(match place {
-        Place::Here => Embedded::new(cluster, None, state, lease)?,
-        Place::Host(address) => Embedded::new(cluster, Some(*address), state, lease)?,
+pub fn open(cluster: &Arc<Cluster>, ready: Ready, lease: Duration) -> Result<Arc<dyn Registry>> {
+    Ok(match ready.0 {
+        Needed::Here(kept) => Embedded::new(cluster, None, Some(*kept), lease)?,
+        Needed::Host(address) => Embedded::new(cluster, Some(address), None, lease)?,
         #[cfg(feature = "etcd")]
-        Place::Etcd(place, files) => etcd::Etcd::new(cluster, place, files.as_ref(), lease)?,
-        #[cfg(not(feature = "etcd"))]
-        Place::Etcd(place, _) => {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("{place}: this program was built without etcd: build it with --features etcd"),
-            ));
-        }
+        Needed::Etcd(client, place) => etcd::Etcd::new(cluster, *client, &place, lease)?,
     })
+}
+
+/// A registry that a host can use: the list of members, or the files for etcd, have been read.
+pub struct Ready(Needed);
+
+enum Needed {
+    Here(Box<Kept>),
+    Host(SocketAddr),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<etcd::Client>, EtcdPlace),
+}
+
+impl Ready {
+    /// Reads what the registry needs. An error says what is missing, and the host must not begin to serve.
+    pub fn new(place: &Place, state: &Path, lease: Duration) -> Result<Ready> {
+        Ok(Ready(match place {
+            Place::Here => Needed::Here(Box::new(Kept::open(state, lease, clock::now())?)),
+            Place::Host(address) => Needed::Host(*address),
+            #[cfg(feature = "etcd")]
+            Place::Etcd(place, files) => {
+                Needed::Etcd(Box::new(etcd::Client::new(place, files.as_ref())?), place.clone())
+            }
+            #[cfg(not(feature = "etcd"))]
+            Place::Etcd(place, _) => return Err(place::without_etcd(place)),
+        }))
+    }
 }
 
 /// What is not kept cannot be asked for.

@@ -1,6 +1,6 @@
 //! Where a cluster's registry is, as people write it.
 
-use commonhold_object::{Error, Result};
+use commonhold_object::{Error, ErrorKind, Result};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -50,9 +50,10 @@ impl EtcdPlace {
 }
 
 impl Place {
-    /// Refuses what would go over a network in the clear, or to nobody knows whom.
+    /// Refuses what this program cannot do, what would go over a network in the clear, or to nobody knows whom.
     pub fn check(&self, even_beyond_loopback: bool) -> Result<()> {
         match self {
+            Place::Etcd(place, _) if cfg!(not(feature = "etcd")) => Err(without_etcd(place)),
             Place::Etcd(place, None) if place.tls => {
                 Err(Error::invalid(format!("{place} is to be known by a certificate: give --registry-ca")))
             }
@@ -65,6 +66,16 @@ impl Place {
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a registry in etcd where the program has no etcd.
+pub fn without_etcd(place: &EtcdPlace) -> Error {
+    let why = format!(
+        "--registry {place}: this program was built without etcd. Install protoc (Debian: protobuf-compiler and \
+         libprotobuf-dev) and build it again by `./run build`, or keep the registry in a host: start one host without \
+         --registry, and the others with --join"
+    );
+    Error::new(ErrorKind::Unsupported, why)
 }
 
 impl FromStr for EtcdPlace {
@@ -116,7 +127,7 @@ mod tests {
         let place: EtcdPlace = "etcds://etcd.example:2379".parse().unwrap();
         assert_eq!((place.cluster.as_str(), place.tls, place.is_loopback()), ("default", true, false));
         let plain = Place::Etcd("etcd://192.0.2.1:2379".parse().unwrap(), None);
-        assert!(plain.check(false).is_err() && plain.check(true).is_ok());
+        assert!(plain.check(false).is_err() && plain.check(true).is_ok() == cfg!(feature = "etcd"));
         let unknown = Place::Etcd("etcds://192.0.2.1:2379".parse().unwrap(), None);
         assert!(unknown.check(true).is_err());
         for wrong in [

@@ -13,7 +13,7 @@ const ATTEMPT: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The connections to etcd.
-pub(super) struct Client {
+pub(in super::super) struct Client {
     runtime: Runtime,
     etcd: etcd_client::Client,
     place: String,

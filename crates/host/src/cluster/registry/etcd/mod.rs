@@ -20,11 +20,11 @@ mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
 use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
-use super::place::{EtcdPlace, TlsFiles};
+use super::place::EtcdPlace;
 use super::{Homed, Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member, Moving};
 use crate::cluster::{Cluster, PATIENCE, lock};
-use client::Client;
+pub(super) use client::Client;
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -68,13 +68,13 @@ impl Etcd {
     /// The registry there. `lease`: how long a host that says nothing belongs.
     pub fn new(
         cluster: &Arc<Cluster>,
+        client: Client,
         place: &EtcdPlace,
-        files: Option<&TlsFiles>,
         lease: Duration,
     ) -> Result<Arc<Etcd>> {
         let this = Arc::new(Etcd {
             cluster: Arc::downgrade(cluster),
-            client: Client::new(place, files)?,
+            client,
             keys: Keys::new(&place.cluster),
             lease,
             mirror: Mutex::default(),
