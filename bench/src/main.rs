@@ -4,6 +4,7 @@ mod arguments;
 mod audit;
 mod backed;
 mod cluster;
+mod conclusions;
 mod context;
 mod counting;
 mod crash;

@@ -38,6 +38,8 @@ pub enum Bar {
     AtLeast(f64),
     /// Just that.
     Exactly(f64),
+    /// No less than the first, no more than the second.
+    Between(f64, f64),
 }
 
 impl Bar {
@@ -47,6 +49,7 @@ impl Bar {
             Bar::AtMost(limit) => value <= limit,
             Bar::AtLeast(limit) => value >= limit,
             Bar::Exactly(wanted) => value == wanted,
+            Bar::Between(least, most) => (least..=most).contains(&value),
         }
     }
 }
@@ -57,6 +60,7 @@ impl fmt::Display for Bar {
             Bar::AtMost(limit) => write!(f, "≤ {limit}"),
             Bar::AtLeast(limit) => write!(f, "≥ {limit}"),
             Bar::Exactly(wanted) => write!(f, "= {wanted}"),
+            Bar::Between(least, most) => write!(f, "{least} to {most}"),
         }
     }
 }

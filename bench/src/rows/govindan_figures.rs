@@ -56,7 +56,7 @@ fn detail(references: &[usize], medians: &[Vec<f64>], scale: f64, unit: &str, cl
             json!({ "published": claim.published, "asked": claim.asked, "here": claim.holds(), "not_at": claim.not_at })
         })
         .collect();
-    json!({ "unit": unit, "claims": claims, "table": table })
+    json!({ "unit": unit, "of": claims.len(), "claims": claims, "table": table })
 }
 
 fn page(detail: &Value) -> String {
@@ -242,7 +242,7 @@ impl Row for GovindanFig3 {
     }
 
     fn unit(&self) -> &'static str {
-        "published statements reproduced"
+        crate::conclusions::UNIT
     }
 
     fn bar(&self) -> Option<crate::row::Bar> {
@@ -279,7 +279,7 @@ impl Row for GovindanFig4 {
     }
 
     fn unit(&self) -> &'static str {
-        "published statements reproduced"
+        crate::conclusions::UNIT
     }
 
     fn bar(&self) -> Option<crate::row::Bar> {

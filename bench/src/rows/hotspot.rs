@@ -1,7 +1,7 @@
 //! `hotspot.*`: all hosts write one word. Two to eight real hosts, and up to 64 simulated ones; a row's value is the worse
 //! of the two.
 
-use crate::cluster::hotspot::{Field, Free, HOLD, LONG_HOLD, MOST};
+use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
 use crate::measure::{least, most};
@@ -68,14 +68,19 @@ fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)>
         }
         // One after the other, each heard at once: a later request is led to where an earlier one is.
         game.ask_at_once(false)?;
-        let before = game.traffic()?;
+        let said = game.traffic()?.messages;
         (0..few).try_for_each(|_| game.cycle())?;
-        let in_turn = game.traffic()?.messages - before.messages;
+        let in_turn = game.traffic()?.messages - said;
         let value = messages as f64 / faults as f64;
         each.push(value);
+        drop(game);
+        let free = field.game(strict, hosts, None)?.free(Duration::from_millis(context.pick(2000, 500)))?;
         lines.push(json!({
             "hosts": hosts,
             "messages_a_fault": rounded(value),
+            "acknowledgements_a_fault": rounded((after.acknowledgements - before.acknowledgements) as f64 / faults as f64),
+            "free_running": rounded(free.messages),
+            "acknowledgements_free_running": rounded(free.acknowledgements),
             "all_ask_before_any_is_heard": at_once,
             "asking_one_after_the_other": rounded(in_turn as f64 / (hosts as u64 * few) as f64),
         }));
@@ -94,8 +99,9 @@ fn simulated_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Va
         let late = hotspot(strict, hosts, cycles, None, HasPage::Late).later;
         let local = hotspot(strict, hosts, cycles, None, HasPage::Local).later;
         let shuffled = hotspot(strict, hosts, cycles, Some(context.seed), HasPage::Local).later;
-        let free = free_running(strict, hosts, context.pick(1000, 100), context.seed);
-        let free = free.map_err(Failure::Failed)?.traffic;
+        let free =
+            free_running(strict, hosts, context.pick(1000, 100), context.seed).map_err(Failure::Failed)?;
+        let turns = free.acquisitions.iter().sum::<u64>() as f64;
         let parties = (hosts * cycles) as f64;
         let value = match strict {
             Strict::Central => a_fault(late),
@@ -108,7 +114,8 @@ fn simulated_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Va
             "if_all_faults_are_remote": rounded(a_fault(late)),
             "local_one_not_counted": rounded(a_fault(local)),
             "any_order": rounded(shuffled.messages as f64 / parties),
-            "free_running_a_remote_fault": rounded(a_fault(free)),
+            "free_running": rounded(free.traffic.messages as f64 / turns),
+            "acknowledgements_free_running": rounded(free.traffic.acknowledgements as f64 / turns),
         }));
     }
     let counted = match strict {
@@ -199,9 +206,7 @@ impl Row for Fairness {
             for hosts in PARTIES {
                 let free = free_running(strict, hosts, context.pick(1000, 200), context.seed);
                 let acquisitions = free.map_err(Failure::Failed)?.acquisitions;
-                let most = acquisitions.iter().max().copied().unwrap_or(0) as f64;
-                let fewest = acquisitions.iter().min().copied().unwrap_or(0) as f64;
-                let ratio = most / fewest;
+                let ratio = unfairness(&acquisitions)?;
                 worst = worst.max(ratio);
                 least = least.min(ratio);
                 let scheduler = format!("{strict:?}").to_lowercase();
@@ -222,6 +227,14 @@ impl Row for Fairness {
     }
 }
 
+/// Most ÷ fewest turns. Who had none counts as one: the ratio is that much at least.
+fn unfairness(turns: &[u64]) -> Result<f64> {
+    match (turns.iter().max(), turns.iter().min()) {
+        (Some(most), Some(fewest)) if *most > 1 => Ok(*most as f64 / (*fewest).max(1) as f64),
+        _ => failed(format!("hosts had no turns: {turns:?}")),
+    }
+}
+
 /// Real hosts that add to one word as fast as they can: most ÷ fewest times that one of them got the page.
 fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     let mut field = Field::start(context)?;
@@ -231,20 +244,17 @@ fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     for strict in [Strict::Central, Strict::Forwarding] {
         for hosts in REAL {
             let mut game = field.game(strict, hosts, None)?;
-            let before = game.traffic()?;
-            let Free { acquired, in_all, came } = game.free(time)?;
-            let messages = game.traffic()?.messages - before.messages;
-            let (most, fewest) = (acquired.iter().max().copied(), acquired.iter().min().copied());
-            let (most, fewest) = (most.unwrap_or(0) as f64, fewest.unwrap_or(0) as f64);
-            let ratio = most / fewest.max(1.0);
+            let free = game.free(time)?;
+            let ratio = unfairness(&free.acquired)?;
             each.push(ratio);
             lines.push(json!({
                 "scheduler": format!("{strict:?}").to_lowercase(),
                 "hosts": hosts,
                 "ratio": rounded(ratio),
-                "acquired": acquired,
-                "came_to_the_process": came,
-                "messages_an_acquisition": rounded(messages as f64 / in_all.max(1) as f64),
+                "acquired": free.acquired,
+                "came_to_the_process": free.came,
+                "messages_an_acquisition": rounded(free.messages),
+                "acknowledgements_an_acquisition": rounded(free.acknowledgements),
             }));
         }
     }
@@ -297,5 +307,17 @@ impl Row for FirstCycle {
         });
         each.extend(real);
         Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_had_no_turns_are_no_fair_hosts() {
+        assert_eq!(unfairness(&[6, 3, 4]).unwrap(), 2.0);
+        assert_eq!(unfairness(&[6, 0]).unwrap(), 6.0);
+        assert!(unfairness(&[0, 0]).is_err() && unfairness(&[]).is_err());
     }
 }
