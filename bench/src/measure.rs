@@ -78,16 +78,18 @@ impl Pairs {
         self.theirs.extend(other.theirs);
     }
 
-    /// The result of a row whose value is `value`.
+    /// The result of a row whose value is `value`. Its noise is that of the pairs' ratios.
     pub fn measured(&self, value: f64, detail: Value) -> Measured {
-        let ratios = self.ratios();
-        Measured { value, runs: ratios.len(), min: least(&ratios), max: most(&ratios), detail }
+        let [least, most] = self.ratio_interval();
+        let interval = Some([least.min(value), most.max(value)]);
+        Measured { value, interval, ..Measured::median(&self.ratios(), detail) }
     }
 
     /// Both medians, with `scale` applied (1e6: microseconds of seconds).
     pub fn summary(&self, scale: f64) -> Value {
         json!({
             "ratio": rounded(self.ratio()),
+            "ratio_between": self.ratio_interval().map(rounded),
             "commonhold": rounded(median(&self.ours) * scale),
             "peer": rounded(median(&self.theirs) * scale),
             "pairs": self.ours.len(),

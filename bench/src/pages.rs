@@ -12,19 +12,41 @@ pub fn one_line(row: &dyn Row, line: &Value) -> String {
     format!("{:<30} {:>10} {:<28} {}", row.id(), value(line), row.unit(), verdict(row, line))
 }
 
+/// The value; of how many, or its noise, if it has such.
 fn value(line: &Value) -> String {
-    line["value"].as_f64().map_or_else(|| "–".into(), |value| value.to_string())
+    let Some(value) = line["value"].as_f64() else { return "–".into() };
+    match line["of"].as_u64() {
+        Some(of) => format!("{value} of {of}"),
+        None => value.to_string(),
+    }
+}
+
+/// Between what the value lies.
+fn noise(line: &Value) -> String {
+    match line["interval"].as_array().map(Vec::as_slice) {
+        Some([least, most]) => format!("{} to {}", cell(least), cell(most)),
+        _ => String::new(),
+    }
 }
 
 fn verdict(row: &dyn Row, line: &Value) -> String {
     if let Some(why) = line["skipped"].as_str() {
         return why.to_owned();
     }
-    match (row.bar(), line["value"].as_f64()) {
-        (Some(bar), Some(value)) if bar.is_met(value) => format!("{bar}: met"),
-        (Some(bar), _) => format!("{bar}: MISSED"),
+    let own = match (row.bar(), line["verdict"].as_str()) {
+        (Some(bar), Some(verdict)) => format!("{bar}: {verdict}"),
+        (Some(bar), None) => bar.to_string(),
         (None, _) => "reported".into(),
-    }
+    };
+    let beside = line["beside"].as_array().into_iter().flatten().map(|one| {
+        format!(
+            "; {}: {} {}",
+            cell(&one["name"]),
+            cell(&one["value"]),
+            one["verdict"].as_str().unwrap_or_default()
+        )
+    });
+    own + beside.collect::<String>().trim_end()
 }
 
 /// What the table of all rows needs of each that was ever run into a directory.
@@ -70,10 +92,18 @@ fn table(known: &BTreeMap<String, Value>) -> String {
                 String::new()
             };
             let id = format!("[{0}]({0}.md)", row.id());
-            vec![id, bar, format!("**{}**", value(line)), row.unit().into(), spread, verdict(*row, line)]
+            vec![
+                id,
+                bar,
+                format!("**{}**", value(line)),
+                noise(line),
+                row.unit().into(),
+                spread,
+                verdict(*row, line),
+            ]
         })
         .collect();
-    let head = ["row", "must be", "measured", "unit", "spread", "verdict"];
+    let head = ["row", "must be", "measured", "95 % of such runs", "unit", "single results", "verdict"];
     format!(
         "# Results\n\nThe last run of each row, written by `commonhold-bench run --out`; what each does on both sides \
          stands in bench/README.md. On which machine it ran its own page says.\n\n{}",
@@ -84,6 +114,9 @@ fn table(known: &BTreeMap<String, Value>) -> String {
 fn page(row: &dyn Row, line: &Value) -> String {
     let mut text = format!("# {}\n\n{}.\n\n", row.id(), upper_first(row.about()));
     text.push_str(&format!("Measured: **{}** {} ({})", value(line), row.unit(), verdict(row, line)));
+    if !noise(line).is_empty() {
+        text.push_str(&format!(", in 95 of 100 such runs {}", noise(line)));
+    }
     if line["min"].is_number() && line["min"] != line["max"] {
         text.push_str(&format!(
             ", {} runs from {} to {}",
@@ -150,11 +183,13 @@ mod tests {
     fn pages_show_value_and_detail() {
         let row = crate::rows::all()[0];
         let line = json!({
-            "id": row.id(), "value": 1.5, "runs": 3, "min": 1.0, "max": 2.0,
+            "id": row.id(), "value": 1.5, "runs": 3, "min": 1.0, "max": 2.0, "verdict": "MISSED", "interval": [1.4, 1.6],
+            "beside": [{ "name": "writes", "value": 1.0, "verdict": "met" }],
             "detail": { "direct": { "ratio": 1.5 }, "list": [1, 2] },
         });
         let text = page(row, &line);
-        assert!(text.contains("**1.5** ratio (≤ 1.02: MISSED), 3 runs from 1.0 to 2.0"), "{text}");
+        let said = "**1.5** ratio (≤ 1.02: MISSED; writes: 1.0 met), in 95 of 100 such runs 1.4 to 1.6, 3 runs from 1.0 to 2.0";
+        assert!(text.contains(said), "{text}");
         assert!(text.contains("| direct: ratio | 1.5 |") && text.contains("| list | 1, 2 |"), "{text}");
         let skipped = json!({ "id": row.id(), "value": null, "skipped": "no host" });
         assert!(one_line(row, &skipped).ends_with("no host"));

@@ -4,7 +4,7 @@
 use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
-use crate::measure::{least, most};
+use crate::measure::most;
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_simulator::measure::{HasPage, Strict, free_running, hotspot};
 use commonhold_simulator::news::Traffic;
@@ -34,7 +34,7 @@ fn messages(strict: Strict, context: &Context) -> Result<Measured> {
         "real": real,
     });
     each.extend(real_each);
-    Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+    Ok(Measured::most(&each, detail))
 }
 
 /// The same cycles on real hosts, with a barrier between them: messages and faults as the hosts count them.
@@ -201,29 +201,27 @@ impl Row for Fairness {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let (mut worst, mut least, mut lines) = (f64::MIN, f64::MAX, Vec::new());
+        let (mut each, mut lines) = (Vec::new(), Vec::new());
         for strict in [Strict::Central, Strict::Forwarding] {
             for hosts in PARTIES {
                 let free = free_running(strict, hosts, context.pick(1000, 200), context.seed);
                 let acquisitions = free.map_err(Failure::Failed)?.acquisitions;
                 let ratio = unfairness(&acquisitions)?;
-                worst = worst.max(ratio);
-                least = least.min(ratio);
+                each.push(ratio);
                 let scheduler = format!("{strict:?}").to_lowercase();
                 lines.push(json!({"scheduler": scheduler, "hosts": hosts, "ratio": rounded(ratio)}));
             }
         }
         let (real, network, real_lines) = real_fairness(context)?;
         let detail = json!({
-            "simulated_worst": rounded(worst),
+            "simulated_worst": rounded(most(&each)),
             "real_worst": rounded(most(&real)),
             "network": network,
             "simulated": lines,
             "real": real_lines,
         });
-        let runs = 2 * PARTIES.len() + real.len();
-        let (least, worst) = (least.min(crate::measure::least(&real)), worst.max(most(&real)));
-        Ok(Measured { value: worst, runs, min: least, max: worst, detail })
+        each.extend(real);
+        Ok(Measured::most(&each, detail))
     }
 }
 
@@ -306,7 +304,7 @@ impl Row for FirstCycle {
             "excess_over_3n_less_4": {"simulated_2_to_64": each, "real_2_to_8": real},
         });
         each.extend(real);
-        Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+        Ok(Measured::most(&each, detail))
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::images::shared_text::{PROGRAMS, prepare, start};
-use crate::measure::{least, median, most};
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::json;
 
@@ -50,7 +49,6 @@ impl Row for PssRatio {
                 },
             });
         }
-        let value = median(&ratios);
-        Ok(Measured { value, runs: ratios.len(), min: least(&ratios), max: most(&ratios), detail: last })
+        Ok(Measured::median(&ratios, last))
     }
 }

@@ -130,7 +130,7 @@ impl Row for Differences {
             "addresses_were_taken": taken,
         });
         let count = launches.differences.len() as f64;
-        Ok(Measured { value: count, runs: launches.count, min: count, max: count, detail })
+        Ok(Measured::single(count, launches.count, detail))
     }
 }
 

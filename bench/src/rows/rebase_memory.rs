@@ -80,14 +80,12 @@ impl Row for Memory {
                 "ratio_of_frames": rounded(frames),
             }));
         }
-        let (min, max) = (crate::measure::least(&ratios), crate::measure::most(&ratios));
-        let value = crate::measure::median(&ratios);
         let detail = json!({
             "programs_and_their_copies": together.names(),
             "files_of_both_sides": together.files.len(),
             "rounds": rounds,
         });
-        Ok(Measured { value, runs: ratios.len(), min, max, detail })
+        Ok(Measured::median(&ratios, detail))
     }
 }
 
