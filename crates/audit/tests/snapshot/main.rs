@@ -2,6 +2,8 @@
 
 mod hanging;
 mod hidden;
+#[path = "../../../../tests/left_out.rs"]
+mod left_out;
 mod live;
 mod recorded;
 mod root;
