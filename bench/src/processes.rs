@@ -91,6 +91,26 @@ pub fn memory_kib(pid: u32) -> Result<u64> {
     Ok(pages + tables)
 }
 
+/// What a host holds in memory besides frames of objects, in KiB: pages of all its mappings but those of frames.
+pub fn books_kib(pid: u32) -> Result<u64> {
+    let (mut sum, mut counts) = (0, true);
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("Rss:") if counts => {
+                sum += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0)
+            }
+            Some(first) if !first.ends_with(':') => {
+                counts = !["/memfd:commonhold-frames", "/memfd:commonhold-object"]
+                    .iter()
+                    .any(|kind| line.contains(kind));
+            }
+            _ => {}
+        }
+    }
+    Ok(sum)
+}
+
 fn field_kib(path: &str, name: &str) -> Result<u64> {
     let text = fs::read_to_string(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -29,9 +29,7 @@ fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
         first.get_or_insert(pairs);
     }
     let mut beside = Vec::new();
-    for (names, package) in
-        [(&["ld.gold"][..], "binutils"), (&["ld.lld"], "lld"), (&["ld.mold", "mold"], "mold")]
-    {
+    for (names, package) in [(&["ld.lld"][..], "lld"), (&["ld.mold", "mold"], "mold")] {
         let Some(linker) = find_or_install(names, package) else {
             milliseconds.insert(names[0].into(), json!(format!("not installed (apt install {package})")));
             continue;
