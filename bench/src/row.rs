@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::time::Duration;
 
+/// No row may take longer: whoever runs all of them has to be able to stop in between.
+pub const LONGEST: Duration = Duration::from_secs(40 * 60);
+
 /// One thing that is measured.
 pub trait Row: Sync {
     /// Its name, for ever.
@@ -17,7 +20,7 @@ pub trait Row: Sync {
     fn bar(&self) -> Option<Bar>;
     /// What is measured, in one line.
     fn about(&self) -> &'static str;
-    /// How long it may take; then it is stopped.
+    /// How long it may take, [`LONGEST`] at most; then it is stopped.
     fn limit(&self) -> Duration {
         Duration::from_secs(1200)
     }

@@ -92,7 +92,7 @@ impl Row for Differences {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

@@ -42,7 +42,7 @@ impl Row for Memory {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

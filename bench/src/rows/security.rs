@@ -58,7 +58,7 @@ impl Row for Figure {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {
