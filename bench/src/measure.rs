@@ -1,6 +1,6 @@
 //! Measuring two sides alternately, and what is said of the results.
 
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::row::{Measured, rounded};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -123,6 +123,11 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
     sorted[below] + part * (sorted[(below + 1).min(last)] - sorted[below])
 }
 
+/// A number that is more than nothing where anything was measured, whatever a bar that is a limit above says of 0.
+pub fn some(value: f64, what: &str) -> Result<f64> {
+    if value > 0.0 { Ok(value) } else { failed(format!("nothing was measured: {what} is {value}")) }
+}
+
 /// Least value; NaN of none.
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::min)
@@ -162,6 +167,12 @@ mod tests {
         let times = [5.0, 1.0, 4.0, 2.0, 3.0, 9.0];
         let pairs = alternate_best(2, 3, |n| Ok(times[n]), |n| Ok(times[n] * 2.0)).unwrap();
         assert_eq!((pairs.ours, pairs.theirs), (vec![1.0, 2.0], vec![2.0, 4.0]));
+    }
+
+    #[test]
+    fn nothing_is_no_measurement() {
+        assert_eq!(some(0.5, "time").unwrap(), 0.5);
+        assert!(some(0.0, "time").is_err() && some(f64::NAN, "time").is_err());
     }
 
     #[test]

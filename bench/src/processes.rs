@@ -1,6 +1,7 @@
 //! Other processes: what they cost (/proc), and how they end.
 
 use crate::failure::{Result, failed};
+use crate::measure::some;
 use commonhold_sys::process::{self, Identity};
 use rustix::process::{Pid, Signal};
 use std::fs;
@@ -51,6 +52,7 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
         let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
         total += text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
     }
+    some(total as f64, "processor time")?;
     Ok(Duration::from_nanos(total))
 }
 

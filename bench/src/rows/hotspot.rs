@@ -4,7 +4,7 @@
 use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
-use crate::measure::most;
+use crate::measure::{least, most, some};
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_simulator::measure::{HasPage, Strict, free_running, hotspot};
 use commonhold_simulator::news::Traffic;
@@ -34,6 +34,7 @@ fn messages(strict: Strict, context: &Context) -> Result<Measured> {
         "real": real,
     });
     each.extend(real_each);
+    some(least(&each), "the least of messages a fault")?;
     Ok(Measured::most(&each, detail))
 }
 
@@ -74,7 +75,7 @@ fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)>
         let value = messages as f64 / faults as f64;
         each.push(value);
         drop(game);
-        let free = field.game(strict, hosts, None)?.free(Duration::from_millis(context.pick(2000, 500)))?;
+        let free = field.game(strict, hosts, None)?.free(Duration::from_millis(context.pick(2000, 1500)))?;
         lines.push(json!({
             "hosts": hosts,
             "messages_a_fault": rounded(value),
@@ -237,7 +238,7 @@ fn unfairness(turns: &[u64]) -> Result<f64> {
 fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     let mut field = Field::start(context)?;
     let network = field.network();
-    let time = Duration::from_millis(context.pick(3000, 500));
+    let time = Duration::from_millis(context.pick(3000, 1500));
     let (mut each, mut lines) = (Vec::new(), Vec::new());
     for strict in [Strict::Central, Strict::Forwarding] {
         for hosts in REAL {
@@ -282,9 +283,10 @@ impl Row for FirstCycle {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let excess = |hosts: usize| {
-            hotspot(Strict::Forwarding, hosts, 0, None, HasPage::Local).first as f64 - (3 * hosts - 4) as f64
+            let first = hotspot(Strict::Forwarding, hosts, 0, None, HasPage::Local).first;
+            Ok(some(first as f64, "messages of the first cycle")? - (3 * hosts - 4) as f64)
         };
-        let mut each: Vec<f64> = (2..=64).map(excess).collect();
+        let mut each: Vec<f64> = (2..=64).map(excess).collect::<Result<_>>()?;
         let mut field = Field::start(context)?;
         let network = field.network();
         let mut real = Vec::new();
@@ -295,7 +297,8 @@ impl Row for FirstCycle {
                 let before = game.traffic()?;
                 game.first_cycle()?;
                 let messages = game.traffic()?.messages - before.messages;
-                worst = worst.max(messages as f64 - (3 * hosts - 4) as f64);
+                worst =
+                    worst.max(some(messages as f64, "messages of the first cycle")? - (3 * hosts - 4) as f64);
             }
             real.push(worst);
         }

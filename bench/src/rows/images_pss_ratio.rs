@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::images::shared_text::{PROGRAMS, prepare, start};
+use crate::measure::some;
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::json;
 
@@ -40,6 +41,7 @@ impl Row for PssRatio {
             if archives.said != said {
                 return failed("programs with the image and with the archive do not say the same");
             }
+            some(ours.pss_kib.min(theirs.pss_kib), "code of the programs")?;
             ratios.push(ours.pss_kib / theirs.pss_kib);
             last = json!({
                 "programs": PROGRAMS,

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{Doing, Result, failed};
+use crate::measure::some;
 use crate::processes::kill_group;
 use crate::rebase::memory::{Footprint, family, footprint, forget};
 use crate::rebase::programs::waiting;
@@ -64,6 +65,7 @@ impl Row for Memory {
                 let ours = together.afresh(true)?;
                 (together.afresh(false)?, ours)
             };
+            some(ours.pss_kib.min(stock.pss_kib) as f64, "memory of the programs")?;
             let shares = ours.pss_kib as f64 / stock.pss_kib as f64;
             let frames = ours.frames_kib() as f64 / stock.frames_kib() as f64;
             ratios.push(shares.max(frames));

@@ -3,9 +3,9 @@
 use super::scale_roles::{remembered, worst};
 use crate::cluster::Cluster;
 use crate::context::Context;
-use crate::failure::{Result, failed};
+use crate::failure::Result;
 use crate::faults::{FreshPages, Touch};
-use crate::measure::most;
+use crate::measure::{most, some};
 use crate::processes::books_kib;
 use crate::row::{Bar, Measured, Row};
 use crate::view::PAGE;
@@ -46,7 +46,8 @@ impl Row for BytesPerPage {
     fn run(&self, context: &Context) -> Result<Measured> {
         let pages: u32 = context.pick(1 << 15, 1 << 12);
         let all = remembered(pages);
-        let measured = Measured::single(worst(&all).bytes, 1, detail(pages, &all));
+        let measured =
+            Measured::single(some(worst(&all).bytes, "what a scheduler allocated")?, 1, detail(pages, &all));
         Ok(measured.beside("all books of a real host, two hosts", with_books(context, pages as usize)?, None))
     }
 }
@@ -77,10 +78,7 @@ fn with_books(context: &Context, pages: usize) -> Result<f64> {
             }
         }
     }
-    match most(&each) {
-        most if most > 0.0 => Ok(most),
-        _ => failed("the hosts' books did not grow"),
-    }
+    some(most(&each), "growth of the hosts' books")
 }
 
 /// The row.
@@ -108,7 +106,7 @@ impl Row for UntouchedBytes {
         let _ = context; // nothing to vary
         let all = remembered(1);
         let pages = (1u64 << 40) / 4096;
-        let value = worst(&all).bytes / pages as f64;
+        let value = some(worst(&all).bytes, "what a scheduler allocated")? / pages as f64;
         Ok(Measured::single(value, 1, detail(1, &all)))
     }
 }
