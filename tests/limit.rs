@@ -1,5 +1,5 @@
-//! What every test is given before it begins: signals as programs expect them, and a limit of time. What starts a host or other
-//! processes for a test calls it. Part of several crates' tests.
+//! What every test is given before it begins: signals as programs expect them, and a limit of time.
+//! What starts a host or other processes for a test calls it. Part of several crates' tests.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::sync::{Mutex, Once};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How long a test may run, unless `COMMONHOLD_TESTS_LIMIT_S` says otherwise: no more than to end what would never end.
+/// How long a test may run, unless `COMMONHOLD_TESTS_LIMIT_S` says otherwise: no more than to end
+/// what would never end.
 const LIMIT_S: u64 = 20 * 60;
 
 /// Tests that run, each in a thread of its own, which has its name; and since when.
@@ -40,7 +41,8 @@ fn lock() -> std::sync::MutexGuard<'static, BTreeMap<String, (ThreadId, Instant)
     RUNNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Begins the limit of the test that calls it, if it has not begun. Where all tests share the main thread, it begins anew.
+/// Begins the limit of the test that calls it, if it has not begun. Where all tests share the main
+/// thread, it begins anew.
 pub fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -56,7 +58,8 @@ pub fn begin() {
     });
 }
 
-/// Whoever runs tests under nohup or in the background of a shell ignores signals, and so would all that tests start.
+/// Whoever runs tests under nohup or in the background of a shell ignores signals, and so would all
+/// that tests start.
 fn default_signals() {
     unsafe extern "C" {
         fn signal(number: i32, handler: usize) -> usize;
@@ -65,7 +68,8 @@ fn default_signals() {
     const IGNORED: usize = 1;
     // SIGHUP, SIGINT, SIGQUIT, SIGTERM.
     for number in [1, 2, 3, 15] {
-        // SAFETY: it replaces a disposition by the default one; a handler that somebody has set is put back.
+        // SAFETY: it replaces a disposition by the default one; a handler that somebody has set is
+        // put back.
         unsafe {
             let before = signal(number, DEFAULT);
             if before != IGNORED && before != DEFAULT {

@@ -1,5 +1,6 @@
-//! Conclusions of a paper, asked of this run: each is a number that was measured, and a rule that judges it. A row that
-//! repeats a table counts those that hold; figures of machines of another age are printed beside, and never counted.
+//! Conclusions of a paper, asked of this run: each is a number that was measured, and a rule that
+//! judges it. A row that repeats a table counts those that hold; figures of machines of another age
+//! are printed beside, and never counted.
 
 use crate::failure::{Result, failed};
 use crate::row::{Bar, Measured, rounded};
@@ -57,7 +58,8 @@ impl Conclusion {
     }
 }
 
-/// The result of a row that asks these: how many hold, of how many. If none can be judged the row has failed.
+/// The result of a row that asks these: how many hold, of how many. If none can be judged the row
+/// has failed.
 pub fn measured(conclusions: &[Conclusion], runs: usize, mut detail: Value) -> Result<Measured> {
     if conclusions.iter().all(|one| one.value.is_none()) {
         return failed("nothing was measured by which a conclusion could be judged");

@@ -123,7 +123,8 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
     sorted[below] + part * (sorted[(below + 1).min(last)] - sorted[below])
 }
 
-/// A number that is more than nothing where anything was measured, whatever a bar that is a limit above says of 0.
+/// A number that is more than nothing where anything was measured, whatever a bar that is a limit
+/// above says of 0.
 pub fn some(value: f64, what: &str) -> Result<f64> {
     if value > 0.0 { Ok(value) } else { failed(format!("nothing was measured: {what} is {value}")) }
 }

@@ -34,7 +34,8 @@ impl Origin {
         line["machine"] = json!(self.machine);
     }
 
-    /// Whether that line is a result of just this. With changes nobody knows whether they were the same.
+    /// Whether that line is a result of just this. With changes nobody knows whether they were the
+    /// same.
     pub fn is_of(&self, line: &Value) -> bool {
         let same = line["commit"] == json!(self.commit) && line["machine"] == json!(self.machine);
         same && !self.commit.ends_with("changes") && line["value"].is_number() && line["quick"] != true

@@ -93,7 +93,8 @@ pub fn memory_kib(pid: u32) -> Result<u64> {
     Ok(pages + tables)
 }
 
-/// What a host holds in memory besides frames of objects, in KiB: pages of all its mappings but those of frames.
+/// What a host holds in memory besides frames of objects, in KiB: pages of all its mappings but
+/// those of frames.
 pub fn books_kib(pid: u32) -> Result<u64> {
     let (mut sum, mut counts) = (0, true);
     for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {

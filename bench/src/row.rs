@@ -118,7 +118,8 @@ impl fmt::Display for Bar {
 pub struct Measured {
     /// The value.
     pub value: f64,
-    /// Its noise: between what it lies, in 95 of 100 such runs. None: it is a count, without any, or nobody knows.
+    /// Its noise: between what it lies, in 95 of 100 such runs. None: it is a count, without any,
+    /// or nobody knows.
     pub interval: Option<[f64; 2]>,
     /// How many single results it is made of.
     pub runs: usize,
@@ -126,7 +127,8 @@ pub struct Measured {
     pub min: f64,
     /// The most of them.
     pub max: f64,
-    /// The same measured in another way that matters as much, each judged by the same bar and named with the value.
+    /// The same measured in another way that matters as much, each judged by the same bar and named
+    /// with the value.
     pub beside: Vec<(String, f64, Option<[f64; 2]>)>,
     /// Everything else worth knowing.
     pub detail: Value,
@@ -160,7 +162,8 @@ impl Measured {
         self
     }
 
-    /// Itself, if there is a value: a row that measured nothing has failed, whatever a bar says of nothing.
+    /// Itself, if there is a value: a row that measured nothing has failed, whatever a bar says of
+    /// nothing.
     fn there(&self) -> Result<&Measured> {
         match self.value.is_finite() && self.runs > 0 {
             true => Ok(self),

@@ -1,4 +1,5 @@
-//! The tables of all rows, made of the results: `docs/results/README.md`, and the one in `docs/PERFORMANCE.md`.
+//! The tables of all rows, made of the results: `docs/results/README.md`, and the one in
+//! `docs/PERFORMANCE.md`.
 
 use crate::pages::{noise, value, verdict};
 use crate::row::Row;
@@ -25,7 +26,8 @@ pub fn read(directory: &Path) -> io::Result<Known> {
     }
 }
 
-/// Writes what is known, and the tables; also into a PERFORMANCE.md beside the directory that has a place for it.
+/// Writes what is known, and the tables; also into a PERFORMANCE.md beside the directory that has a
+/// place for it.
 pub fn write(directory: &Path, known: &Known) -> io::Result<()> {
     // Whole or not at all: a run that is stopped goes on with it.
     let path = directory.join(ROWS);
@@ -51,7 +53,8 @@ fn with_table(text: &str, known: &Known) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{}\n\n{}\n{END}{after}", origins(known), performance(known)))
 }
 
-/// The line of a row, if it is one of the row as it is: of another unit, it measured something else.
+/// The line of a row, if it is one of the row as it is: of another unit, it measured something
+/// else.
 fn line_of<'a>(known: &'a Known, row: &dyn Row) -> Option<&'a Value> {
     known.get(row.id()).filter(|line| line["unit"] == row.unit())
 }

@@ -1,9 +1,11 @@
-//! The tests' own sources: kinds of tests that say less than they seem to are found here, and limits of time are kept.
+//! The tests' own sources: kinds of tests that say less than they seem to are found here, and
+//! limits of time are kept.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What begins a test that ends at once where it has nothing to try: these say so, or run the rest in another process.
+/// What begins a test that ends at once where it has nothing to try: these say so, or run the rest
+/// in another process.
 const SAY_WHY: &[&str] =
     &["is_root(", "has(", "breaks_connections(", "in_own_process(", "became_nobody(", "(STOPPED)"];
 
@@ -11,7 +13,8 @@ fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// All sources of tests: whole files below a folder `tests`, or called `tests.rs`. Not of the attacks, which are programs.
+/// All sources of tests: whole files below a folder `tests`, or called `tests.rs`. Not of the
+/// attacks, which are programs.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     ["bench", "crates", "demo", "pagers", "python", "tests"]

@@ -221,9 +221,9 @@ impl Game<'_> {
         Ok(ends?.into_iter().max().map(|(_, party)| party))
     }
 
-    /// All add to the word as fast as they can. Looked at is so long a time in the middle, in which all of them do: who begins
-    /// first also ends first, and a busy machine makes the difference longer. If hardly anybody gets the page, there is nothing
-    /// to judge by.
+    /// All add to the word as fast as they can. Looked at is so long a time in the middle, in which
+    /// all of them do: who begins first also ends first, and a busy machine makes the difference
+    /// longer. If hardly anybody gets the page, there is nothing to judge by.
     pub fn free(&mut self, time: Duration) -> Result<Free> {
         let (before, said, sent_on) = (self.acquired()?, self.traffic()?, self.forwarded()?);
         self.parties.iter_mut().try_for_each(|party| party.begin_adding(time + 2 * RUN_UP))?;

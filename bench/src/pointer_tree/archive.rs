@@ -1,5 +1,6 @@
-//! The tree as rkyv has it: relative pointers of 32 bits. Once as one writes it without a thought, and once with rkyv's
-//! `Niche`, which needs no word to say that there is no child: nodes of 40 bytes instead of 48.
+//! The tree as rkyv has it: relative pointers of 32 bits. Once as one writes it without a thought,
+//! and once with rkyv's `Niche`, which needs no word to say that there is no child: nodes of 40
+//! bytes instead of 48.
 
 use super::{NODES, Node, key, values};
 use crate::failure::{Doing, Result};

@@ -1,5 +1,6 @@
-//! A million-node search tree of 45 MiB, as an image and as rkyv archives: the same nodes, of 48 bytes and, with rkyv's `Niche`,
-//! of 40, placed in the same order (children before their parent), mapped in the same way, and searched by the same code.
+//! A million-node search tree of 45 MiB, as an image and as rkyv archives: the same nodes, of 48
+//! bytes and, with rkyv's `Niche`, of 40, placed in the same order (children before their parent),
+//! mapped in the same way, and searched by the same code.
 
 mod archive;
 mod image;

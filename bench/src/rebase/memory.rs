@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// KiB of changed pages, by its share, of the mappings of a process that are read-only parts of a file whose name is `file`.
-/// None: it has no such mapping, or has ended.
+/// KiB of changed pages, by its share, of the mappings of a process that are read-only parts of a
+/// file whose name is `file`. None: it has no such mapping, or has ended.
 pub fn relocated(pid: u32, file: &str) -> io::Result<Option<u64>> {
     let text = match fs::read_to_string(format!("/proc/{pid}/smaps")) {
         Ok(text) => text,

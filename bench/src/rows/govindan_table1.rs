@@ -121,7 +121,8 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| rounded(values.iter().sum::<f64>() / values.len() as f64))
 }
 
-/// What the paper says, asked of the users' programs. "About": within a third more, or as much less.
+/// What the paper says, asked of the users' programs. "About": within a third more, or as much
+/// less.
 fn conclude(programs: &Value) -> Vec<Conclusion> {
     let number = |name: &str| programs[name].as_f64().unwrap_or(f64::NAN);
     let (extent, ratio) = (number("extent_of_sharing"), number("memory_savings_ratio"));

@@ -62,14 +62,16 @@ impl Row for WorstMs {
         }
         let each: Vec<f64> = added.iter().map(|added| added.ms).collect();
         let measured = Measured::most(&each, json!({ "programs": rows }));
-        // The worst of all lies between the worst that all have at least and the worst that any has at most.
+        // The worst of all lies between the worst that all have at least and the worst that any has
+        // at most.
         let ends =
             [-1.0, 1.0].map(|sign| added.iter().map(|a| a.ms + sign * a.noise).fold(f64::MIN, f64::max));
         Ok(Measured { interval: Some(ends), ..measured })
     }
 }
 
-/// A short program that is not set, and so has no copies: what the variables alone cost every program.
+/// A short program that is not set, and so has no copies: what the variables alone cost every
+/// program.
 fn unset(rebased: &Rebased) -> Result<Option<Program>> {
     let Some(program) = find(&["/usr/bin/true"], &[]) else { return Ok(None) };
     match watch(rebased.command(&program, true), &rebased.store, None)?.copies.len() {
@@ -99,7 +101,8 @@ impl Added {
     }
 }
 
-/// Each round starts it without, with, and without copies: the first and the last say how much stock differs from stock.
+/// Each round starts it without, with, and without copies: the first and the last say how much
+/// stock differs from stock.
 fn one(rebased: &Rebased, program: &Program, rounds: usize) -> Result<Added> {
     let (mut added, mut noise, mut stock) = (Vec::new(), Vec::new(), Vec::new());
     rebased.time(program, true)?;

@@ -52,8 +52,9 @@ impl Row for BytesPerPage {
     }
 }
 
-/// Bytes a page that a real host takes besides frames when two hosts share an object and use its pages at random: the most of
-/// both hosts and schedulers. A first object, which stays, brings what a host has once.
+/// Bytes a page that a real host takes besides frames when two hosts share an object and use its
+/// pages at random: the most of both hosts and schedulers. A first object, which stays, brings what
+/// a host has once.
 fn with_books(context: &Context, pages: usize) -> Result<f64> {
     let cluster = Cluster::start(context, 2)?;
     let hosts: Vec<u32> =

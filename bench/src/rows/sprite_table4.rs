@@ -102,8 +102,9 @@ fn table(size: usize, times: &[f64]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// The paper's conclusions on its own file. Its mmap has two counterparts, and a conclusion must hold for each: the
-/// kernel's mmap, and controlled objects, which copy each page, as Sprite did. Direct objects are those of its footnote.
+/// The paper's conclusions on its own file. Its mmap has two counterparts, and a conclusion must
+/// hold for each: the kernel's mmap, and controlled objects, which copy each page, as Sprite did.
+/// Direct objects are those of its footnote.
 fn conclude(times: &[f64]) -> Vec<Conclusion> {
     let time = |method| Method::ALL.iter().position(|m| *m == method).map_or(f64::NAN, |n| times[n]);
     let (read, getc, fill) = (time(Method::Read), time(Method::Getc), time(Method::DataFill));

@@ -136,8 +136,8 @@ fn table(size: usize, lines: &[(Method, usize)], times: &[f64], faults: &[u64], 
 /// "Proportional": within a half more or less.
 const PROPORTIONAL: Bar = Bar::Between(0.67, 1.5);
 
-/// The paper's conclusions on its own file. Its mmap has two counterparts, as in `sprite.table4`: a conclusion must hold for
-/// each.
+/// The paper's conclusions on its own file. Its mmap has two counterparts, as in `sprite.table4`: a
+/// conclusion must hold for each.
 fn conclude(lines: &[(Method, usize)], times: &[f64], pages: [usize; 2]) -> Vec<Conclusion> {
     let by_reads = PROBES[1] as f64 / PROBES[0] as f64;
     let by_pages = pages[1] as f64 / pages[0] as f64;
