@@ -10,6 +10,8 @@ pub enum Command {
     List,
     /// Run rows.
     Run(Run),
+    /// Make the tables of the results in that folder anew.
+    Tables(PathBuf),
     /// Be a worker (hidden).
     Worker {
         /// Which.
@@ -32,11 +34,16 @@ pub struct Run {
     pub quick: bool,
     /// Where to write pages; none: nowhere.
     pub out: Option<PathBuf>,
+    /// Leave out what has a result there of this commit and machine.
+    pub resume: bool,
     /// What random choices follow from.
     pub seed: u64,
     /// Trials of a crash row.
     pub trials: Option<u64>,
 }
+
+/// Where results are.
+const RESULTS: &str = "docs/results";
 
 /// How to use it.
 pub const HELP: &str = "\
@@ -44,10 +51,12 @@ Measures Commonhold beside its peers.
 
   commonhold-bench list                  every row id, one a line
   commonhold-bench run ID…|all [options]
+  commonhold-bench tables [DIR]          the tables of the results in DIR (docs/results) and of PERFORMANCE.md beside it
 
   --json         one JSON object a line
   --quick        fewer rounds: to see that it works, not to publish
   --out DIR      write a page for each row there (run all without --quick: docs/results)
+  --resume       go on where it was stopped: leave out rows with a result there of this commit and machine
   --seed N       what all random choices follow from
   --trials N     trials of the crash rows (1000 and, of clusters, 500; 40 and 25 with --quick)
 
@@ -62,6 +71,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command> {
             Some(word) => failed(format!("`list` takes nothing, not `{word}`")),
         },
         Some("run") => parse_run(words),
+        Some("tables") => Ok(Command::Tables(words.next().unwrap_or_else(|| RESULTS.into()).into())),
         Some("worker") => match words.next() {
             Some(name) => Ok(Command::Worker { name, arguments: words.collect() }),
             None => failed("worker takes a name"),
@@ -72,13 +82,21 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command> {
 }
 
 fn parse_run(mut words: impl Iterator<Item = String>) -> Result<Command> {
-    let mut run =
-        Run { ids: Vec::new(), json: false, quick: false, out: None, seed: 20_260_101, trials: None };
+    let mut run = Run {
+        ids: Vec::new(),
+        json: false,
+        quick: false,
+        out: None,
+        resume: false,
+        seed: 20_260_101,
+        trials: None,
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().map_or_else(|| failed(format!("{word} takes a value")), Ok);
         match word.as_str() {
             "--json" => run.json = true,
             "--quick" => run.quick = true,
+            "--resume" => run.resume = true,
             "--out" => run.out = Some(value()?.into()),
             "--seed" => run.seed = number(&word, &value()?)?,
             "--trials" => run.trials = Some(number(&word, &value()?)?),
@@ -92,7 +110,10 @@ fn parse_run(mut words: impl Iterator<Item = String>) -> Result<Command> {
         return failed("run what? Name rows (see `commonhold-bench list`), or `all`");
     }
     if run.out.is_none() && run.ids == ["all"] && !run.quick {
-        run.out = Some("docs/results".into());
+        run.out = Some(RESULTS.into());
+    }
+    if run.resume && run.out.is_none() {
+        return failed("--resume goes on with what is in a folder: name it with --out");
     }
     Ok(Command::Run(run))
 }
@@ -104,6 +125,7 @@ fn number(option: &str, text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn parse_line(line: &str) -> Result<Command> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -129,6 +151,10 @@ mod tests {
         assert_eq!(out("run all --quick"), None);
         assert_eq!(out("run all --quick --out x"), Some("x".into()));
         assert_eq!(out("run local.idle_cost"), None);
+        assert!(parse_line("run local.idle_cost --resume").is_err());
+        let resumed = parse_line("run local.idle_cost --resume --out x");
+        assert!(matches!(resumed, Ok(Command::Run(run)) if run.resume));
+        assert!(matches!(parse_line("tables"), Ok(Command::Tables(folder)) if folder == Path::new(RESULTS)));
     }
 
     #[test]

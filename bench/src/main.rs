@@ -4,6 +4,7 @@ mod arguments;
 mod audit;
 mod backed;
 mod cluster;
+mod conclusions;
 mod context;
 mod counting;
 mod crash;
@@ -15,6 +16,7 @@ mod images;
 mod installed;
 mod measure;
 mod objects;
+mod origin;
 mod pages;
 mod placement;
 mod pointer_tree;
@@ -25,6 +27,7 @@ mod rows;
 mod runner;
 mod sprite;
 mod storm;
+mod tables;
 mod view;
 mod worker;
 mod workers;
@@ -51,6 +54,10 @@ fn work(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Run(asked) => runner::run(&asked),
+        Command::Tables(directory) => {
+            tables::write(&directory, &tables::read(&directory)?)?;
+            Ok(true)
+        }
         Command::Worker { name, arguments } => {
             worker::die_with_parent();
             workers::run(&name, &arguments).map(|()| true)

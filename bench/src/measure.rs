@@ -1,6 +1,6 @@
 //! Measuring two sides alternately, and what is said of the results.
 
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::row::{Measured, rounded};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -78,16 +78,18 @@ impl Pairs {
         self.theirs.extend(other.theirs);
     }
 
-    /// The result of a row whose value is `value`.
+    /// The result of a row whose value is `value`. Its noise is that of the pairs' ratios.
     pub fn measured(&self, value: f64, detail: Value) -> Measured {
-        let ratios = self.ratios();
-        Measured { value, runs: ratios.len(), min: least(&ratios), max: most(&ratios), detail }
+        let [least, most] = self.ratio_interval();
+        let interval = Some([least.min(value), most.max(value)]);
+        Measured { value, interval, ..Measured::median(&self.ratios(), detail) }
     }
 
     /// Both medians, with `scale` applied (1e6: microseconds of seconds).
     pub fn summary(&self, scale: f64) -> Value {
         json!({
             "ratio": rounded(self.ratio()),
+            "ratio_between": self.ratio_interval().map(rounded),
             "commonhold": rounded(median(&self.ours) * scale),
             "peer": rounded(median(&self.theirs) * scale),
             "pairs": self.ours.len(),
@@ -119,6 +121,12 @@ pub fn percentile(values: &[f64], share: f64) -> f64 {
     let at = share * last as f64;
     let (below, part) = (at.floor() as usize, at.fract());
     sorted[below] + part * (sorted[(below + 1).min(last)] - sorted[below])
+}
+
+/// A number that is more than nothing where anything was measured, whatever a bar that is a limit
+/// above says of 0.
+pub fn some(value: f64, what: &str) -> Result<f64> {
+    if value > 0.0 { Ok(value) } else { failed(format!("nothing was measured: {what} is {value}")) }
 }
 
 /// Least value; NaN of none.
@@ -160,6 +168,12 @@ mod tests {
         let times = [5.0, 1.0, 4.0, 2.0, 3.0, 9.0];
         let pairs = alternate_best(2, 3, |n| Ok(times[n]), |n| Ok(times[n] * 2.0)).unwrap();
         assert_eq!((pairs.ours, pairs.theirs), (vec![1.0, 2.0], vec![2.0, 4.0]));
+    }
+
+    #[test]
+    fn nothing_is_no_measurement() {
+        assert_eq!(some(0.5, "time").unwrap(), 0.5);
+        assert!(some(0.0, "time").is_err() && some(f64::NAN, "time").is_err());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What people read: a line for each row on the terminal, pages of Markdown in `docs/results`.
 
-use crate::row::Row;
+use crate::row::{Bar, Row};
 use crate::sprite::table::{cell, markdown};
+use crate::tables;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -12,41 +12,55 @@ pub fn one_line(row: &dyn Row, line: &Value) -> String {
     format!("{:<30} {:>10} {:<28} {}", row.id(), value(line), row.unit(), verdict(row, line))
 }
 
-fn value(line: &Value) -> String {
-    line["value"].as_f64().map_or_else(|| "–".into(), |value| value.to_string())
+/// The value; of how many, or its noise, if it has such.
+pub fn value(line: &Value) -> String {
+    let Some(value) = line["value"].as_f64() else { return "–".into() };
+    match line["of"].as_u64() {
+        Some(of) => format!("{value} of {of}"),
+        None => value.to_string(),
+    }
 }
 
-fn verdict(row: &dyn Row, line: &Value) -> String {
+/// Between what the value lies.
+pub fn noise(line: &Value) -> String {
+    match line["interval"].as_array().map(Vec::as_slice) {
+        Some([least, most]) => format!("{} to {}", cell(least), cell(most)),
+        _ => String::new(),
+    }
+}
+
+/// Whether it is as it must be; what is beside it, too.
+pub fn verdict(row: &dyn Row, line: &Value) -> String {
     if let Some(why) = line["skipped"].as_str() {
         return why.to_owned();
     }
-    match (row.bar(), line["value"].as_f64()) {
-        (Some(bar), Some(value)) if bar.is_met(value) => format!("{bar}: met"),
-        (Some(bar), _) => format!("{bar}: MISSED"),
+    let judged = |bar: Bar| bar.judge(line["value"].as_f64().unwrap_or(f64::NAN), None).to_string();
+    let own = match (row.bar(), line["verdict"].as_str()) {
+        (Some(bar), Some(verdict)) => format!("{bar}: {verdict}"),
+        // Results of before values had their noise.
+        (Some(bar), None) => format!("{bar}: {}", judged(bar)),
         (None, _) => "reported".into(),
-    }
+    };
+    let beside = line["beside"].as_array().into_iter().flatten().map(|one| {
+        format!(
+            "; {}: {} {}",
+            cell(&one["name"]),
+            cell(&one["value"]),
+            one["verdict"].as_str().unwrap_or_default()
+        )
+    });
+    own + beside.collect::<String>().trim_end()
 }
 
-/// What the table of all rows needs of each that was ever run into a directory.
-const ROWS: &str = "rows.json";
-
-/// Writes a page for each row, and the table of all rows that the directory knows.
-pub fn write(directory: &Path, lines: &[(&'static dyn Row, Value)]) -> io::Result<()> {
+/// Writes the page of a row that was run; what is known without its detail goes to [`tables`].
+pub fn write(directory: &Path, row: &dyn Row, line: &Value) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    let path = directory.join(ROWS);
-    let mut known: BTreeMap<String, Value> = match std::fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-        Err(error) => return Err(error),
-    };
-    for (row, line) in lines {
-        std::fs::write(directory.join(format!("{}.md", row.id())), without_place(&page(*row, line)))?;
-        let mut short = line.clone();
-        short.as_object_mut().map(|line| line.remove("detail"));
-        known.insert(row.id().to_owned(), short);
-    }
-    std::fs::write(path, serde_json::to_string_pretty(&known)? + "\n")?;
-    std::fs::write(directory.join("README.md"), table(&known))
+    let mut known = tables::read(directory)?;
+    std::fs::write(directory.join(format!("{}.md", row.id())), without_place(&page(row, line)))?;
+    let mut short = line.clone();
+    short.as_object_mut().map(|line| line.remove("detail"));
+    known.insert(row.id().to_owned(), short);
+    tables::write(directory, &known)
 }
 
 /// Where the checkout lies is nobody's business, and no figure.
@@ -58,32 +72,12 @@ fn without_place(text: &str) -> String {
     }
 }
 
-fn table(known: &BTreeMap<String, Value>) -> String {
-    let rows: Vec<Vec<String>> = crate::rows::all()
-        .iter()
-        .filter_map(|row| Some((row, known.get(row.id())?)))
-        .map(|(row, line)| {
-            let bar = row.bar().map_or_else(|| "reported".into(), |bar| bar.to_string());
-            let spread = if line["min"].is_number() {
-                format!("{}–{}, {} runs", cell(&line["min"]), cell(&line["max"]), cell(&line["runs"]))
-            } else {
-                String::new()
-            };
-            let id = format!("[{0}]({0}.md)", row.id());
-            vec![id, bar, format!("**{}**", value(line)), row.unit().into(), spread, verdict(*row, line)]
-        })
-        .collect();
-    let head = ["row", "must be", "measured", "unit", "spread", "verdict"];
-    format!(
-        "# Results\n\nThe last run of each row, written by `commonhold-bench run --out`; what each does on both sides \
-         stands in bench/README.md. On which machine it ran its own page says.\n\n{}",
-        markdown(&head, &rows)
-    )
-}
-
 fn page(row: &dyn Row, line: &Value) -> String {
     let mut text = format!("# {}\n\n{}.\n\n", row.id(), upper_first(row.about()));
     text.push_str(&format!("Measured: **{}** {} ({})", value(line), row.unit(), verdict(row, line)));
+    if !noise(line).is_empty() {
+        text.push_str(&format!(", in 95 of 100 such runs {}", noise(line)));
+    }
     if line["min"].is_number() && line["min"] != line["max"] {
         text.push_str(&format!(
             ", {} runs from {} to {}",
@@ -92,7 +86,10 @@ fn page(row: &dyn Row, line: &Value) -> String {
             cell(&line["max"])
         ));
     }
-    text.push_str(&format!(".\n\nMachine: {}\n", machine()));
+    text.push_str(&format!(".\n\nMachine: {}. Commit: {}.\n", cell(&line["machine"]), cell(&line["commit"])));
+    if line["quick"] == true {
+        text.push_str("\nMade with few rounds, to see that it works: nobody's figure.\n");
+    }
     let tables = row.page(&line["detail"]);
     if tables.is_empty() {
         if let Some(detail) = line["detail"].as_object() {
@@ -124,23 +121,6 @@ fn upper_first(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Kernel, processors and memory of this machine, in a line.
-fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let memory = read("/proc/meminfo");
-    let kib: u64 = memory.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let model = read("/proc/cpuinfo");
-    let model =
-        model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": processor unknown");
-    format!(
-        "Linux {}, {cores} × {}, {} GiB.",
-        read("/proc/sys/kernel/osrelease").trim(),
-        model.trim_start_matches([' ', '\t', ':']),
-        (kib + (1 << 19)) >> 20
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,11 +130,13 @@ mod tests {
     fn pages_show_value_and_detail() {
         let row = crate::rows::all()[0];
         let line = json!({
-            "id": row.id(), "value": 1.5, "runs": 3, "min": 1.0, "max": 2.0,
+            "id": row.id(), "value": 1.5, "runs": 3, "min": 1.0, "max": 2.0, "verdict": "MISSED", "interval": [1.4, 1.6],
+            "beside": [{ "name": "writes", "value": 1.0, "verdict": "met" }],
             "detail": { "direct": { "ratio": 1.5 }, "list": [1, 2] },
         });
         let text = page(row, &line);
-        assert!(text.contains("**1.5** ratio (≤ 1.02: MISSED), 3 runs from 1.0 to 2.0"), "{text}");
+        let said = "**1.5** ratio (≤ 1.02: MISSED; writes: 1.0 met), in 95 of 100 such runs 1.4 to 1.6, 3 runs from 1.0 to 2.0";
+        assert!(text.contains(said), "{text}");
         assert!(text.contains("| direct: ratio | 1.5 |") && text.contains("| list | 1, 2 |"), "{text}");
         let skipped = json!({ "id": row.id(), "value": null, "skipped": "no host" });
         assert!(one_line(row, &skipped).ends_with("no host"));
@@ -163,17 +145,17 @@ mod tests {
     #[test]
     fn the_table_has_what_was_run_before_too() {
         let directory = tempfile::tempdir().unwrap();
-        let line =
-            |value: f64| json!({ "value": value, "runs": 1, "min": value, "max": value, "detail": {} });
+        let line = |row: &dyn Row, value: f64| json!({ "value": value, "unit": row.unit(), "runs": 1, "min": value, "max": value, "detail": {} });
         let rows = crate::rows::all();
-        write(directory.path(), &[(rows[0], line(1.25)), (rows[1], line(2.5))]).unwrap();
-        write(directory.path(), &[(rows[1], line(3.5))]).unwrap();
+        write(directory.path(), rows[0], &line(rows[0], 1.25)).unwrap();
+        write(directory.path(), rows[1], &line(rows[1], 2.5)).unwrap();
+        write(directory.path(), rows[1], &line(rows[1], 3.5)).unwrap();
         let table = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
         assert!(
             table.contains("**1.25**") && table.contains("**3.5**") && !table.contains("**2.5**"),
             "{table}"
         );
-        std::fs::write(directory.path().join(ROWS), "no rows").unwrap();
-        write(directory.path(), &[(rows[0], line(1.0))]).unwrap_err();
+        std::fs::write(directory.path().join("rows.json"), "no rows").unwrap();
+        write(directory.path(), rows[0], &line(rows[0], 1.0)).unwrap_err();
     }
 }

@@ -1,6 +1,7 @@
 //! Other processes: what they cost (/proc), and how they end.
 
 use crate::failure::{Result, failed};
+use crate::measure::some;
 use commonhold_sys::process::{self, Identity};
 use rustix::process::{Pid, Signal};
 use std::fs;
@@ -51,6 +52,7 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
         let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
         total += text.split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
     }
+    some(total as f64, "processor time")?;
     Ok(Duration::from_nanos(total))
 }
 
@@ -89,6 +91,27 @@ pub fn memory_kib(pid: u32) -> Result<u64> {
     let pages = field_kib(&format!("/proc/{pid}/smaps_rollup"), "Rss:")?;
     let tables = field_kib(&format!("/proc/{pid}/status"), "VmPTE:")?;
     Ok(pages + tables)
+}
+
+/// What a host holds in memory besides frames of objects, in KiB: pages of all its mappings but
+/// those of frames.
+pub fn books_kib(pid: u32) -> Result<u64> {
+    let (mut sum, mut counts) = (0, true);
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("Rss:") if counts => {
+                sum += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0)
+            }
+            Some(first) if !first.ends_with(':') => {
+                counts = !["/memfd:commonhold-frames", "/memfd:commonhold-object"]
+                    .iter()
+                    .any(|kind| line.contains(kind));
+            }
+            _ => {}
+        }
+    }
+    Ok(sum)
 }
 
 fn field_kib(path: &str, name: &str) -> Result<u64> {

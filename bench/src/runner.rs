@@ -2,10 +2,11 @@
 
 use crate::arguments::Run;
 use crate::failure::{Doing, Failure, Result, failed};
+use crate::origin::Origin;
 use crate::row::{Row, to_json};
 use crate::worker::own_command;
-use crate::{host, pages, rows};
-use serde_json::Value;
+use crate::{host, pages, rows, tables};
+use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -13,29 +14,36 @@ use std::time::Instant;
 
 /// Runs what is asked for; whether nothing went wrong (a bar that is missed is not wrong, but told).
 pub fn run(asked: &Run) -> Result<bool> {
-    let chosen = choose(&asked.ids)?;
+    let (origin, mut chosen) = (Origin::here(), choose(&asked.ids)?);
+    if let (Some(out), true) = (&asked.out, asked.resume) {
+        let known = tables::read(out)?;
+        chosen.retain(|row| !known.get(row.id()).is_some_and(|line| origin.is_of(line)));
+    }
     // Rows that need the same may leave it here for each other.
     let base = tempfile::Builder::new().prefix("run-").tempdir_in(base_directory()?)?;
-    let mut lines = Vec::new();
     let mut good = true;
     for row in &chosen {
         if std::io::stderr().is_terminal() {
             eprintln!("{} …", row.id());
         }
-        let line = match in_own_process(*row, asked, base.path()) {
+        let begun = Instant::now();
+        let mut line = match in_own_process(*row, asked, base.path()) {
             Ok(line) => line,
             Err(failure) => to_json(*row, &Err(failure)),
         };
+        origin.note(&mut line);
+        line["seconds"] = json!(begun.elapsed().as_secs());
+        line["quick"] = json!(asked.quick);
         good &= line["failed"] != true;
         if asked.json {
             crate::worker::say(&line.to_string())?;
         } else {
             crate::worker::say(&pages::one_line(*row, &line))?;
         }
-        lines.push((*row, line));
-    }
-    if let Some(out) = &asked.out {
-        pages::write(out, &lines).doing(format!("writing pages to {}", out.display()))?;
+        // At once: whoever stops the run has what it got so far.
+        if let Some(out) = &asked.out {
+            pages::write(out, *row, &line).doing(format!("writing pages to {}", out.display()))?;
+        }
     }
     Ok(good)
 }

@@ -1,5 +1,6 @@
 """A host of the tests' own, in a directory of its own; names that no other test uses."""
 
+import faulthandler
 import gc
 import itertools
 import os
@@ -17,6 +18,8 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
+# No test may run for so long: the program says where its threads are, and ends.
+LIMIT_S = 20 * 60
 
 # Whoever runs the tests in the background may ignore it, and programs that they start would then, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,6 +34,13 @@ def find_program() -> Path:
     if not found:
         raise pytest.UsageError("there is no program commonhold: build it, or name it in COMMONHOLD_PROGRAM")
     return Path(found)
+
+
+@pytest.fixture(autouse=True)
+def limit_of_time() -> Iterator[None]:
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 class PrivateHost:

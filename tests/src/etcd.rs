@@ -2,6 +2,7 @@
 
 use crate::cluster::free_address;
 use crate::host::signal;
+use crate::left_out::left_out;
 use crate::{Scratch, TestHost, wait};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,7 +38,7 @@ impl Certificates {
                 "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out own.pem -days 2 -extfile names",
             );
         if !all {
-            eprintln!("skipped: openssl, which makes the certificates, is not there or fails");
+            left_out("openssl, which makes the certificates, is not there or fails");
         }
         all.then_some(made)
     }
@@ -68,7 +69,7 @@ fn etcd_is_there() -> bool {
     let installed = apt.args(install).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
     let there = installed.is_ok_and(|status| status.success()) && runs();
     if !there {
-        eprintln!("skipped: etcd is not there, and Debian's etcd-server cannot be installed");
+        left_out("etcd is not there, and Debian's etcd-server cannot be installed");
     }
     there
 }

@@ -7,6 +7,7 @@
 use crate::cluster::free_address;
 use crate::crash::Chance;
 use crate::host::{kill_together, signal};
+use crate::left_out::left_out;
 use crate::network::Network;
 use crate::{PAGE, Scratch, TestHost, Worker, wait};
 use commonhold_linear::trouble::{self, Window};
@@ -96,7 +97,7 @@ impl Field {
         let network = match Network::new(hosts) {
             Ok(network) => Some(network),
             Err(why) => {
-                eprintln!("the hosts are on the loopback device, and none is cut off: {why}");
+                left_out(&format!("hosts that are cut off from each other ({why})"));
                 None
             }
         };

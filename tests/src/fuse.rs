@@ -4,6 +4,7 @@
 //! this is alone in its process, starts its processes first, and opens files by [`Fuse::open`], which closes them when all
 //! is over. The end of this value ends every wait, whatever the test did.
 
+use crate::left_out::left_out;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -49,7 +50,7 @@ impl Fuse {
     pub fn mount(below: &Path, uid: u32) -> Option<Fuse> {
         let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let Ok(device) = device else {
-            eprintln!("skipped: there is no /dev/fuse to open");
+            left_out("there is no /dev/fuse to open");
             return None;
         };
         let directory = below.join("fuse");
@@ -66,7 +67,7 @@ impl Fuse {
         // SAFETY: four texts that live until the call is over.
         let mounted = unsafe { libc::mount(source, target, kind, 0, data.cast()) };
         if mounted != 0 {
-            eprintln!("skipped: FUSE cannot be mounted here: {}", std::io::Error::last_os_error());
+            left_out(&format!("FUSE cannot be mounted here: {}", std::io::Error::last_os_error()));
             return None;
         }
         let served = Arc::new(Served { uid, ..Served::default() });

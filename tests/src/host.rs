@@ -47,6 +47,7 @@ impl TestHost {
 
     /// Starts one in that state directory; `scratch` is for the test's files.
     pub fn at(scratch: Scratch, state: PathBuf, options: &[&str]) -> TestHost {
+        crate::limit::begin();
         let host = TestHost::not_started(scratch, state, options, &[]);
         host.start_again().expect("the host starts");
         host
@@ -66,6 +67,7 @@ impl TestHost {
 
     /// One that another program starts, such as `ip netns exec NAME`.
     pub fn by(before: &[&str], options: &[&str]) -> TestHost {
+        crate::limit::begin();
         let scratch = Scratch::new();
         let state = scratch.join("state");
         let mut host = TestHost::not_started(scratch, state, options, &[]);

@@ -13,6 +13,8 @@
 //! | `moving` | which host becomes the home of an object that moves, and what was lost |
 //! | `field` | a cluster whose clients note what they read and write, while hosts are struck |
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
+//! | `left_out` | says what cannot be tried here |
+//! | `limit` | a limit of time for each test |
 //! | `ledger` | what a client had done, known to others after it was killed |
 //! | `raw` | a connection that says whatever a test wants said |
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
@@ -37,6 +39,10 @@ pub mod fuse;
 pub mod host;
 pub mod lease;
 pub mod ledger;
+#[path = "../left_out.rs"]
+pub mod left_out;
+#[path = "../limit.rs"]
+pub mod limit;
 pub mod lingering;
 pub mod moving;
 pub mod network;
@@ -50,6 +56,7 @@ pub mod wait;
 pub mod worker;
 
 pub use host::TestHost;
+pub use left_out::{is_root, left_out};
 pub use scratch::Scratch;
 pub use worker::Worker;
 
@@ -57,12 +64,3 @@ pub use worker::Worker;
 pub const PAGE: usize = 4096;
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
-
-/// Whether the tests run as root; says why a test is skipped where they do not.
-pub fn root_or_skip(what: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: {what} needs root");
-    }
-    root
-}

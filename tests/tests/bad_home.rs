@@ -4,7 +4,7 @@
 use commonhold_tests::cluster::{another, brief_cluster, free_address, sharers_of};
 use commonhold_tests::host::kill_together;
 use commonhold_tests::scratch::RamDisk;
-use commonhold_tests::{MIB, PAGE, Scratch, TestHost, Worker, page, wait};
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, Worker, left_out, page, wait};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SMALL: [&str; 2] = ["--budget", "4194304"];
 
 /// A home whose state is on a disk of that size, another host, and the disk; both hosts have little memory.
 fn on_small_disk(megabytes: u64) -> Option<(RamDisk, [TestHost; 2])> {
-    let disk = RamDisk::new(megabytes).inspect_err(|why| eprintln!("skipped: {why}")).ok()?;
+    let disk = RamDisk::new(megabytes).inspect_err(|why| left_out(&why.to_string())).ok()?;
     let (list, own) = (free_address(), free_address());
     let first = ["--plain", "--listen", &list, "--name", "home"];
     let home = TestHost::at(Scratch::new(), disk.path().join("state"), &[&first[..], &SMALL].concat());

@@ -2,9 +2,10 @@
 //! and disks is in `bad_input_host`.
 
 use commonhold::{Access, CreateOptions, ErrorKind};
-use commonhold_tests::{TestHost, Worker, root_or_skip};
+use commonhold_tests::{TestHost, Worker, is_root};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A worker with `/x` of eight pages filled and mapped as `m`, direct and controlled in turn.
 fn each_kind(check: impl Fn(&TestHost, &Worker)) {
@@ -202,7 +203,7 @@ fn objects_are_not_directories_nor_directories_objects() {
 
 #[test]
 fn without_permission_nothing_is_had_and_nothing_changes() {
-    if !root_or_skip("several users") {
+    if !is_root("several users") {
         return;
     }
     let host = TestHost::start();
@@ -275,7 +276,7 @@ fn what_may_be_read_alone_is_never_written() {
         assert_eq!(std::fs::read(&file).unwrap(), [7; 8192]);
         host.worker().ok("remove /ro");
     }
-    if !root_or_skip("a reader of another user") {
+    if !is_root("a reader of another user") {
         return;
     }
     for options in ["size=8192", "size=8192 controlled", "file=FILE", "file=FILE sync=atomic"] {
@@ -339,26 +340,40 @@ fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Sets it when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn an_object_may_be_removed_while_it_is_opened() {
     let host = TestHost::start();
-    let rounds = 150;
+    // So often the name must be there when it is asked for, and so often it must not.
+    const SEEN: u32 = 20;
     for controlled in [false, true] {
         let options = CreateOptions { size_bytes: 8192, controlled, ..CreateOptions::default() };
         let (maker, opener) = (host.connect(), host.connect());
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let made = scope.spawn(move || {
-                for _ in 0..rounds {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
                     let object = maker.create("/race", &options, None).expect("the name is free");
                     object.write_at(&[5; 10], 4096).expect("written");
                     maker.remove("/race").expect("removed");
                 }
             });
-            let mut opened = 0;
-            while !made.is_finished() {
+            // Also where an assertion ends this thread.
+            let _over = Over(&over);
+            let (mut opened, mut missed) = (0, 0);
+            while opened < SEEN || missed < SEEN {
                 let Ok(object) = opener.open("/race", Access::ReadWrite).inspect_err(|error| {
                     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
                 }) else {
+                    missed += 1;
                     continue;
                 };
                 // Whoever got it in time has all of it, removed or not.
@@ -371,7 +386,6 @@ fn an_object_may_be_removed_while_it_is_opened() {
                 object.read_at(&mut found[..1], 0).unwrap();
                 assert_eq!(found[0], 9);
             }
-            eprintln!("controlled {controlled}: opened {opened} of {rounds}");
         });
     }
     commonhold_tests::wait::until("nothing is left", || (host.status().objects == 0).then_some(()));

@@ -6,7 +6,7 @@ use commonhold_object::wire::Request;
 use commonhold_object::{Access, Error, ErrorKind, Name, ObjectId};
 use commonhold_tests::raw::Raw;
 use commonhold_tests::scratch::RamDisk;
-use commonhold_tests::{MIB, PAGE, Scratch, TestHost, page, wait};
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, left_out, page, wait};
 use std::os::unix::fs::FileExt;
 
 #[test]
@@ -67,7 +67,7 @@ fn a_host_checks_what_the_library_checks() {
 fn a_full_state_directory_changes_nothing() {
     let disk = match RamDisk::new(48) {
         Ok(disk) => disk,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => return left_out(&why.to_string()),
     };
     let host = TestHost::at(Scratch::new(), disk.path().join("state"), &[]);
     let file = host.scratch().file("file", 8 * MIB);
@@ -219,7 +219,7 @@ fn memory_pinned_for_io_is_warned_of() {
     worker.all("create o /x size=65536 controlled mode=666\nmap m o rw shared 0 0\nfill m 0 16 1");
     assert_eq!(worker.ok("stat /x warning"), "");
     if let Err(why) = worker.ask("pin m 0 4") {
-        return eprintln!("skipped: io_uring pins nothing here: {}", why.message);
+        return left_out(&format!("io_uring pins nothing here: {}", why.message));
     }
     let says = other.ok("stat /x warning");
     assert!(

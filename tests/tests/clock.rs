@@ -2,7 +2,7 @@
 
 use commonhold_tests::host::kill;
 use commonhold_tests::ledger::Ledger;
-use commonhold_tests::{PAGE, Scratch, TestHost, page, wait};
+use commonhold_tests::{PAGE, Scratch, TestHost, left_out, page, wait};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn shim(scratch: &Scratch) -> Option<PathBuf> {
     if built.is_ok_and(|status| status.success()) {
         return Some(library);
     }
-    eprintln!("skipped: a C compiler is needed to put another clock before a host");
+    left_out("a C compiler is needed to put another clock before a host");
     None
 }
 

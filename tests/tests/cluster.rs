@@ -2,7 +2,7 @@
 
 use commonhold_tests::cluster::{cluster, cluster_with, free_address, secure_cluster, sharers, sharers_of};
 use commonhold_tests::cut::cut_connections;
-use commonhold_tests::{MIB, Scratch, TestHost, Worker, page, root_or_skip, wait};
+use commonhold_tests::{MIB, Scratch, TestHost, Worker, is_root, page, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn no_increment_is_lost() {
 /// Connections between the hosts are cut again and again, at any byte, while all add to the same pages.
 #[test]
 fn cut_connections_cost_no_increment() {
-    if !root_or_skip("cutting connections of other processes") {
+    if !is_root("cutting connections of other processes") {
         return;
     }
     let hosts = cluster(3);

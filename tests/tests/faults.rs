@@ -1,7 +1,7 @@
 //! Controlled objects of every kind: what one process writes, others read; the kernel's own accesses; parts of
 //! mappings; threads; users without privilege.
 
-use commonhold_tests::{MIB, TestHost, Worker, root_or_skip};
+use commonhold_tests::{MIB, TestHost, Worker, is_root, left_out};
 
 /// One option line for each kind of controlled object, with a file where it needs one.
 fn kinds(host: &TestHost, bytes: u64) -> Vec<(&'static str, String)> {
@@ -92,7 +92,7 @@ fn readers_see_later_writes_and_cannot_write() {
 fn the_kernel_reads_and_writes_missing_pages() {
     let host = TestHost::start();
     if !host.connect().kernel_faults().unwrap() {
-        eprintln!("skipped: this host cannot serve the kernel's own accesses");
+        left_out("this host cannot serve the kernel's own accesses");
         return;
     }
     for (kind, options) in kinds(&host, 4 * MIB) {
@@ -182,7 +182,7 @@ fn many_mappings_of_one_object() {
 
 #[test]
 fn users_without_privilege_get_the_full_service() {
-    if !root_or_skip("a host for everybody") {
+    if !is_root("a host for everybody") {
         return;
     }
     let host = TestHost::start();

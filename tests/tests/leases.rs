@@ -4,7 +4,7 @@
 use commonhold_tests::cluster::{free_address, says, sharers_from, until_says};
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::network::Network;
-use commonhold_tests::{MIB, TestHost, Worker, wait};
+use commonhold_tests::{MIB, TestHost, Worker, left_out, wait};
 use std::process::Command;
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ fn what_is_written_after_the_lease_is_never_merged() {
 
 /// Two hosts in a network of their own, if that can be made here.
 fn apart() -> Option<(Network, [TestHost; 2])> {
-    let network = Network::new(2).map_err(|why| eprintln!("skipped: {why}")).ok()?;
+    let network = Network::new(2).map_err(|why| left_out(&why.to_string())).ok()?;
     let host = |number| {
         let words = words(number, &network.listen(number), &network.listen(0));
         let words: Vec<&str> = words.iter().map(String::as_str).chain(["--even-beyond-loopback"]).collect();
@@ -189,7 +189,7 @@ fn breaks_connections(network: &Network, seen_by: &TestHost) -> bool {
         && wait::within(Duration::from_secs(5), || says(seen_by, "host1 cannot be reached").then_some(()))
             .is_some();
     if !done {
-        eprintln!("skipped: connections cannot be ended from outside here");
+        left_out("connections cannot be ended from outside here");
     }
     done
 }
@@ -261,7 +261,7 @@ fn clocks_that_differ_by_an_hour_do_not_matter() {
     let unshare = ["/usr/bin/env", "unshare", "--time", "--boottime", "3600", "--fork"];
     let possible = Command::new("unshare").args(["--time", "--boottime", "3600", "true"]).status();
     if !possible.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: clocks of a name space cannot be set here");
+        left_out("clocks of a name space cannot be set here");
         return;
     }
     let hosts = [first, TestHost::by(&unshare, &words)];

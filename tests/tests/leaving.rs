@@ -4,7 +4,7 @@
 use commonhold_tests::cluster::{leased_cluster, sharers_from, until_says};
 use commonhold_tests::cut::cut_connections;
 use commonhold_tests::host::signal;
-use commonhold_tests::{MIB, TestHost, Worker};
+use commonhold_tests::{MIB, TestHost, Worker, left_out};
 use std::time::Duration;
 
 /// Two hosts, the first of which keeps the list and is the home, and their workers, with an object mapped as `m`.
@@ -34,7 +34,7 @@ impl Drop for Stopped {
 fn home_that_is_away(hosts: &[TestHost]) -> Option<Stopped> {
     let home = Stopped::new(hosts[0].status().host_pid);
     if cut_connections(hosts[1].status().host_pid) == 0 {
-        eprintln!("skipped: connections of another process cannot be cut here");
+        left_out("connections of another process cannot be cut here");
         return None;
     }
     until_says(&hosts[1], "host0 cannot be reached");

@@ -1,6 +1,6 @@
 //! Objects and names: whose they are, what removing frees, sizes, reservations, states of pages, parts.
 
-use commonhold_tests::{MIB, TestHost, Worker, page, root_or_skip, wait};
+use commonhold_tests::{MIB, TestHost, Worker, is_root, page, wait};
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 
@@ -41,7 +41,7 @@ fn memories(host: &TestHost) -> HashSet<u64> {
 
 #[test]
 fn names_and_directories_belong_to_who_used_them_first() {
-    if !root_or_skip("several users") {
+    if !is_root("several users") {
         return;
     }
     let host = TestHost::start();
@@ -207,7 +207,7 @@ fn reserving_takes_at_creation_and_within_the_quota() {
     worker.refused(&format!("create d /d size={}", 8 * MIB), "Quota");
     worker.all(&format!("remove /c\nclose c\ncreate d /d size={}", 8 * MIB));
     assert!(!spill.exists(), "its spill space is given back");
-    if root_or_skip("the quota of another user") {
+    if is_root("the quota of another user") {
         host.worker_of(NOBODY, NOBODY).ok(&format!("create e /e size={}", 16 * MIB));
     }
     let file = host.scratch().file("sparse", 2 * MIB);

@@ -3,7 +3,7 @@
 
 use commonhold_tests::cluster::{says, sharers_from, until_says};
 use commonhold_tests::network::Network;
-use commonhold_tests::{MIB, TestHost, Worker};
+use commonhold_tests::{MIB, TestHost, Worker, left_out};
 use std::time::Duration;
 
 /// The home of the object; host 0 keeps the list, and host 2 is parted from the home.
@@ -22,7 +22,7 @@ struct Setting {
 impl Setting {
     /// All have 256 pages of version 1, which are synced, and host 2 has the first ten of version 2. `more`: words for host 0.
     fn new(options: &str, more: &[&'static str]) -> Option<Setting> {
-        let network = Network::new(3).map_err(|why| eprintln!("skipped: {why}")).ok()?;
+        let network = Network::new(3).map_err(|why| left_out(&why.to_string())).ok()?;
         let host = |number: usize| {
             let (name, own, list) = (format!("host{number}"), network.listen(number), network.listen(0));
             let mut words = vec!["--plain", "--even-beyond-loopback", "--listen", &own, "--name", &name];

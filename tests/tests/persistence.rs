@@ -2,7 +2,7 @@
 //! side, and the one that a user's first client starts.
 
 use commonhold::{Access, Host};
-use commonhold_tests::{MIB, Scratch, TestHost, Worker, page, wait};
+use commonhold_tests::{MIB, Scratch, TestHost, Worker, left_out, page, wait};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
@@ -225,7 +225,7 @@ fn two_hosts_serve_two_state_directories() {
 #[test]
 fn the_first_client_of_a_user_starts_a_host_of_his_own() {
     if std::path::Path::new("/var/lib/commonhold/host.sock").exists() {
-        eprintln!("skipped: this machine has a host for everybody, which comes first");
+        left_out("this machine has a host for everybody, which comes first");
         return;
     }
     let root = rustix::process::geteuid().is_root();

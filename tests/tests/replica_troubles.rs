@@ -7,7 +7,7 @@ use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::{signal, stop};
 use commonhold_tests::moving::{lose, nothing_is_kept};
 use commonhold_tests::scratch::RamDisk;
-use commonhold_tests::{MIB, Scratch, TestHost, Worker, wait};
+use commonhold_tests::{MIB, Scratch, TestHost, Worker, left_out, wait};
 use std::time::Duration;
 
 const NAME: &str = "/lab/kept";
@@ -143,7 +143,7 @@ fn a_replica_whose_disk_is_full_is_done_without() {
     let Some(etcd) = Etcd::start() else { return };
     let disk = match RamDisk::new(64) {
         Ok(disk) => disk,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => return left_out(&why.to_string()),
     };
     let mut hosts = hosts(&etcd, 2, 6);
     let words = plain(&etcd, 2, 6);

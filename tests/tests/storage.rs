@@ -1,13 +1,13 @@
 //! Full disks, files that change underneath, journals that are torn or corrupted, state of a newer version.
 
 use commonhold_tests::scratch::SmallDisk;
-use commonhold_tests::{MIB, PAGE, Scratch, TestHost, page, wait};
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, left_out, page, wait};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A disk of that size, or none with the printed reason.
 fn small_disk(megabytes: u64) -> Option<SmallDisk> {
-    SmallDisk::new(megabytes).inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    SmallDisk::new(megabytes).inspect_err(|why| left_out(&why.to_string())).ok()
 }
 
 #[test]

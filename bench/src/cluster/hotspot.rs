@@ -23,6 +23,8 @@ const BETWEEN: Duration = Duration::from_millis(12);
 const HELD_BACK: Duration = Duration::from_millis(25);
 /// Before and after the time in which free-running parties are looked at.
 const RUN_UP: Duration = Duration::from_millis(300);
+/// Fewer turns than that for each party, in the mean, say nothing of free-running ones.
+const FEWEST_TURNS: u64 = 10;
 /// How long a count may take until what one host sent the other has received, and until a wait is counted.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -38,6 +40,8 @@ pub struct Field {
 pub struct Traffic {
     /// Requests and pages between hosts.
     pub messages: u64,
+    /// Acknowledgements between hosts.
+    pub acknowledgements: u64,
     /// Accesses of the parties that waited for another host, or for the hold.
     pub waits: u64,
 }
@@ -46,10 +50,14 @@ pub struct Traffic {
 pub struct Free {
     /// How often each host got the page while all of them ran.
     pub acquired: Vec<u64>,
-    /// How often any of them got it, from the first to the last.
-    pub in_all: u64,
     /// How often each process found that somebody else had added meanwhile.
     pub came: Vec<u64>,
+    /// Requests and pages, by how often any of them got it.
+    pub messages: f64,
+    /// Acknowledgements likewise.
+    pub acknowledgements: f64,
+    /// Requests that were sent on, likewise.
+    pub forwarded: f64,
 }
 
 /// One object that parties write.
@@ -101,19 +109,22 @@ impl Field {
         Ok(Game { field: self, strict, name, _idle: idle, parties: sharers, owner: 0, at_once: false })
     }
 
-    fn counted(&self, name: &str) -> Result<(u64, u64, u64)> {
-        let mut all = (0, 0, 0);
+    /// What was sent, and how much of it was received.
+    fn counted(&self, name: &str) -> Result<(Traffic, u64)> {
+        let (mut all, mut received) = (Traffic::default(), 0);
         for client in &self.clients {
             let Ok(seen) = client.counts(name, 0) else { continue }; // it takes no part
             for object in seen.objects.iter().filter(|object| object.shared) {
                 for kind in [MessageKind::Request, MessageKind::Page] {
-                    let (sent, received, _) = object.of_kind(kind);
-                    all = (all.0 + sent, all.1 + received, all.2);
+                    let (sent, came, _) = object.of_kind(kind);
+                    all.messages += sent;
+                    received += came;
                 }
-                all.2 += object.counts.waits;
+                all.acknowledgements += object.of_kind(MessageKind::Acknowledgement).0;
+                all.waits += object.counts.waits;
             }
         }
-        Ok(all)
+        Ok((all, received))
     }
 }
 
@@ -122,11 +133,12 @@ impl Game<'_> {
     pub fn traffic(&self) -> Result<Traffic> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let (messages, received, waits) = self.field.counted(&self.name)?;
-            if messages == received {
-                return Ok(Traffic { messages, waits });
+            let (traffic, received) = self.field.counted(&self.name)?;
+            if traffic.messages == received {
+                return Ok(traffic);
             }
             if Instant::now() > deadline {
+                let messages = traffic.messages;
                 return failed(format!("{messages} messages were sent and {received} received"));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -209,10 +221,11 @@ impl Game<'_> {
         Ok(ends?.into_iter().max().map(|(_, party)| party))
     }
 
-    /// All add to the word as fast as they can. Looked at is so long a time in the middle, in which all of them do: who begins
-    /// first also ends first, and a busy machine makes the difference longer.
+    /// All add to the word as fast as they can. Looked at is so long a time in the middle, in which
+    /// all of them do: who begins first also ends first, and a busy machine makes the difference
+    /// longer. If hardly anybody gets the page, there is nothing to judge by.
     pub fn free(&mut self, time: Duration) -> Result<Free> {
-        let before = self.acquired()?;
+        let (before, said, sent_on) = (self.acquired()?, self.traffic()?, self.forwarded()?);
         self.parties.iter_mut().try_for_each(|party| party.begin_adding(time + 2 * RUN_UP))?;
         std::thread::sleep(RUN_UP);
         let from = self.acquired()?;
@@ -223,21 +236,36 @@ impl Game<'_> {
         let between = |one: &[u64], other: &[u64]| -> Vec<u64> {
             one.iter().zip(other).map(|(one, other)| other - one).collect()
         };
-        Ok(Free { acquired: between(&from, &to), in_all: between(&before, &after).iter().sum(), came })
+        let acquired = between(&from, &to);
+        let turns = acquired.iter().sum::<u64>();
+        if turns < FEWEST_TURNS * acquired.len() as u64 {
+            return failed(format!(
+                "free-running hosts got the page {turns} times in {time:?}: {acquired:?}"
+            ));
+        }
+        let traffic = self.traffic()?;
+        let by_turn = |count: u64| count as f64 / between(&before, &after).iter().sum::<u64>() as f64;
+        Ok(Free {
+            messages: by_turn(traffic.messages - said.messages),
+            acknowledgements: by_turn(traffic.acknowledgements - said.acknowledgements),
+            forwarded: by_turn(self.forwarded()? - sent_on),
+            acquired,
+            came,
+        })
     }
 
     /// How often each party's host got the right to write.
     fn acquired(&self) -> Result<Vec<u64>> {
-        self.counted(|counts| counts.hand_overs)
+        self.of_each(|counts| counts.hand_overs)
     }
 
     /// How often the parties' hosts have sent a request on to whom they thought to be the owner.
-    pub fn forwarded(&self) -> Result<u64> {
-        Ok(self.counted(|counts| counts.forwards)?.iter().sum())
+    fn forwarded(&self) -> Result<u64> {
+        Ok(self.of_each(|counts| counts.forwards)?.iter().sum())
     }
 
     /// A number of each party's host.
-    fn counted(&self, number: impl Fn(&Counts) -> u64) -> Result<Vec<u64>> {
+    fn of_each(&self, number: impl Fn(&Counts) -> u64) -> Result<Vec<u64>> {
         let first = usize::from(self.strict == Strict::Central);
         let hosts = self.field.clients[first..first + self.parties.len()].iter();
         let counted = |client: &Host| {

@@ -1,6 +1,6 @@
 //! A process that has the tree for the first time: how long it takes to have it, and its first look-ups.
 
-use super::{Archive, Checks, Context, Node, Sealed, expected, keys, look_up};
+use super::{Checks, Context, Node, Sealed, expected, keys, look_up, plain};
 use crate::failure::{Result, failed};
 use crate::worker::{own_command, say};
 use std::hint::black_box;
@@ -77,8 +77,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let begun = Instant::now();
     match Side::ALL.into_iter().find(|one| one.name() == side) {
         Some(Side::Image) => measure(begun, Sealed::include(place)?, &keys),
-        Some(Side::Archive) => measure(begun, Archive::map(place, Checks::Trusted)?, &keys),
-        Some(Side::CheckedArchive) => measure(begun, Archive::map(place, Checks::Checked)?, &keys),
+        Some(Side::Archive) => measure(begun, plain::map(place, Checks::Trusted)?, &keys),
+        Some(Side::CheckedArchive) => measure(begun, plain::map(place, Checks::Checked)?, &keys),
         None => failed(format!("there is no side {side}")),
     }
 }

@@ -3,21 +3,25 @@
 use crate::pointer_tree::Both;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Sums over the mappings of a process, in KiB.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Relocated {
-    /// Its share of changed pages of files that it maps read-only.
-    pub pss_dirty_kib: u64,
+/// KiB of changed pages, by its share, of the mappings of a process that are read-only parts of a
+/// file whose name is `file`. None: it has no such mapping, or has ended.
+pub fn relocated(pid: u32, file: &str) -> io::Result<Option<u64>> {
+    let text = match fs::read_to_string(format!("/proc/{pid}/smaps")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(changed(&text, file))
 }
 
-/// Of the mappings of a process that are read-only parts of a file whose name is `file`.
-pub fn relocated(pid: u32, file: &str) -> Relocated {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let mut sum = Relocated::default();
+fn changed(smaps: &str, file: &str) -> Option<u64> {
+    let mut sum = None;
     let mut counts = false;
-    for line in text.lines() {
+    for line in smaps.lines() {
         let mut words = line.split_ascii_whitespace();
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if !first.ends_with(':') {
@@ -25,7 +29,7 @@ pub fn relocated(pid: u32, file: &str) -> Relocated {
             counts =
                 second.starts_with("r--p") && Path::new(path).file_name().is_some_and(|name| name == file);
         } else if counts && first == "Pss_Dirty:" {
-            sum.pss_dirty_kib += second.parse::<u64>().unwrap_or(0);
+            *sum.get_or_insert(0) += second.parse::<u64>().unwrap_or(0);
         }
     }
     sum
@@ -134,4 +138,17 @@ fn cached_kib(path: &Path) -> u64 {
         let _ = rustix::mm::munmap(first, length);
     }
     present.iter().filter(|page| **page & 1 == 1).count() as u64 * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mapping_of_the_file_is_not_the_same_as_no_changed_page() {
+        let smaps = "1000-2000 r--p 0 0:0 1 /bin/one\nPss_Dirty: 0 kB\n2000-3000 rw-p 0 0:0 1 /bin/one\nPss_Dirty: 8 kB\n";
+        assert_eq!(changed(smaps, "one"), Some(0));
+        assert_eq!(changed(smaps, "two"), None);
+        assert_eq!(changed("", "one"), None);
+    }
 }

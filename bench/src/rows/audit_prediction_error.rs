@@ -5,7 +5,6 @@ use crate::audit::is_root;
 use crate::audit::programs::python;
 use crate::context::Context;
 use crate::failure::{Result, failed, skipped};
-use crate::measure::{least, median, most};
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_audit::figures;
 use commonhold_audit::report::Report;
@@ -49,8 +48,7 @@ impl Row for AuditPredictionError {
                             files (mincore), each once; before, and after hard links and restart",
             "rounds": rounds.iter().map(|(_, detail)| detail).collect::<Vec<_>>(),
         });
-        let (min, max) = (least(&errors), most(&errors));
-        Ok(Measured { value: median(&errors), runs: errors.len(), min, max, detail })
+        Ok(Measured::median(&errors, detail))
     }
 
     fn page(&self, detail: &Value) -> String {

@@ -40,7 +40,7 @@ impl Row for CrashClusterFailures {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(2 * 3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {

@@ -42,7 +42,7 @@ impl Row for CrashLocalFailures {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3 * 3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {

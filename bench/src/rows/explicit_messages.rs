@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::measure::some;
 use crate::row::{Bar, Measured, Row};
 use commonhold_simulator::measure::sync_requests;
 use serde_json::json;
@@ -32,7 +33,8 @@ impl Row for ExplicitMessages {
         for sharing in 1..=16usize {
             let counted = sync_requests(sharing, 8, context.seed);
             let (sync, later) = counted.map_err(Failure::Failed)?;
-            worst = worst.max(sync as f64 - (sharing as f64 + 1.0));
+            let sync = some(sync as f64, "requests of a sync")?;
+            worst = worst.max(sync - (sharing as f64 + 1.0));
             lines.push(json!({"sharing": sharing, "requests_of_the_sync": sync, "fetches_after_it": later}));
         }
         let detail = json!({"pages_synced": 8, "hosts": "simulated", "each": lines});

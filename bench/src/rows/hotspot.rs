@@ -1,10 +1,10 @@
 //! `hotspot.*`: all hosts write one word. Two to eight real hosts, and up to 64 simulated ones; a row's value is the worse
 //! of the two.
 
-use crate::cluster::hotspot::{Field, Free, HOLD, LONG_HOLD, MOST};
+use crate::cluster::hotspot::{Field, HOLD, LONG_HOLD, MOST};
 use crate::context::Context;
 use crate::failure::{Failure, Result, failed};
-use crate::measure::{least, most};
+use crate::measure::{least, most, some};
 use crate::row::{Bar, Measured, Row, rounded};
 use commonhold_simulator::measure::{HasPage, Strict, free_running, hotspot};
 use commonhold_simulator::news::Traffic;
@@ -34,7 +34,23 @@ fn messages(strict: Strict, context: &Context) -> Result<Measured> {
         "real": real,
     });
     each.extend(real_each);
-    Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+    some(least(&each), "the least of messages a fault")?;
+    let lines = detail["real"]["each"].as_array().cloned().unwrap_or_default();
+    let worst = |figures: [&str; 2]| {
+        let sum = |line: &Value| figures.iter().filter_map(|figure| line[*figure].as_f64()).sum::<f64>();
+        rounded(most(&lines.iter().map(sum).collect::<Vec<_>>()))
+    };
+    let (free, acknowledged) = (
+        worst(["free_running", ""]),
+        [
+            worst(["messages_a_fault", "acknowledgements_a_fault"]),
+            worst(["free_running", "acknowledgements_free_running"]),
+        ],
+    );
+    Ok(Measured::most(&each, detail)
+        .beside("real hosts, free-running", free, None)
+        .beside("real hosts, with acknowledgements", acknowledged[0], None)
+        .beside("real hosts, free-running, with acknowledgements", acknowledged[1], None))
 }
 
 /// The same cycles on real hosts, with a barrier between them: messages and faults as the hosts count them.
@@ -68,14 +84,19 @@ fn real_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Value)>
         }
         // One after the other, each heard at once: a later request is led to where an earlier one is.
         game.ask_at_once(false)?;
-        let before = game.traffic()?;
+        let said = game.traffic()?.messages;
         (0..few).try_for_each(|_| game.cycle())?;
-        let in_turn = game.traffic()?.messages - before.messages;
+        let in_turn = game.traffic()?.messages - said;
         let value = messages as f64 / faults as f64;
         each.push(value);
+        drop(game);
+        let free = field.game(strict, hosts, None)?.free(Duration::from_millis(context.pick(2000, 1500)))?;
         lines.push(json!({
             "hosts": hosts,
             "messages_a_fault": rounded(value),
+            "acknowledgements_a_fault": rounded((after.acknowledgements - before.acknowledgements) as f64 / faults as f64),
+            "free_running": rounded(free.messages),
+            "acknowledgements_free_running": rounded(free.acknowledgements),
             "all_ask_before_any_is_heard": at_once,
             "asking_one_after_the_other": rounded(in_turn as f64 / (hosts as u64 * few) as f64),
         }));
@@ -94,8 +115,9 @@ fn simulated_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Va
         let late = hotspot(strict, hosts, cycles, None, HasPage::Late).later;
         let local = hotspot(strict, hosts, cycles, None, HasPage::Local).later;
         let shuffled = hotspot(strict, hosts, cycles, Some(context.seed), HasPage::Local).later;
-        let free = free_running(strict, hosts, context.pick(1000, 100), context.seed);
-        let free = free.map_err(Failure::Failed)?.traffic;
+        let free =
+            free_running(strict, hosts, context.pick(1000, 100), context.seed).map_err(Failure::Failed)?;
+        let turns = free.acquisitions.iter().sum::<u64>() as f64;
         let parties = (hosts * cycles) as f64;
         let value = match strict {
             Strict::Central => a_fault(late),
@@ -108,7 +130,8 @@ fn simulated_messages(strict: Strict, context: &Context) -> Result<(Vec<f64>, Va
             "if_all_faults_are_remote": rounded(a_fault(late)),
             "local_one_not_counted": rounded(a_fault(local)),
             "any_order": rounded(shuffled.messages as f64 / parties),
-            "free_running_a_remote_fault": rounded(a_fault(free)),
+            "free_running": rounded(free.traffic.messages as f64 / turns),
+            "acknowledgements_free_running": rounded(free.traffic.acknowledgements as f64 / turns),
         }));
     }
     let counted = match strict {
@@ -138,7 +161,7 @@ impl Row for CentralMessages {
 
     fn about(&self) -> &'static str {
         "remote requests and pages a fault, N-party write cycles on one word, centralized, N = 2 to 8 real hosts, and to \
-         64 simulated ones: the worst (paper 5.0)"
+         64 simulated ones: the worst (paper 5.0); free-running, and with acknowledgements, beside"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -164,7 +187,7 @@ impl Row for ForwardingMessages {
 
     fn about(&self) -> &'static str {
         "remote requests and pages a fault, N-party write cycles on one word, forwarding, N = 2 to 8 real hosts, and to \
-         64 simulated ones: the worst (paper 2.0)"
+         64 simulated ones: the worst (paper 2.0); free-running, and with acknowledgements, beside"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -194,31 +217,35 @@ impl Row for Fairness {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let (mut worst, mut least, mut lines) = (f64::MIN, f64::MAX, Vec::new());
+        let (mut each, mut lines) = (Vec::new(), Vec::new());
         for strict in [Strict::Central, Strict::Forwarding] {
             for hosts in PARTIES {
                 let free = free_running(strict, hosts, context.pick(1000, 200), context.seed);
                 let acquisitions = free.map_err(Failure::Failed)?.acquisitions;
-                let most = acquisitions.iter().max().copied().unwrap_or(0) as f64;
-                let fewest = acquisitions.iter().min().copied().unwrap_or(0) as f64;
-                let ratio = most / fewest;
-                worst = worst.max(ratio);
-                least = least.min(ratio);
+                let ratio = unfairness(&acquisitions)?;
+                each.push(ratio);
                 let scheduler = format!("{strict:?}").to_lowercase();
                 lines.push(json!({"scheduler": scheduler, "hosts": hosts, "ratio": rounded(ratio)}));
             }
         }
         let (real, network, real_lines) = real_fairness(context)?;
         let detail = json!({
-            "simulated_worst": rounded(worst),
+            "simulated_worst": rounded(most(&each)),
             "real_worst": rounded(most(&real)),
             "network": network,
             "simulated": lines,
             "real": real_lines,
         });
-        let runs = 2 * PARTIES.len() + real.len();
-        let (least, worst) = (least.min(crate::measure::least(&real)), worst.max(most(&real)));
-        Ok(Measured { value: worst, runs, min: least, max: worst, detail })
+        each.extend(real);
+        Ok(Measured::most(&each, detail))
+    }
+}
+
+/// Most ÷ fewest turns. Who had none counts as one: the ratio is that much at least.
+fn unfairness(turns: &[u64]) -> Result<f64> {
+    match (turns.iter().max(), turns.iter().min()) {
+        (Some(most), Some(fewest)) if *most > 1 => Ok(*most as f64 / (*fewest).max(1) as f64),
+        _ => failed(format!("hosts had no turns: {turns:?}")),
     }
 }
 
@@ -226,25 +253,22 @@ impl Row for Fairness {
 fn real_fairness(context: &Context) -> Result<(Vec<f64>, String, Vec<Value>)> {
     let mut field = Field::start(context)?;
     let network = field.network();
-    let time = Duration::from_millis(context.pick(3000, 500));
+    let time = Duration::from_millis(context.pick(3000, 1500));
     let (mut each, mut lines) = (Vec::new(), Vec::new());
     for strict in [Strict::Central, Strict::Forwarding] {
         for hosts in REAL {
             let mut game = field.game(strict, hosts, None)?;
-            let before = game.traffic()?;
-            let Free { acquired, in_all, came } = game.free(time)?;
-            let messages = game.traffic()?.messages - before.messages;
-            let (most, fewest) = (acquired.iter().max().copied(), acquired.iter().min().copied());
-            let (most, fewest) = (most.unwrap_or(0) as f64, fewest.unwrap_or(0) as f64);
-            let ratio = most / fewest.max(1.0);
+            let free = game.free(time)?;
+            let ratio = unfairness(&free.acquired)?;
             each.push(ratio);
             lines.push(json!({
                 "scheduler": format!("{strict:?}").to_lowercase(),
                 "hosts": hosts,
                 "ratio": rounded(ratio),
-                "acquired": acquired,
-                "came_to_the_process": came,
-                "messages_an_acquisition": rounded(messages as f64 / in_all.max(1) as f64),
+                "acquired": free.acquired,
+                "came_to_the_process": free.came,
+                "messages_an_acquisition": rounded(free.messages),
+                "acknowledgements_an_acquisition": rounded(free.acknowledgements),
             }));
         }
     }
@@ -274,9 +298,10 @@ impl Row for FirstCycle {
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let excess = |hosts: usize| {
-            hotspot(Strict::Forwarding, hosts, 0, None, HasPage::Local).first as f64 - (3 * hosts - 4) as f64
+            let first = hotspot(Strict::Forwarding, hosts, 0, None, HasPage::Local).first;
+            Ok(some(first as f64, "messages of the first cycle")? - (3 * hosts - 4) as f64)
         };
-        let mut each: Vec<f64> = (2..=64).map(excess).collect();
+        let mut each: Vec<f64> = (2..=64).map(excess).collect::<Result<_>>()?;
         let mut field = Field::start(context)?;
         let network = field.network();
         let mut real = Vec::new();
@@ -287,7 +312,8 @@ impl Row for FirstCycle {
                 let before = game.traffic()?;
                 game.first_cycle()?;
                 let messages = game.traffic()?.messages - before.messages;
-                worst = worst.max(messages as f64 - (3 * hosts - 4) as f64);
+                worst =
+                    worst.max(some(messages as f64, "messages of the first cycle")? - (3 * hosts - 4) as f64);
             }
             real.push(worst);
         }
@@ -296,6 +322,18 @@ impl Row for FirstCycle {
             "excess_over_3n_less_4": {"simulated_2_to_64": each, "real_2_to_8": real},
         });
         each.extend(real);
-        Ok(Measured { value: most(&each), runs: each.len(), min: least(&each), max: most(&each), detail })
+        Ok(Measured::most(&each, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_had_no_turns_are_no_fair_hosts() {
+        assert_eq!(unfairness(&[6, 3, 4]).unwrap(), 2.0);
+        assert_eq!(unfairness(&[6, 0]).unwrap(), 6.0);
+        assert!(unfairness(&[0, 0]).is_err() && unfairness(&[]).is_err());
     }
 }

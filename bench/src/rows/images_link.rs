@@ -28,20 +28,25 @@ fn measure(context: &Context, peers: &[Linked]) -> Result<Measured> {
         milliseconds.insert(format!("bfd_{}", peer.name()), pairs.summary(1e3));
         first.get_or_insert(pairs);
     }
-    match find_or_install(&["ld.lld"], "lld") {
-        Some(lld) => {
-            for peer in peers {
-                let pairs = pairs(context, &suite, *peer, &lld)?;
-                milliseconds.insert(format!("lld_{}", peer.name()), pairs.summary(1e3));
-            }
-        }
-        None => {
-            milliseconds.insert("lld".into(), json!("ld.lld is not installed (apt install lld)"));
+    let mut beside = Vec::new();
+    for (names, package) in [(&["ld.lld"][..], "lld"), (&["ld.mold", "mold"], "mold")] {
+        let Some(linker) = find_or_install(names, package) else {
+            milliseconds.insert(names[0].into(), json!(format!("not installed (apt install {package})")));
+            continue;
+        };
+        for peer in peers {
+            let pairs = pairs(context, &suite, *peer, &linker)?;
+            milliseconds.insert(format!("{}_{}", names[0], peer.name()), pairs.summary(1e3));
+            beside.push((
+                format!("{}, {}", names[0], peer.name()),
+                pairs.ratio(),
+                Some(pairs.ratio_interval()),
+            ));
         }
     }
     let first = first.unwrap_or_default();
-    Ok(first
-        .measured(first.ratio(), json!({ "milliseconds_of_processor_time": Value::Object(milliseconds) })))
+    let detail = json!({ "milliseconds_of_processor_time": Value::Object(milliseconds) });
+    Ok(Measured { beside, ..first.measured(first.ratio(), detail) })
 }
 
 /// Against a shared library.
@@ -61,7 +66,7 @@ impl Row for LinkVsDynamic {
     }
 
     fn about(&self) -> &'static str {
-        "linking a program with 1,000 references to a code image's stub ÷ to a shared library (ld.bfd)"
+        "linking a program with 1,000 references to a code image's stub ÷ to a shared library (ld.bfd; other linkers beside)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -86,7 +91,7 @@ impl Row for LinkVsStatic {
     }
 
     fn about(&self) -> &'static str {
-        "linking a program with 1,000 references to a code image's stub ÷ to an archive of 1,000 members (ld.bfd)"
+        "linking a program with 1,000 references to a code image's stub ÷ to an archive of 1,000 members (ld.bfd; other linkers beside)"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

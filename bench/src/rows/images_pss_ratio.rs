@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::images::shared_text::{PROGRAMS, prepare, start};
-use crate::measure::{least, median, most};
+use crate::measure::some;
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::json;
 
@@ -41,6 +41,7 @@ impl Row for PssRatio {
             if archives.said != said {
                 return failed("programs with the image and with the archive do not say the same");
             }
+            some(ours.pss_kib.min(theirs.pss_kib), "code of the programs")?;
             ratios.push(ours.pss_kib / theirs.pss_kib);
             last = json!({
                 "programs": PROGRAMS,
@@ -50,7 +51,6 @@ impl Row for PssRatio {
                 },
             });
         }
-        let value = median(&ratios);
-        Ok(Measured { value, runs: ratios.len(), min: least(&ratios), max: most(&ratios), detail: last })
+        Ok(Measured::median(&ratios, last))
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::images::spent::Start;
 use crate::images::suite::{FUNCTIONS, Libc, Linked, STEP, Suite};
 use crate::measure::{Pairs, alternate};
-use crate::row::{Bar, Measured, Row, rounded};
+use crate::row::{Bar, Measured, Row};
 use serde_json::{Value, json};
 
 /// Both in turns, start by start: in each other's way, as programs are on a machine, and not hot from the start before.
@@ -32,17 +32,6 @@ fn detail(what: &[(&str, &Pairs)]) -> Value {
 
 /// What the ratio to static programs may be.
 const BAR: f64 = 1.35;
-
-/// Whether the median's interval is on one side of the bar.
-fn decided(bar: f64, [least, most]: [f64; 2]) -> &'static str {
-    if most <= bar {
-        "met"
-    } else if least > bar {
-        "missed"
-    } else {
-        "no: the bar is within the noise of this run"
-    }
-}
 
 /// Against static programs.
 pub struct RunVsStatic;
@@ -78,11 +67,7 @@ impl Row for RunVsStatic {
             )?);
         }
         let worse = if results[0].ratio() > results[1].ratio() { &results[0] } else { &results[1] };
-        let mut detail = detail(&[("without_libc", &results[0]), ("static_glibc", &results[1])]);
-        let [least, most] = worse.ratio_interval();
-        detail["the_ratio_lies_between_at_95_percent"] =
-            json!({ "least": rounded(least), "most": rounded(most) });
-        detail["decided"] = json!(decided(BAR, [least, most]));
+        let detail = detail(&[("without_libc", &results[0]), ("static_glibc", &results[1])]);
         Ok(worse.measured(worse.ratio(), detail))
     }
 }
@@ -151,17 +136,5 @@ impl Row for RunGrowth {
         }
         let named: Vec<(&str, &Pairs)> = kinds.iter().map(|linked| linked.name()).zip(&results).collect();
         Ok(results[0].measured(results[0].ratio(), detail(&named)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_within_the_noise_decides_nothing() {
-        assert_eq!(decided(BAR, [1.2, 1.35]), "met");
-        assert_eq!(decided(BAR, [1.36, 1.5]), "missed");
-        assert!(decided(BAR, [1.34, 1.36]).starts_with("no"));
     }
 }

@@ -1,7 +1,7 @@
 //! `local.fault_in_thread_ratio`: pages served by the faulting thread itself, against plain shared memory.
 
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::faults::{FreshPages, Touch};
 use crate::measure::{Pairs, alternate, median};
 use crate::objects;
@@ -31,7 +31,7 @@ impl Row for FaultInThreadRatio {
     }
 
     fn about(&self) -> &'static str {
-        "first touch (read) of a never written page of a controlled object with in-thread service ÷ first touch \
+        "first touch (read; writes beside) of a never written page of a controlled object with in-thread service ÷ first touch \
          of a page of plain shared memory, both allocating the frame; medians of the single touches"
     }
 
@@ -43,13 +43,16 @@ impl Row for FaultInThreadRatio {
         let write = compare(context, &host, Touch::Write)?;
         let served = host.status()?.faults - before;
         let touches = (read.ours.len() + write.ours.len()) * PAGES;
+        if served as usize * 2 > touches {
+            return failed(format!("the host served {served} of {touches} touches, and not the threads"));
+        }
         let detail = json!({
             "unit_of_times": "µs, p50 of single touches",
             "read": read.summary(1e-3),
             "write": write.summary(1e-3),
             "share_served_by_host": rounded(served as f64 / touches as f64),
         });
-        Ok(read.measured(read.ratio(), detail))
+        Ok(read.measured(read.ratio(), detail).beside("writes", write.ratio(), Some(write.ratio_interval())))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `local.fault_ratio`: one-page faults of a controlled object, against bare userfaultfd between two processes.
 
 use crate::context::{Context, Random};
-use crate::failure::Result;
+use crate::failure::{Result, failed};
 use crate::faults::{BareService, FreshPages, Touch};
 use crate::measure::{Pairs, alternate, median};
 use crate::objects;
@@ -50,7 +50,10 @@ impl Row for FaultRatio {
         let sleeping_write = sides.sleeping(context, Touch::Write)?;
         drop(sides);
         let after = host.status()?;
-        let faults = (after.faults - before.faults).max(1);
+        let faults = after.faults - before.faults;
+        if faults == 0 {
+            return failed("the host served no fault");
+        }
         let detail = json!({
             "unit_of_times": "µs, p50 of single faults",
             "read_spinning": spinning.summary(1e-3),
@@ -61,7 +64,12 @@ impl Row for FaultRatio {
             "pages_per_fault": rounded((after.pages_installed - before.pages_installed) as f64 / faults as f64),
         });
         let worse = if spinning.ratio() > sleeping.ratio() { &spinning } else { &sleeping };
-        Ok(worse.measured(worse.ratio(), detail))
+        let of_writes =
+            [&spinning_write, &sleeping_write].into_iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        let measured = worse.measured(worse.ratio(), detail);
+        Ok(of_writes.into_iter().fold(measured, |measured, pairs| {
+            measured.beside("writes", pairs.ratio(), Some(pairs.ratio_interval()))
+        }))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::failure::Result;
-use crate::measure::{least, median, most};
 use crate::objects;
 use crate::processes::{processor_ticks, processor_time};
 use crate::row::{Bar, Measured, Row, rounded};
@@ -59,8 +58,7 @@ impl Row for IdleCost {
             "measured_by": "schedstat of all threads of host and keeper",
         });
         drop(clients);
-        let runs = windows.len();
-        Ok(Measured { value: median(&windows), runs, min: least(&windows), max: most(&windows), detail })
+        Ok(Measured::median(&windows, detail))
     }
 }
 

@@ -121,6 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_row_may_take_longer_than_forty_minutes() {
+        for row in all() {
+            assert!(row.limit() <= crate::row::LONGEST, "{}", row.id());
+        }
+    }
+
+    #[test]
     fn ids_are_the_promised_ones() {
         let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::Result;
+use crate::measure::some;
 use crate::row::{Bar, Measured, Row};
 use commonhold_simulator::configurations::{GROUPS, LONGER, NOT_SEARCHED, Searched};
 use serde_json::json;
@@ -51,6 +52,9 @@ impl Row for ModelViolations {
             "not_searched": NOT_SEARCHED,
             "wrong": wrong,
         });
+        if wrong.is_empty() {
+            some(all.states as f64, "states searched")?;
+        }
         Ok(Measured::single(wrong.len() as f64, GROUPS.len(), detail))
     }
 }

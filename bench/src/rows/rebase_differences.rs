@@ -92,7 +92,7 @@ impl Row for Differences {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -130,7 +130,7 @@ impl Row for Differences {
             "addresses_were_taken": taken,
         });
         let count = launches.differences.len() as f64;
-        Ok(Measured { value: count, runs: launches.count, min: count, max: count, detail })
+        Ok(Measured::single(count, launches.count, detail))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{Doing, Result, failed};
+use crate::measure::some;
 use crate::processes::kill_group;
 use crate::rebase::memory::{Footprint, family, footprint, forget};
 use crate::rebase::programs::waiting;
@@ -42,7 +43,7 @@ impl Row for Memory {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -64,6 +65,7 @@ impl Row for Memory {
                 let ours = together.afresh(true)?;
                 (together.afresh(false)?, ours)
             };
+            some(ours.pss_kib.min(stock.pss_kib) as f64, "memory of the programs")?;
             let shares = ours.pss_kib as f64 / stock.pss_kib as f64;
             let frames = ours.frames_kib() as f64 / stock.frames_kib() as f64;
             ratios.push(shares.max(frames));
@@ -80,14 +82,12 @@ impl Row for Memory {
                 "ratio_of_frames": rounded(frames),
             }));
         }
-        let (min, max) = (crate::measure::least(&ratios), crate::measure::most(&ratios));
-        let value = crate::measure::median(&ratios);
         let detail = json!({
             "programs_and_their_copies": together.names(),
             "files_of_both_sides": together.files.len(),
             "rounds": rounds,
         });
-        Ok(Measured { value, runs: ratios.len(), min, max, detail })
+        Ok(Measured::median(&ratios, detail))
     }
 }
 

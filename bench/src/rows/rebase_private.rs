@@ -1,12 +1,12 @@
 //! `rebase.clang_private`, `rebase.chromium_private`: relocated pages that processes have for themselves.
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, failed};
+use crate::failure::{Doing, Failure, Result, failed};
 use crate::processes::kill_group;
 use crate::rebase::memory::{family, relocated};
 use crate::rebase::programs::{chromium, clang};
 use crate::rebase::{Program, Rebased};
-use crate::row::{Bar, Measured, Row, rounded};
+use crate::row::{Bar, Measured, Row};
 use commonhold_rebase::check::compare;
 use serde_json::json;
 use std::ffi::OsString;
@@ -43,6 +43,9 @@ impl Row for ClangPrivate {
             return failed("with copies it does something else: `commonhold rebase check` says what");
         }
         let (stock, ours) = (compared.stock.relocated_kib, compared.rebased.relocated_kib);
+        if stock == 0 || compared.rebased.private_kib == 0 {
+            return failed("the program's memory could not be read: it has none of its own");
+        }
         let detail = json!({
             "relocated_kib": { "commonhold": ours, "stock": stock },
             "all_private_kib": { "commonhold": compared.rebased.private_kib, "stock": compared.stock.private_kib },
@@ -97,15 +100,7 @@ impl Row for ChromiumPrivate {
                 "processes": { "commonhold": ours_processes, "stock": processes },
             }));
         }
-        let value = crate::measure::median(&ratios);
-        let (min, max) = (crate::measure::least(&ratios), crate::measure::most(&ratios));
-        Ok(Measured {
-            value,
-            runs: rounds,
-            min: rounded(min),
-            max: rounded(max),
-            detail: json!({ "rounds": details }),
-        })
+        Ok(Measured::median(&ratios, json!({ "rounds": details })))
     }
 }
 
@@ -124,12 +119,16 @@ fn settled(rebased: &Rebased, program: &Program, with_copies: bool) -> Result<(u
     }
     let file = program.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let processes = family(child.id());
-    let kib = processes.iter().map(|pid| relocated(*pid, &file).pss_dirty_kib).sum();
+    let read = processes.iter().map(|pid| relocated(*pid, &file)).collect::<std::io::Result<Vec<_>>>();
     kill_group(child.id());
     child.wait()?;
+    let mapped: Vec<u64> =
+        read.doing("reading the memory of chromium's processes")?.into_iter().flatten().collect();
     if same < 6 {
-        failed("chromium does not come to rest within five minutes")
-    } else {
-        Ok((kib, processes.len()))
+        return failed("chromium does not come to rest within five minutes");
     }
+    if mapped.is_empty() {
+        return failed(format!("none of {} processes maps {file} read-only", processes.len()));
+    }
+    Ok((mapped.iter().sum(), processes.len()))
 }

@@ -7,7 +7,10 @@ use crate::rebase::programs::{find, programs};
 use crate::rebase::watch::watch;
 use crate::rebase::{Program, Rebased};
 use crate::row::{Bar, Measured, Row, rounded};
+use crate::sprite::table::{cell, markdown};
 use serde_json::{Value, json};
+
+const BAR: Bar = Bar::AtMost(0.1);
 
 /// The row.
 pub struct WorstMs;
@@ -22,12 +25,23 @@ impl Row for WorstMs {
     }
 
     fn bar(&self) -> Option<Bar> {
-        Some(Bar::AtMost(0.1))
+        Some(BAR)
     }
 
     fn about(&self) -> &'static str {
-        "the most time that any other program takes longer with copies than without; 0 where that is within what stock \
-         differs from stock"
+        "the most time that any other program takes longer with copies than without, programs without copies that are started \
+         so among them; its noise is what stock differs from stock"
+    }
+
+    fn page(&self, detail: &Value) -> String {
+        let columns = ["program", "copies", "stock_ms", "added_ms", "noise_ms", "verdict"];
+        let rows = detail["programs"].as_array().into_iter().flatten();
+        let rows: Vec<Vec<String>> =
+            rows.map(|row| columns.iter().map(|column| cell(&row[*column])).collect()).collect();
+        format!(
+            "\n{}",
+            markdown(&["program", "copies", "stock ms", "added ms", "noise ms", "verdict"], &rows)
+        )
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -36,24 +50,28 @@ impl Row for WorstMs {
         programs.retain(|program| !program.path.ends_with("clang") && !program.path.ends_with("chromium"));
         let rebased = Rebased::new(context, &programs.iter().collect::<Vec<_>>())?;
         let copies = rebased.assert(&programs.iter().collect::<Vec<_>>())?;
-        let mut worst: f64 = 0.0;
+        let mut added = Vec::new();
         let mut rows = Vec::new();
         for (program, copies) in programs.iter().zip(copies) {
-            let (added, mut row) = one(&rebased, program, context.pick(201, 5))?;
-            worst = worst.max(added);
-            row["copies"] = json!(copies);
-            rows.push(row);
+            added.push(one(&rebased, program, context.pick(201, 5))?);
+            rows.push(added[added.len() - 1].to_json(program, copies));
         }
-        let mut detail = json!({ "programs": rows });
         if let Some(program) = unset(&rebased)? {
-            detail["not_set_but_started_so"] = one(&rebased, &program, context.pick(201, 5))?.1;
+            added.push(one(&rebased, &program, context.pick(201, 5))?);
+            rows.push(added[added.len() - 1].to_json(&program, 0));
         }
-        Ok(Measured::single(worst, programs.len(), detail))
+        let each: Vec<f64> = added.iter().map(|added| added.ms).collect();
+        let measured = Measured::most(&each, json!({ "programs": rows }));
+        // The worst of all lies between the worst that all have at least and the worst that any has
+        // at most.
+        let ends =
+            [-1.0, 1.0].map(|sign| added.iter().map(|a| a.ms + sign * a.noise).fold(f64::MIN, f64::max));
+        Ok(Measured { interval: Some(ends), ..measured })
     }
 }
 
-/// A short program that is not set, and so has no copies: what the variables alone cost every program. It is in the detail
-/// only, as the row is about programs that are set.
+/// A short program that is not set, and so has no copies: what the variables alone cost every
+/// program.
 fn unset(rebased: &Rebased) -> Result<Option<Program>> {
     let Some(program) = find(&["/usr/bin/true"], &[]) else { return Ok(None) };
     match watch(rebased.command(&program, true), &rebased.store, None)?.copies.len() {
@@ -62,9 +80,30 @@ fn unset(rebased: &Rebased) -> Result<Option<Program>> {
     }
 }
 
-/// Milliseconds that one program takes longer, and what there is to say of it. Each round starts it without, with, and
-/// without copies: the first and the last say how much stock differs from stock.
-fn one(rebased: &Rebased, program: &Program, rounds: usize) -> Result<(f64, Value)> {
+/// What one program takes longer.
+struct Added {
+    ms: f64,
+    /// As an error of that: half of the middle half of stock against stock, over so many rounds.
+    noise: f64,
+    stock_ms: f64,
+}
+
+impl Added {
+    fn to_json(&self, program: &Program, copies: usize) -> Value {
+        json!({
+            "program": program.path,
+            "copies": copies,
+            "stock_ms": rounded(self.stock_ms),
+            "added_ms": rounded(self.ms),
+            "noise_ms": rounded(self.noise),
+            "verdict": BAR.judge(self.ms, Some([self.ms - self.noise, self.ms + self.noise])).to_string(),
+        })
+    }
+}
+
+/// Each round starts it without, with, and without copies: the first and the last say how much
+/// stock differs from stock.
+fn one(rebased: &Rebased, program: &Program, rounds: usize) -> Result<Added> {
     let (mut added, mut noise, mut stock) = (Vec::new(), Vec::new(), Vec::new());
     rebased.time(program, true)?;
     for _ in 0..rounds {
@@ -75,17 +114,7 @@ fn one(rebased: &Rebased, program: &Program, rounds: usize) -> Result<(f64, Valu
         noise.push(after - before);
         stock.push(before);
     }
-    // Half of the middle half of stock against stock, as an error of the median of so many rounds.
     let spread = (percentile(&noise, 0.75) - percentile(&noise, 0.25)) / 1.35;
-    let error = 2.0 * 1.25 * spread / (rounds as f64).sqrt();
-    let most = median(&added);
-    let counted = if most <= error { 0.0 } else { most };
-    let detail = json!({
-        "program": program.path,
-        "stock_ms": rounded(median(&stock)),
-        "added_ms": rounded(most),
-        "stock_against_stock_ms": rounded(error),
-        "counted_ms": rounded(counted),
-    });
-    Ok((counted, detail))
+    let noise = 2.0 * 1.25 * spread / (rounds as f64).sqrt();
+    Ok(Added { ms: median(&added), noise, stock_ms: median(&stock) })
 }

@@ -4,7 +4,6 @@ use crate::cluster::Cluster;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::faults::Touch;
-use crate::measure::{least, median, most};
 use crate::processes::processor_time;
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::view::PAGE;
@@ -61,8 +60,7 @@ impl Row for RemoteIdleCost {
             "network": cluster.network().words(),
             "measured_by": "schedstat of all threads of host and keeper",
         });
-        let runs = windows.len();
-        Ok(Measured { value: median(&windows), runs, min: least(&windows), max: most(&windows), detail })
+        Ok(Measured::median(&windows, detail))
     }
 }
 

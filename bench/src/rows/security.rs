@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::failure::{Doing, Failure, Result, failed};
-use crate::measure::{least, most};
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -41,8 +40,7 @@ pub static COLLATERAL: Figure = Figure {
     about: "longest time that another user's open, map, touch or sync took while each attack ran, over all attacks",
     of: |all| {
         let times: Vec<f64> = all.iter().filter_map(|line| line["collateral_ms"].as_f64()).collect();
-        let (min, max) = (least(&times), most(&times));
-        Measured { value: max, runs: times.len(), min, max, detail: detail(all) }
+        Measured::most(&times, detail(all))
     },
 };
 
@@ -60,7 +58,7 @@ impl Row for Figure {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {

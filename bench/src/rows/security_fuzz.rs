@@ -30,7 +30,7 @@ impl Row for FuzzFailures {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {

@@ -24,7 +24,7 @@ impl Row for SimViolations {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(3 * 3600)
+        crate::row::LONGEST
     }
 
     fn about(&self) -> &'static str {

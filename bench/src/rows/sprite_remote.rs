@@ -4,11 +4,12 @@
 
 use crate::cluster::floor::Floor;
 use crate::cluster::{Awaiting, Cluster, Sharer};
+use crate::conclusions::{self, Conclusion, furthest, named, spread};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::row::{Bar, Measured, Row, rounded};
-use crate::sprite::HIS_FILE;
 use crate::sprite::table::{cell, markdown, rotate};
+use crate::sprite::{HIS_FILE, distinct_pages};
 use crate::view::PAGE;
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -43,8 +44,6 @@ const RANDOM: [(&str, usize, bool, [f64; 3]); 4] = [
     ("mmap", 1000, true, [1.2, 0.83, 1.2]),
 ];
 
-const LIKE: &str = "lines like the paper's: their time by the first line's within a factor of two of his";
-
 /// What stands for what.
 const MEANS: &str = "the file is a strict object with its home on the other host; read: Commonhold's copy out \
                      of it, a page at a time (getc: by way of a buffer of a page); mmap: one byte of each page \
@@ -53,7 +52,7 @@ const MEANS: &str = "the file is a strict object with its home on the other host
 /// Home and client: their processes end before the hosts do.
 struct Subject {
     client: Sharer,
-    _home: Sharer,
+    home: Sharer,
     cluster: Cluster,
 }
 
@@ -65,7 +64,7 @@ impl Subject {
         let (path, _) = context.make_file("sprite-remote", HIS_FILE)?;
         home.create_on_file(NAME, &path)?;
         home.touch_pages()?;
-        Ok(Subject { cluster, client, _home: home })
+        Ok(Subject { cluster, client, home })
     }
 
     /// Work on the object by a client whose host has no page of it.
@@ -88,6 +87,11 @@ impl Subject {
             Way::Rpc => floor.transfer(HIS_FILE / PAGE),
         }
     }
+
+    /// Seconds that reading takes the home, where all of the file is.
+    fn local(&mut self, rounds: usize) -> Result<f64> {
+        Ok(rotate(1, rounds, |_| self.home.read_blocks())?[0])
+    }
 }
 
 /// The row.
@@ -99,7 +103,7 @@ impl Row for SpriteTable4Remote {
     }
 
     fn unit(&self) -> &'static str {
-        LIKE
+        conclusions::UNIT
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -117,13 +121,11 @@ impl Row for SpriteTable4Remote {
         let mut once = |n: usize| subject.sequential(SEQUENTIAL[n].0, &mut floor);
         rotate(SEQUENTIAL.len(), 1, &mut once)?;
         let times = rotate(SEQUENTIAL.len(), rounds, &mut once)?;
-        let relations = relations(&times, &SEQUENTIAL.map(|(_, _, seconds, _)| seconds));
-        let lines = SEQUENTIAL.iter().zip(&times).zip(&relations);
-        let rows = lines.map(|(((_, name, seconds, rate), time), relation)| {
+        let local = subject.local(rounds)?;
+        let rows = SEQUENTIAL.iter().zip(&times).map(|((_, name, seconds, rate), time)| {
             json!({
-                "by_the_first": relation.ours,
-                "published_by_the_first": relation.published,
-                "alike": relation.alike(),
+                "by_the_first": rounded(time / times[0]),
+                "published_by_the_first": rounded(seconds / SEQUENTIAL[0].2),
                 "measurement": name,
                 "seconds": rounded(*time),
                 "mb_per_second": rounded(HIS_FILE as f64 / 1e6 / time),
@@ -137,7 +139,7 @@ impl Row for SpriteTable4Remote {
             "what_stands_for_what": MEANS,
             "network": subject.cluster.network().words(),
         });
-        Ok(Measured::single(count_alike(&relations), rounds, detail))
+        conclusions::measured(&conclude_sequential(&times, local), rounds, detail)
     }
 
     fn page(&self, detail: &Value) -> String {
@@ -165,7 +167,7 @@ impl Row for SpriteTable6Remote {
     }
 
     fn unit(&self) -> &'static str {
-        LIKE
+        conclusions::UNIT
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -189,13 +191,10 @@ impl Row for SpriteTable6Remote {
         };
         rotate(RANDOM.len(), 1, &mut once)?;
         let times = rotate(RANDOM.len(), rounds, &mut once)?;
-        let relations = relations(&times, &RANDOM.map(|(_, _, _, [seconds, ..])| seconds));
-        let lines = RANDOM.iter().zip(&times).zip(&relations);
-        let rows = lines.map(|(((name, probes, _, published), time), relation)| {
+        let rows = RANDOM.iter().zip(&times).map(|((name, probes, _, published), time)| {
             json!({
-                "by_the_first": relation.ours,
-                "published_by_the_first": relation.published,
-                "alike": relation.alike(),
+                "by_the_first": rounded(time / times[0]),
+                "published_by_the_first": rounded(published[0] / RANDOM[0].3[0]),
                 "measurement": name,
                 "probes": probes,
                 "seconds": rounded(*time),
@@ -212,7 +211,8 @@ impl Row for SpriteTable6Remote {
             "what_stands_for_what": MEANS,
             "network": subject.cluster.network().words(),
         });
-        Ok(Measured::single(count_alike(&relations), rounds, detail))
+        let pages = RANDOM.map(|(_, probes, ..)| distinct_pages(&offsets[..probes]) as f64);
+        conclusions::measured(&conclude_random(&times, pages[1] / pages[0]), rounds, detail)
     }
 
     fn page(&self, detail: &Value) -> String {
@@ -244,29 +244,67 @@ impl Row for SpriteTable6Remote {
     }
 }
 
-/// A line's time by that of the table's first line: what a machine of another age can have in common with his.
-struct Relation {
-    ours: f64,
-    published: f64,
+/// What the paper says of the remote columns of Table 4; `local`: reading at the home.
+fn conclude_sequential(times: &[f64], local: f64) -> Vec<Conclusion> {
+    let [getc, read, mmap, fill, rpc] = [0, 1, 2, 3, 4].map(|n| times[n]);
+    let blocks = [("read", read), ("mmap", mmap), ("data fill", fill)];
+    let slowest = crate::measure::most(&blocks.map(|(_, time)| time));
+    vec![
+        Conclusion::new(
+            "no difference can be seen between read, mmap, data fill and RPC",
+            named("the most ÷ the least of seconds", &[&blocks[..], &[("RPC", rpc)]].concat()),
+            spread(&[read, mmap, fill, rpc]),
+            Bar::AtMost(2.0),
+        )
+        .unless("mapped pages in a row come many to a message, and read asks for each page after the last has come"),
+        Conclusion::new("getc is slower than those", "getc ÷ the slowest of the others", getc / slowest, Bar::AtLeast(1.2))
+            .unless("what getc adds to each byte is nothing beside a page's way over the network"),
+        Conclusion::new(
+            "nearly all of the time is to receive the data by RPC",
+            "RPC ÷ the slowest of read, mmap and data fill",
+            rpc / slowest,
+            Bar::AtLeast(0.75),
+        )
+        .unless("of a remote fault most is waking threads, encryption and page tables: docs/PERFORMANCE.md, \
+                 remote.read_fault_ratio"),
+        Conclusion::new(
+            "what is cached locally is read an order of magnitude faster",
+            "read ÷ the same at the home",
+            read / local,
+            Bar::AtLeast(5.0),
+        ),
+    ]
 }
 
-impl Relation {
-    fn alike(&self) -> bool {
-        (0.5..=2.0).contains(&(self.ours / self.published))
-    }
-}
-
-fn relations(times: &[f64], published: &[f64]) -> Vec<Relation> {
-    let relation = |(ours, his): (&f64, &f64)| Relation {
-        ours: rounded(ours / times[0]),
-        published: rounded(his / published[0]),
-    };
-    times.iter().zip(published).map(relation).collect()
-}
-
-/// The first line, to which all are set in relation, does not count.
-fn count_alike(relations: &[Relation]) -> f64 {
-    relations[1..].iter().filter(|relation| relation.alike()).count() as f64
+/// What the paper says of the remote columns of Table 6.
+fn conclude_random(times: &[f64], more_pages: f64) -> Vec<Conclusion> {
+    let proportional = Bar::Between(0.67, 1.5);
+    let asks = "growth of the time ÷ growth of the pages";
+    let obscured = [("120 probes", times[0] / times[2]), ("1,000 probes", times[1] / times[3])];
+    let at_each_probe =
+        "Commonhold's copy out of an object asks its host at each probe, while his cache kept pages";
+    vec![
+        Conclusion::new(
+            "the time of block I/O is proportional to the number of remote pages received",
+            asks,
+            times[1] / times[0] / more_pages,
+            proportional,
+        )
+        .unless(at_each_probe),
+        Conclusion::new(
+            "the time of mapped files is proportional to the number of remote pages received",
+            asks,
+            times[3] / times[2] / more_pages,
+            proportional,
+        ),
+        Conclusion::new(
+            "the network obscures what differs between block I/O and mapping",
+            named("read ÷ mmap, what is furthest from 1", &obscured),
+            furthest(&obscured.map(|(_, ratio)| ratio)),
+            Bar::Between(0.5, 2.0),
+        )
+        .unless(at_each_probe),
+    ]
 }
 
 fn page(detail: &Value, columns: &[&str], head: &[&str]) -> String {
@@ -277,5 +315,29 @@ fn page(detail: &Value, columns: &[&str], head: &[&str]) -> String {
         .map(|row| columns.iter().map(|column| cell(&row[*column])).collect())
         .collect();
     let (means, network) = (cell(&detail["what_stands_for_what"]), cell(&detail["network"]));
-    format!("\n## Remotely cached\n\n{}\nHere {means}. Hosts have {network}.\n", markdown(head, &rows))
+    let list = conclusions::list(detail);
+    format!("\n## Remotely cached\n\n{}{list}\nHere {means}. Hosts have {network}.\n", markdown(head, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_own_figures_have_all_that_it_says() {
+        let times = SEQUENTIAL.map(|(_, _, seconds, _)| seconds);
+        assert_eq!(
+            conclusions::measured(&conclude_sequential(&times, 0.13), 1, json!({})).unwrap().value,
+            4.0
+        );
+        let slow = times.map(|time| time * time * time);
+        assert!(conclusions::measured(&conclude_sequential(&slow, 1.0), 1, json!({})).unwrap().value < 3.0);
+        let times = RANDOM.map(|(_, _, _, [seconds, ..])| seconds);
+        assert_eq!(
+            conclusions::measured(&conclude_random(&times, 120.0 / 74.0), 1, json!({})).unwrap().value,
+            3.0
+        );
+        let times = [1.0, 8.0, 0.2, 1.6];
+        assert_eq!(conclusions::measured(&conclude_random(&times, 1.6), 1, json!({})).unwrap().value, 0.0);
+    }
 }

@@ -1,16 +1,15 @@
 //! `sprite.table6`: single bytes at random places, as in Shirriff's Table 6 (the columns "locally cached").
 
+use crate::conclusions::{self, Conclusion, furthest, named};
 use crate::context::{Context, GIB};
 use crate::failure::Result;
 use crate::row::{Bar, Measured, Row, rounded};
-use crate::sprite::HIS_FILE;
 use crate::sprite::methods::{Method, Subject};
 use crate::sprite::table::{cell, markdown, rotate};
-use crate::view::PAGE;
+use crate::sprite::{HIS_FILE, distinct_pages};
 use rand::RngExt;
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 const PROBES: [usize; 2] = [120, 1000];
 const METHODS: [Method; 4] = [Method::Read, Method::Mmap, Method::Direct, Method::Controlled];
@@ -35,7 +34,7 @@ impl Row for SpriteTable6 {
     }
 
     fn unit(&self) -> &'static str {
-        "published figures reproduced"
+        conclusions::UNIT
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -50,7 +49,7 @@ impl Row for SpriteTable6 {
         let bench = context.start_host()?;
         let host = bench.connect()?;
         let rounds = context.pick(40, 6);
-        let mut detail = serde_json::Map::new();
+        let (mut detail, mut judged) = (serde_json::Map::new(), Vec::new());
         for (title, size) in [("480 KiB", HIS_FILE), ("1 GiB", GIB)] {
             let subject = Subject::create(context, &host, size)?;
             // The same pseudorandom sequence for all; the shorter one is its beginning.
@@ -70,13 +69,12 @@ impl Row for SpriteTable6 {
             let pages = PROBES.map(|probes| distinct_pages(&offsets[..probes]));
             detail.insert(title.into(), table(size, &lines, &times, &faults.borrow(), pages));
             if size == HIS_FILE {
-                detail.insert("conclusions".into(), conclusions(&lines, &times, pages));
+                judged = conclude(&lines, &times, pages);
             }
         }
-        let figures = lines_published() * 3;
         detail.insert("averages".into(), json!("medians; the paper: means of 10"));
-        detail.insert("not_reproduced".into(), json!("the remote columns: see sprite.table6_remote"));
-        Ok(Measured::single(figures as f64, rounds * 2, Value::Object(detail)))
+        detail.insert("not_in_this_row".into(), json!("the remote columns: see sprite.table6_remote"));
+        conclusions::measured(&judged, rounds * 2, Value::Object(detail))
     }
 
     fn page(&self, detail: &Value) -> String {
@@ -111,22 +109,9 @@ impl Row for SpriteTable6 {
                 rows.map(|row| columns.iter().map(|column| cell(&row[*column])).collect()).collect();
             text.push_str(&format!("\n## {title}, locally cached\n\n{}", markdown(&head, &rows)));
         }
-        text.push_str("\nThe paper's conclusion (on its 480 KiB file): time is proportional to the number of reads for\n");
-        text.push_str("block I/O, and to the number of pages for mapped files.\n\n");
-        for line in detail["conclusions"].as_array().into_iter().flatten() {
-            let holds = if line["holds"] == true { "holds" } else { "does not hold" };
-            text.push_str(&format!("- {}: **{holds}** ({})\n", cell(&line["says"]), cell(&line["measured"])));
-        }
+        text.push_str(&conclusions::list(detail));
         text
     }
-}
-
-fn lines_published() -> usize {
-    METHODS.iter().flat_map(|m| PROBES.map(|p| published(*m, p))).flatten().count()
-}
-
-fn distinct_pages(offsets: &[usize]) -> usize {
-    offsets.iter().map(|offset| offset / PAGE).collect::<BTreeSet<_>>().len()
 }
 
 fn table(size: usize, lines: &[(Method, usize)], times: &[f64], faults: &[u64], pages: [usize; 2]) -> Value {
@@ -148,25 +133,69 @@ fn table(size: usize, lines: &[(Method, usize)], times: &[f64], faults: &[u64], 
     Value::Array(rows.collect())
 }
 
-/// How much longer 1,000 probes take than 120, against how many more reads and how many more pages they are.
-fn conclusions(lines: &[(Method, usize)], times: &[f64], pages: [usize; 2]) -> Value {
+/// "Proportional": within a half more or less.
+const PROPORTIONAL: Bar = Bar::Between(0.67, 1.5);
+
+/// The paper's conclusions on its own file. Its mmap has two counterparts, as in `sprite.table4`: a
+/// conclusion must hold for each.
+fn conclude(lines: &[(Method, usize)], times: &[f64], pages: [usize; 2]) -> Vec<Conclusion> {
     let by_reads = PROBES[1] as f64 / PROBES[0] as f64;
     let by_pages = pages[1] as f64 / pages[0] as f64;
     let time = |method, probes| {
         lines.iter().position(|line| *line == (method, probes)).map_or(f64::NAN, |n| times[n])
     };
-    let verdicts = METHODS.iter().map(|method| {
-        let growth = time(*method, PROBES[1]) / time(*method, PROBES[0]);
-        let nearer_to_reads = (growth / by_reads).ln().abs() < (growth / by_pages).ln().abs();
-        let what = if *method == Method::Read { "reads" } else { "pages" };
-        json!({
-            "says": format!("{}: time goes with the number of {what}", method.name()),
-            "holds": nearer_to_reads == (*method == Method::Read),
-            "measured": format!(
-                "{} times as long; {} times the reads, {} times the pages",
-                rounded(growth), rounded(by_reads), rounded(by_pages)
-            ),
-        })
-    });
-    Value::Array(verdicts.collect())
+    let growth = |method| time(method, PROBES[1]) / time(method, PROBES[0]);
+    let mapped = [Method::Mmap, Method::Controlled];
+    let proportion = mapped.map(|method| (method.name(), growth(method) / by_pages));
+    let few = mapped.map(|method| (method.name(), time(method, PROBES[0]) / time(Method::Read, PROBES[0])));
+    let many = mapped.map(|method| (method.name(), time(Method::Read, PROBES[1]) / time(method, PROBES[1])));
+    let least = |ratios: &[(&str, f64)]| ratios.iter().map(|ratio| ratio.1).fold(f64::INFINITY, f64::min);
+    vec![
+        Conclusion::new(
+            "the time of block I/O is proportional to the number of reads",
+            "growth of the time ÷ growth of the reads",
+            growth(Method::Read) / by_reads,
+            PROPORTIONAL,
+        ),
+        Conclusion::new(
+            "the time of mapped files is proportional to the number of pages",
+            named("growth of the time ÷ growth of the pages, what is furthest from 1", &proportion),
+            furthest(&proportion.map(|(_, ratio)| ratio)),
+            PROPORTIONAL,
+        ),
+        Conclusion::new(
+            "where little is accessed of many pages, block I/O is faster than mapping",
+            named("120 probes, each mapping by read, the least", &few),
+            least(&few),
+            Bar::AtLeast(1.0),
+        )
+        .unless("the kernel maps several cached pages a fault"),
+        Conclusion::new(
+            "where many references are made to a page, mapping is faster than block I/O",
+            named("1,000 probes, read by each mapping, the least", &many),
+            least(&many),
+            Bar::AtLeast(1.0),
+        )
+        .unless("a controlled page costs switches to another process, as much as tens of reads; eight probes a page do not \
+                 earn that"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_own_figures_have_all_that_it_says() {
+        let lines: Vec<(Method, usize)> =
+            METHODS.iter().flat_map(|method| PROBES.map(|probes| (*method, probes))).collect();
+        let of = |method| if method == Method::Read { Method::Read } else { Method::Mmap };
+        let times: Vec<f64> =
+            lines.iter().map(|(method, probes)| published(of(*method), *probes).unwrap().0).collect();
+        let measured = conclusions::measured(&conclude(&lines, &times, [74, 120]), 1, json!({})).unwrap();
+        assert_eq!(measured.value, 4.0, "{}", measured.detail);
+        let backwards: Vec<f64> = times.iter().rev().copied().collect();
+        let measured = conclusions::measured(&conclude(&lines, &backwards, [74, 120]), 1, json!({})).unwrap();
+        assert!(measured.value < 3.0, "{}", measured.detail);
+    }
 }

@@ -5,7 +5,8 @@ mod stdio;
 pub mod table;
 
 use crate::failure::Result;
-use crate::view::RawMapping;
+use crate::view::{PAGE, RawMapping};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -31,4 +32,9 @@ pub fn pread_into(file: &File, mapping: &RawMapping, length: usize) -> Result<()
         }
     }
     Ok(())
+}
+
+/// How many pages these places lie in.
+pub fn distinct_pages(offsets: &[usize]) -> usize {
+    offsets.iter().map(|offset| offset / PAGE).collect::<BTreeSet<_>>().len()
 }

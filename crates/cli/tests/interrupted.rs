@@ -6,6 +6,7 @@ use common::{Signal, TestHost, eventually, kill};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// An atomic object of that size on the file `store`.
 fn atomic(host: &TestHost) {
@@ -35,9 +36,17 @@ fn copying(host: &TestHost, to: &str) -> Child {
     host.command(&["cp", ":/large", to]).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts it; gives what it said.
-fn interrupt(copy: Child) -> String {
+/// Interrupts it; gives what it said. One that goes on would fill the disk.
+fn interrupt(mut copy: Child) -> String {
     kill(Signal::INT, copy.id().into());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while copy.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            copy.kill().unwrap();
+            panic!("the copy was interrupted and went on");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let output = copy.wait_with_output().unwrap();
     assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()), "{output:?}");
     String::from_utf8(output.stderr).unwrap()

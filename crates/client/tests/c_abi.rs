@@ -5,6 +5,7 @@ mod c;
 mod common;
 
 use c::{compile, library_directory};
+use common::real::RealHost;
 use common::{Do, FakeHost};
 use commonhold::Host;
 use commonhold::c_api::{ch_field, ch_info, ch_options, ch_pager, ch_region, ch_type};
@@ -137,19 +138,13 @@ fn a_library_that_was_unloaded_goes_on() {
     std::fs::remove_file(program).unwrap();
 }
 
-/// Set by whoever runs the tests with a real host at hand: its state directory.
-const REAL_HOST: &str = "COMMONHOLD_TEST_HOST";
-
 #[test]
 fn a_c_program_works_with_a_real_host() {
-    let Some(directory) = std::env::var_os(REAL_HOST) else {
-        eprintln!("skipped: {REAL_HOST} names no state directory of a running host");
-        return;
-    };
+    let Some(host) = RealHost::start() else { return };
     let program = compile("roundtrip.c", &["-std=c11", "-fsanitize=address", "-O1"]);
     let file = program.with_extension("bin");
-    let output =
-        Command::new(&program).arg("full").arg(&file).env("COMMONHOLD_HOST", directory).output().unwrap();
+    let mut command = Command::new(&program);
+    let output = command.arg("full").arg(&file).env("COMMONHOLD_HOST", &host.directory).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}\n{said}", output.status);
     std::fs::remove_file(program).unwrap();

@@ -21,7 +21,7 @@ pub const CLIENTS: u64 = 4_096;
 pub const MAPPINGS_PER_CLIENT: u64 = 16_384;
 /// Objects one client may have open at once.
 pub const OPEN_OBJECTS_PER_CLIENT: u64 = 4_096;
-/// Page-holding locks one client may have at once.
+/// Page-holding locks one client may have at once on one object.
 pub const LOCKS_PER_CLIENT: u64 = 16_384;
 /// Longest message between host and client, in bytes: it must fit the default socket buffer.
 pub const MESSAGE_BYTES: usize = 160 * 1024;

@@ -37,6 +37,7 @@ impl TestHost {
 
     /// With these options of `host start`.
     pub fn start_with(options: &[&str]) -> TestHost {
+        crate::limit::begin();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let host = TestHost { directory: tempfile::tempdir().unwrap(), options };
         host.start_again();

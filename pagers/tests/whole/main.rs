@@ -12,6 +12,10 @@
 mod hangs;
 mod harness;
 mod in_c;
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
+#[path = "../../../tests/limit.rs"]
+mod limit;
 mod s3;
 mod store;
 mod zstd;

@@ -1,6 +1,7 @@
 //! Chunks in S3: a real server process, moto, which is got with pip.
 
 use crate::harness::{LONG, PAGE, Process, TestHost, content, read_mapped};
+use crate::left_out::left_out;
 use commonhold::{CreateOptions, Object, SyncMode};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -85,7 +86,7 @@ fn pages_live_in_s3() {
     let program = match moto_server() {
         Ok(program) => program,
         Err(why) => {
-            eprintln!("skipped: no S3 server to test with: {why}");
+            left_out(&format!("no S3 server to test with: {why}"));
             return;
         }
     };

@@ -1,11 +1,11 @@
 //! A host with just the capabilities of the shipped unit does for other users all that a host does.
 
 use commonhold_attacks::scene::{BYSTANDER, Local, MACHINE};
-use commonhold_tests::{root_or_skip, wait};
+use commonhold_tests::{is_root, wait};
 
 #[test]
 fn the_rights_of_the_unit_are_enough_for_other_users_through_every_death() {
-    if !root_or_skip("a host of root, and another user,") {
+    if !is_root("a host of root, and another user,") {
         return;
     }
     let scene = Local::of(MACHINE);

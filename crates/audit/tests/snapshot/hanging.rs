@@ -1,5 +1,6 @@
 //! A file system that never answers: a FUSE mount whose server sleeps. Needs root; says so where it is not.
 
+use crate::left_out::left_out;
 use crate::support::{Recorded, copy, mapping, mapping_of, some_library, unseen};
 use commonhold_audit::library::{Request, files_of, measure_all};
 use commonhold_audit::snapshot::{Scope, SnapshotOptions, take};
@@ -57,7 +58,11 @@ impl Drop for Silent {
 }
 
 fn silent() -> Option<Silent> {
-    Silent::new().map_err(|error| println!("left out: a FUSE mount needs root and /dev/fuse: {error}")).ok()
+    Silent::new()
+        .map_err(|error| {
+            left_out(&format!("a file system that falls silent (FUSE needs root and /dev/fuse: {error})"))
+        })
+        .ok()
 }
 
 fn impatient(options: SnapshotOptions) -> SnapshotOptions {

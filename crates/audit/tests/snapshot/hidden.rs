@@ -1,5 +1,6 @@
 //! Processes that this user may not look at. Run by root, these tests become nobody: they start this very program again.
 
+use crate::left_out::left_out;
 use crate::support::{Recorded, Sleeper, file_of, is_root, mapping_of, some_library, unseen};
 use commonhold_audit::snapshot::{Scope, SnapshotOptions, take};
 use std::fs;
@@ -113,7 +114,11 @@ fn a_proc_that_hides_processes_is_told_from_one_that_has_few() {
         for how in ["noaccess", "invisible"] {
             let proc = match Proc::hidden(how) {
                 Ok(proc) => proc,
-                Err(error) => return println!("left out: procfs cannot be mounted here: {error}"),
+                Err(error) => {
+                    return left_out(&format!(
+                        "a procfs that hides processes (it cannot be mounted here: {error})"
+                    ));
+                }
             };
             became_nobody_with(
                 "hidden::a_proc_that_hides_processes_is_told_from_one_that_has_few",
@@ -123,7 +128,7 @@ fn a_proc_that_hides_processes_is_told_from_one_that_has_few() {
         return;
     }
     let Some(proc_root) = std::env::var_os(TOLD) else {
-        return println!("left out: mounting procfs needs root");
+        return left_out("a procfs that hides processes (needs root)");
     };
     let options =
         SnapshotOptions { proc_root: proc_root.into(), skip_self: false, ..SnapshotOptions::default() };

@@ -2,6 +2,10 @@
 
 mod hanging;
 mod hidden;
+#[path = "../../../../tests/left_out.rs"]
+mod left_out;
+#[path = "../../../../tests/limit.rs"]
+mod limit;
 mod live;
 mod recorded;
 mod root;

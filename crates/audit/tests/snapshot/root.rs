@@ -1,5 +1,6 @@
 //! A root directory: its ELF files of any architecture, and the processes that live in it.
 
+use crate::left_out::left_out;
 use crate::support::{Sleeper, copy, is_root, some_library, unseen};
 use commonhold_audit::snapshot::{Scope, SnapshotOptions, take};
 use std::collections::BTreeSet;
@@ -65,7 +66,7 @@ fn small_root(folder: &Path) -> PathBuf {
 #[test]
 fn processes_in_a_root_directory_and_the_files_they_map_there() {
     if !is_root() {
-        println!("left out: chroot needs root");
+        left_out("a root directory of its own (needs root)");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -90,7 +91,7 @@ fn processes_in_a_root_directory_and_the_files_they_map_there() {
 #[test]
 fn a_root_and_mounts_of_its_own_are_a_container() {
     if !is_root() {
-        println!("left out: a mount namespace needs root");
+        left_out("a mount namespace (needs root)");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -98,6 +98,7 @@ pub struct Recorded {
 impl Recorded {
     /// Without a process.
     pub fn new() -> Self {
+        crate::limit::begin();
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(folder.path().join("meminfo"), "MemTotal: 1000 kB\nMemFree: 500 kB\n").expect("written");
         Self { folder }

@@ -1,6 +1,9 @@
 //! A real host in a state directory of its own, and the `commonhold` command on it.
 #![allow(dead_code)] // each test program uses a part of it
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use rustix::process::Pid;
 pub use rustix::process::Signal;
 use serde_json::Value;
@@ -60,6 +63,7 @@ pub struct TestHost {
 impl TestHost {
     /// A state directory without a host.
     pub fn nowhere() -> Self {
+        limit::begin();
         TestHost { directory: tempfile::tempdir().unwrap() }
     }
 

@@ -1,6 +1,9 @@
 //! `commonhold rebase` and a program for it.
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,6 +14,7 @@ pub struct Place(TempDir);
 
 impl Place {
     pub fn new() -> Place {
+        limit::begin();
         Place(TempDir::new().unwrap())
     }
 

@@ -2,6 +2,10 @@
 //! faults with zeroes, and does whatever else a test tells it to.
 #![allow(dead_code)] // each test file uses a part of it
 
+#[path = "../../../../tests/left_out.rs"]
+pub mod left_out;
+#[path = "../../../../tests/limit.rs"]
+pub mod limit;
 pub mod real;
 
 use commonhold::{
@@ -68,6 +72,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl FakeHost {
     pub fn start() -> FakeHost {
+        limit::begin();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("commonhold-fake-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();

@@ -19,9 +19,10 @@ pub struct RealHost {
 
 impl RealHost {
     pub fn start() -> Option<RealHost> {
+        super::limit::begin();
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(program) = std::env::var_os("COMMONHOLD_PROGRAM") else {
-            eprintln!("skipped: COMMONHOLD_PROGRAM names no `commonhold` program to start hosts with");
+            super::left_out::left_out("COMMONHOLD_PROGRAM names no `commonhold` program to start hosts with");
             return None;
         };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use commonhold_code::existing::Existing;
 use commonhold_code::make::{Made, Wanted};
 use commonhold_code::stub::When;
@@ -20,6 +23,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
+        limit::begin();
         let folder = TempDir::new().unwrap();
         let store = Store::at(&folder.path().join("store"), Owner::Machine);
         store.create().unwrap();

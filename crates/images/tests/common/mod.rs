@@ -3,6 +3,8 @@
 
 #[path = "../../../../tests/left_out.rs"]
 pub mod left_out;
+#[path = "../../../../tests/limit.rs"]
+pub mod limit;
 
 use commonhold_image::{
     ARCHITECTURE_HERE, Fault, Fields, Id, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, RootKind, Segment,
@@ -61,6 +63,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
+        limit::begin();
         let folder = TempDir::new().unwrap();
         let store = Store::at(&folder.path().join("store"), Owner::Machine);
         store.create().unwrap();

@@ -1,6 +1,9 @@
 //! A small host for the tests: one stored object, its journal, and the states the object may be in.
 #![allow(dead_code)]
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use commonhold_journal::testing::{SimDisk, SimFile};
 use commonhold_journal::{
     Appended, Error, Journal, Options, PAGE_BYTES, RecordBuffer, Recovery, Storage, Ticket, Uuid,
@@ -19,6 +22,7 @@ pub const OBJECT: usize = 2;
 
 /// A disk on which nothing but a zeroed object is yet.
 pub fn new_disk() -> SimDisk {
+    limit::begin();
     SimDisk::new(vec![Vec::new(), Vec::new(), vec![0; OBJECT_PAGES as usize * PAGE_BYTES]])
 }
 

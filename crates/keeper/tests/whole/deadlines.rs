@@ -1,6 +1,7 @@
 //! Fault deadlines while no host serves: what the keeper ends, what it lets wait, and who is told.
 
 use crate::driver::{Driver, kill_and_wait};
+use crate::left_out::left_out;
 use commonhold_sys::memory::{self, Wish};
 use commonhold_sys::userfaultfd::{Kind, Modes, Userfaultfd};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +28,7 @@ impl Memory {
     fn with_kernel_faults() -> Option<Memory> {
         let (uffd, kernel_faults) = Userfaultfd::create(Kind::Asynchronous, None).unwrap();
         if !kernel_faults {
-            eprintln!("skipped: the kernel's own accesses are not noticed for this user");
+            left_out("the kernel's own accesses are not noticed for this user");
             return None;
         }
         let frames = commonhold_sys::frames::create("deadline test", PAGES * PAGE).unwrap();

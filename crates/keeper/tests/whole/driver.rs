@@ -29,6 +29,7 @@ pub struct Driver {
 impl Driver {
     /// Starts a keeper, which starts a host.
     pub fn start() -> Driver {
+        crate::limit::begin();
         let driver = Driver { directory: tempfile::tempdir().unwrap() };
         let program = driver.script("program", "");
         let lock = lock_state_directory(driver.state()).unwrap();

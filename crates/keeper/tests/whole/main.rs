@@ -4,6 +4,10 @@
 mod deadlines;
 mod deaths;
 mod driver;
+#[path = "../../../../tests/left_out.rs"]
+mod left_out;
 mod lifecycle;
+#[path = "../../../../tests/limit.rs"]
+mod limit;
 mod program;
 mod things;

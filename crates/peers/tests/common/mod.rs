@@ -4,6 +4,9 @@
 pub mod cutter;
 pub mod puppet;
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use commonhold_peers::ca::{Authority, Validity};
 use commonhold_peers::{Error, Handler, Hello, HostId, Identity, Payload, PeerRights, Peers, Security};
 use std::collections::HashMap;
@@ -191,6 +194,7 @@ impl Net {
 
 /// A host that says this of itself.
 pub fn start(hello: Hello, security: Security) -> TestHost {
+    limit::begin();
     let (sender, heard) = channel();
     let id = hello.host;
     let ways = Ways::default();

@@ -1,5 +1,6 @@
 //! Core dumps name copies, and it is said of what they are, whatever was made anew since.
 
+use crate::left_out::left_out;
 use crate::rig::Rig;
 use commonhold_rebase::state::{self, Mapped};
 use commonhold_rebase::{Origin, core_dump};
@@ -62,7 +63,7 @@ fn a_core_dump_finds_its_originals_after_all_was_made_anew() {
     let dumps: Vec<PathBuf> =
         [by_the_kernel(&rig, &program), by_gdb(&rig, &program)].into_iter().flatten().collect();
     if dumps.is_empty() {
-        eprintln!("left out, because neither the kernel nor gdb writes a core dump here");
+        left_out("core dumps of a program with copies (neither the kernel nor gdb writes one here)");
         return;
     }
     let fresh: Vec<Mapped> = dumps.iter().map(|dump| mapped(&rig, dump)).collect();

@@ -9,6 +9,8 @@ mod found;
 mod given;
 #[path = "../../../../tests/left_out.rs"]
 mod left_out;
+#[path = "../../../../tests/limit.rs"]
+mod limit;
 mod loaders;
 mod not_understood;
 mod occupied;

@@ -21,6 +21,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Rig {
+        crate::limit::begin();
         let folder = TempDir::new().unwrap();
         let store = Store::open(&folder.path().join("store"), Owner::Machine).unwrap();
         store.install().unwrap();

@@ -117,7 +117,8 @@ fn the_loader_names_every_library_by_its_whole_path() {
              return dl_iterate_phdr(one, 0);
          }";
     let program = rig.program("program", source, &["-lone"]);
-    assert!(rig.set(&[&program]).unset.is_empty());
+    let set = rig.set(&[&program]);
+    assert!(set.unset.is_empty(), "{:?}", set.unset);
     // The same lines both ways; and in them the original's path, whole.
     let said = rig.same(&program);
     let path = rig.path("libone.so").display().to_string();

@@ -1,6 +1,9 @@
 //! What the tests of the registry share: users, names, and short ways to ask.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+#[path = "../../../../tests/limit.rs"]
+mod limit;
+
 use commonhold_object::{CreateOptions, Credentials, Name, ObjectId, Result};
 use commonhold_registry::{Entry, ObjectRecord, Prepared, Quotas, Registry};
 use std::path::Path;
@@ -23,6 +26,7 @@ pub fn options(mode: u32) -> CreateOptions {
 }
 
 pub fn open(directory: &Path) -> Registry {
+    limit::begin();
     Registry::open(directory, Quotas::same(u64::MAX, 1 << 20)).unwrap()
 }
 

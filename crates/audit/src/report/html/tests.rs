@@ -1,5 +1,8 @@
 //! The page: what is in it, what must not be, and whether a browser reads it as it is meant.
 
+#[path = "../../../../../tests/left_out.rs"]
+mod left_out;
+
 use super::page;
 use crate::report::{Report, made};
 
@@ -107,7 +110,7 @@ fn rendered(browser: &std::path::Path, page: &str) -> String {
 #[test]
 fn a_browser_reads_the_page_as_it_is_meant() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: neither chromium nor google-chrome is installed");
+        left_out::left_out("neither chromium nor google-chrome is installed");
         return;
     };
     for report in [made::sampled(), made::hostile()] {
