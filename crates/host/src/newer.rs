@@ -17,6 +17,7 @@
 use crate::pagers::Replicas;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
@@ -88,9 +89,9 @@ pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Res
     let mut header = vec![0; BITS_OFFSET as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..24].copy_from_slice(&object.to_le_bytes());
-    made.write_all_at(&header, 0)
-        .and_then(|()| made.sync_all())
-        .and_then(|()| folder.sync_all())
+    points::pwrite(|| made.write_all_at(&header, 0))
+        .and_then(|()| points::fsync(|| made.sync_all()))
+        .and_then(|()| points::fsync(|| folder.sync_all()))
         .doing(making())
 }
 
@@ -110,7 +111,8 @@ pub fn make_own(file: &Path, object: u128) -> Result<()> {
     let mut header = vec![0; BITS_OFFSET as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..24].copy_from_slice(&object.to_le_bytes());
-    File::from(made.doing(making())?).write_all_at(&header, 0).doing(making())
+    let made = File::from(made.doing(making())?);
+    points::pwrite(|| made.write_all_at(&header, 0)).doing(making())
 }
 
 /// A host's own file, and what lies beside it, under another path of the same directory too, in place of what was there. None of
@@ -199,7 +201,8 @@ impl Newer {
         let new = pages - &self.pages;
         self.pages |= &new;
         let noting = || "noting that pages are newer than the file".to_owned();
-        let flushed = |newer: &Self| if newer.is_durable { newer.file.sync_data() } else { Ok(()) };
+        let flushed =
+            |newer: &Self| if newer.is_durable { points::fsync(|| newer.file.sync_data()) } else { Ok(()) };
         let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
         noted.inspect_err(|_| {
             if !self.has_replicas() {
@@ -228,7 +231,7 @@ impl Newer {
         header[..length].copy_from_slice(&boot.as_bytes()[..length]);
         header[BOOT_BYTES..BOOT_BYTES + 4].copy_from_slice(&numbers[0].to_le_bytes());
         header[BOOT_BYTES + 4..].copy_from_slice(&numbers[1].to_le_bytes());
-        self.file.write_all_at(&header, BOOT_OFFSET).doing("noting what a replica has")
+        points::pwrite(|| self.file.write_all_at(&header, BOOT_OFFSET)).doing("noting what a replica has")
     }
 
     /// If the host's own file has everything in this boot: under which numbers.
@@ -254,7 +257,7 @@ impl Newer {
                 (0..8).filter(|bit| self.pages.contains(byte * 8 + bit)).map(|bit| 1 << bit).sum()
             };
             let bytes: Vec<u8> = run.iter().map(bits).collect();
-            self.file.write_all_at(&bytes, BITS_OFFSET + u64::from(run[0]))?;
+            points::pwrite(|| self.file.write_all_at(&bytes, BITS_OFFSET + u64::from(run[0])))?;
         }
         Ok(())
     }

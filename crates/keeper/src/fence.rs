@@ -7,6 +7,7 @@
 use crate::kept::Key;
 use crate::log::StateLog;
 use crate::store::Store;
+use commonhold_points as points;
 use commonhold_sys::{clock, frames};
 use rustix::event::PollFd;
 use std::io;
@@ -35,7 +36,7 @@ impl<F: AsFd> FenceWord<F> {
     pub fn write(&self, at: u64) -> io::Result<()> {
         let [plain, inverse] = [at, !at].map(u64::to_ne_bytes);
         let bytes: [u8; 16] = std::array::from_fn(|n| if n < 8 { plain[n] } else { inverse[n - 8] });
-        match rustix::io::pwrite(&self.0, &bytes, 0)? {
+        match points::pwrite(|| rustix::io::pwrite(&self.0, &bytes, 0))? {
             16 => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
@@ -150,7 +151,7 @@ fn take_all<'s>(store: &'s Store, mark: &[u8]) -> Vec<(&'s Key, Option<io::Resul
             let (tell, told) = sync_channel(1);
             // Nobody hears it any more, where it took too long.
             let take = move || drop(tell.send(frames::take_from_page_tables(&*fd)));
-            let spawned = std::thread::Builder::new().name("fencing".into()).spawn(take);
+            let spawned = points::thread(|| std::thread::Builder::new().name("fencing".into()).spawn(take));
             (key, spawned.map(|_| told))
         })
         .collect();

@@ -3,6 +3,7 @@
 use super::view::Mapping;
 use super::{Cache, View, book};
 use commonhold_object::{PageRange, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -94,7 +95,7 @@ impl Cache {
             scan();
             return told.try_recv().ok().flatten();
         }
-        std::thread::Builder::new().name("scanning".into()).spawn(scan).ok()?;
+        points::thread(|| std::thread::Builder::new().name("scanning".into()).spawn(scan)).ok()?;
         told.recv_timeout(SCAN_WAIT + A_PAGE * u32::try_from(pages.count).unwrap_or(u32::MAX)).unwrap_or_else(
             |_| {
                 self.machine.note_holds_up(mapping.uid);

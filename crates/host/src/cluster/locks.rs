@@ -10,6 +10,7 @@ use crate::cache::Cache;
 use crate::shared::locks::{Locks, Outcome, Owner};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, PageRange, Result, SessionId, limits};
+use commonhold_points as points;
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -304,11 +305,13 @@ impl Cluster {
     /// When all that was held before is known, those who waited for that are let in.
     fn open_at(self: &Arc<Self>, object: u128, at: Instant) {
         let this = Arc::downgrade(self);
-        let _ = std::thread::Builder::new().name("locks".into()).spawn(move || {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if let Some(this) = this.upgrade() {
-                this.change_locks(object, Locks::open);
-            }
+        let _ = points::thread(|| {
+            std::thread::Builder::new().name("locks".into()).spawn(move || {
+                std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                if let Some(this) = this.upgrade() {
+                    this.change_locks(object, Locks::open);
+                }
+            })
         });
     }
 

@@ -15,6 +15,7 @@ use super::{Cluster, PATIENCE, lock};
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -251,7 +252,7 @@ impl Cluster {
                 std::thread::sleep(PAUSE);
             }
         };
-        let _ = std::thread::Builder::new().name("reaching".into()).spawn(reaching);
+        let _ = points::thread(|| std::thread::Builder::new().name("reaching".into()).spawn(reaching));
     }
 
     fn longest_apart(&self, host: HostId) -> Duration {
@@ -339,7 +340,7 @@ impl Cluster {
             let (this, why) = (self.clone(), why.to_owned());
             let fencing = move || this.fence_now(&why);
             // The caller may hold what fencing needs.
-            if std::thread::Builder::new().name("fencing".into()).spawn(fencing).is_err() {
+            if points::thread(|| std::thread::Builder::new().name("fencing".into()).spawn(fencing)).is_err() {
                 std::process::abort(); // the keeper starts the next, which holds nothing
             }
         }

@@ -7,6 +7,7 @@ use super::wire::{Claim, Member};
 use super::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::clock;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -79,7 +80,7 @@ impl Cluster {
                 this.wait_to_renew(next);
             }
         };
-        let _ = std::thread::Builder::new().name("staying a member".into()).spawn(staying);
+        let _ = points::thread(|| std::thread::Builder::new().name("staying a member".into()).spawn(staying));
         let this = Arc::downgrade(self);
         let lease = self.lease.clone();
         let fencing = move || {
@@ -89,7 +90,7 @@ impl Cluster {
                 this.fence_now("the registry could not be reached for most of the lease");
             }
         };
-        let _ = std::thread::Builder::new().name("fencing".into()).spawn(fencing);
+        let _ = points::thread(|| std::thread::Builder::new().name("fencing".into()).spawn(fencing));
     }
 
     fn follow_news(self: &Arc<Self>) {
@@ -101,7 +102,7 @@ impl Cluster {
                 this.follow(news);
             }
         };
-        if std::thread::Builder::new().name("news".into()).spawn(following).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("news".into()).spawn(following)).is_err() {
             std::process::abort(); // the keeper starts the next
         }
     }

@@ -14,6 +14,7 @@ use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership,
     PAGE_SIZE_BYTES, PageRange, Result, Scheduler, pages_of,
 };
+use commonhold_points as points;
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -258,7 +259,7 @@ impl Cluster {
                 std::thread::sleep(if begun.elapsed() > HOME_AWAY { LOOKS_SELDOM } else { LOOKS });
             }
         };
-        let _ = std::thread::Builder::new().name("finding a home".into()).spawn(search);
+        let _ = points::thread(|| std::thread::Builder::new().name("finding a home".into()).spawn(search));
     }
 
     fn try_home(self: &Arc<Self>, driver: &Arc<Driver>) -> Result<()> {
