@@ -13,10 +13,12 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rounds that one set of processes goes through.
 const ROUNDS_IN_A_LIFE: u64 = 40;
+/// No life begins after so long.
+const LONGEST: Duration = Duration::from_secs(35 * 60);
 
 /// One life.
 enum Life {
@@ -35,10 +37,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let board = Arc::new(Board::open(Path::new(&board))?);
     let (directory, seed, wanted): (PathBuf, u64, u64) = (directory.into(), seed.parse()?, wanted.parse()?);
     let mut random = Random::seed_from_u64(seed);
-    for number in 0.. {
-        if injected(&board.points()) >= wanted {
-            break;
-        }
+    let begun = Instant::now();
+    let mut number = 0;
+    while injected(&board.points()) < wanted && begun.elapsed() < LONGEST {
+        number += 1;
         let place = directory.join(format!("life-{number}"));
         std::fs::create_dir(&place)?;
         if live(&place, number, &board, &mut random, wanted)? {
@@ -55,7 +57,7 @@ fn live(place: &Path, number: u64, board: &Arc<Board>, random: &mut Random, want
     let mut injector = Injector::new(board.clone(), Random::seed_from_u64(random.random()));
     let lives = std::env::var("COMMONHOLD_INJECT_LIVES").unwrap_or("local,central,forwarding".to_owned());
     let lives: Vec<&str> = lives.split(',').collect();
-    let (name, mut life) = match lives[number as usize % lives.len()] {
+    let (name, mut life) = match lives[(number - 1) as usize % lives.len()] {
         "central" => ("central", Life::Shared(Box::new(Shared::begin(place, Scene::Central)?))),
         "forwarding" => ("forwarding", Life::Shared(Box::new(Shared::begin(place, Scene::Forwarding)?))),
         _ => ("local", Life::Local(Box::new(Local::begin(place, random.random())?))),
@@ -64,10 +66,14 @@ fn live(place: &Path, number: u64, board: &Arc<Board>, random: &mut Random, want
         let sort = if round % 2 == 0 { Sort::Gentle } else { Sort::Deadly };
         let lasting = Duration::from_millis(random.random_range(200..1200));
         let before = board.points();
-        let tally = match &mut life {
-            Life::Local(life) => life.round(&mut injector, lasting, sort)?,
-            Life::Shared(life) => life.round(&mut injector, lasting, sort)?,
+        let outcome = match &mut life {
+            Life::Local(life) => life.round(&mut injector, lasting, sort),
+            Life::Shared(life) => life.round(&mut injector, lasting, sort),
         };
+        let tally = outcome.unwrap_or_else(|failure| {
+            eprintln!("commonhold-bench: {failure}");
+            Tally { died: 1, ..Tally::default() }
+        });
         let points = board.points();
         let done = injected(&points);
         let line = json!({

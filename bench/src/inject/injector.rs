@@ -39,7 +39,7 @@ pub struct Injector {
 /// What is chosen from, if not all: so a failure is had again with less around it.
 #[derive(Default)]
 struct Only {
-    /// Parts of names of points or of their kinds.
+    /// Parts of names of points, or their kinds; those after a `-` are left out.
     points: Vec<String>,
     /// Names of effects.
     effects: Vec<String>,
@@ -57,8 +57,10 @@ impl Only {
 
     fn has_point(&self, point: &Point) -> bool {
         let kind = format!("{:?}", point.kind);
-        let is = |word: &String| point.name.contains(word) || kind == *word;
-        self.points.is_empty() || self.points.iter().any(is)
+        let is = |word: &str| point.name.contains(word) || kind == word;
+        let mut wanted = self.points.iter().filter(|word| !word.starts_with('-')).peekable();
+        let is_wanted = wanted.peek().is_none() || wanted.any(|word| is(word));
+        is_wanted && !self.points.iter().filter_map(|word| word.strip_prefix('-')).any(is)
     }
 
     fn has_effect(&self, effect: Effect) -> bool {

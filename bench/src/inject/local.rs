@@ -93,6 +93,9 @@ impl Local {
         let wrong = self.wrong();
         injector.run(lasting, sort);
         if !self.all_go_on()? {
+            // What is there is judged all the same.
+            self.writers.iter_mut().for_each(Worker::kill);
+            (0..NAMES.len()).for_each(|object| self.check(object));
             return Ok(self.tally);
         }
         self.tally.wrong_bytes += self.wrong() - wrong;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -31,6 +32,42 @@ struct Said {
     points: Vec<Value>,
 }
 
+/// Where a campaign leaves the board for the other row.
+const BOARD: &str = "inject-board";
+
+/// Calls without a point, and points that did not do each of error, delay and kill in the last campaign of this program.
+pub fn points_missed(context: &Context) -> Result<Measured> {
+    let kept = context.shared(BOARD);
+    if !is_of_this_program(&kept) {
+        failures(context)?;
+    }
+    let passed = Board::open(&kept)?.points();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    let found = commonhold_points::scan::scan(root)?;
+    let mut missed = BTreeMap::new();
+    for name in &found.points {
+        let ends = format!(" {name}");
+        let here = passed.iter().filter(|point| point.name.ends_with(&ends));
+        let [error, delay, before, after] = here.fold([0; 4], |all: [u64; 4], point| {
+            std::array::from_fn(|sort| all[sort] + point.injected[sort])
+        });
+        let sorts = [("error", error), ("delay", delay), ("kill", before + after)];
+        let not: Vec<_> = sorts.into_iter().filter(|(_, count)| *count == 0).map(|(sort, _)| sort).collect();
+        if !not.is_empty() {
+            missed.insert(name.clone(), not);
+        }
+    }
+    let count = missed.values().map(Vec::len).sum::<usize>() + found.bare.len();
+    let detail = json!({ "points": found.points.len(), "calls_without": found.bare, "not_reached": missed });
+    Ok(Measured::single(count as f64, found.points.len(), detail))
+}
+
+fn is_of_this_program(kept: &Path) -> bool {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let own = std::env::current_exe().ok().and_then(|own| changed(&own));
+    own.zip(changed(kept)).is_some_and(|(own, kept)| kept > own)
+}
+
 /// Runs a campaign to its end, or until there is enough.
 pub fn failures(context: &Context) -> Result<Measured> {
     let wanted = context.trials.unwrap_or(context.pick(20_000, 500));
@@ -44,6 +81,7 @@ pub fn failures(context: &Context) -> Result<Measured> {
     let said = follow(&lines_of(&mut campaign)?);
     processes::kill_group(campaign.id());
     let status = campaign.wait()?;
+    std::fs::copy(&path, context.shared(BOARD))?;
     let Some(mut said) = said else { return failed(format!("a campaign hangs ({status})")) };
     if said.rounds == 0 {
         return failed(format!("a campaign came to no round ({status}): see the messages above"));

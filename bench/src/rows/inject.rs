@@ -41,6 +41,41 @@ impl Row for InjectFailures {
     }
 }
 
+/// The row.
+pub struct PointsMissed;
+
+impl Row for PointsMissed {
+    fn id(&self) -> &'static str {
+        "inject.points_missed"
+    }
+
+    fn unit(&self) -> &'static str {
+        "points"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::Exactly(0.0))
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(2 * 3600)
+    }
+
+    fn about(&self) -> &'static str {
+        "calls of hosts, keepers, clients, journal and pagers without a point, and what points did not do in the last campaign"
+    }
+
+    #[cfg(feature = "faults")]
+    fn run(&self, context: &Context) -> Result<Measured> {
+        crate::inject::row::points_missed(context)
+    }
+
+    #[cfg(not(feature = "faults"))]
+    fn run(&self, _context: &Context) -> Result<Measured> {
+        crate::failure::skipped(NO_POINTS)
+    }
+}
+
 #[cfg(not(feature = "faults"))]
 const NO_POINTS: &str =
     "this program has no points for faults: `./run build faults` makes target/faults/commonhold-bench";

@@ -66,6 +66,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_python_attach_ratio::PythonAttachRatio,
         &crash_local_failures::CrashLocalFailures,
         &inject::InjectFailures,
+        &inject::PointsMissed,
         &security::BREACHES,
         &security::COLLATERAL,
         &security_fuzz::FuzzFailures,
@@ -126,6 +127,7 @@ mod tests {
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
                         local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures inject.failures \
+                        inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \

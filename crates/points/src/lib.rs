@@ -9,6 +9,8 @@
 mod board;
 #[cfg(feature = "on")]
 mod effect;
+#[cfg(feature = "on")]
+pub mod scan;
 
 #[cfg(feature = "on")]
 pub use board::{Board, Point, spare_this_process};
