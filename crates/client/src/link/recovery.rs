@@ -180,6 +180,9 @@ impl Shared {
         let mut talk = Handshake::new(guard.socket().clone(), 1 << 62)?;
         let greeting = talk.greet()?;
         let mut now = greeting.reply.session;
+        // The host serves the mappings of a session until it hears of the one that follows. Of one that ends
+        // before it was all brought it would never hear: two sessions would have the same mappings.
+        lock(&self.state).begun.push(now);
         if let Some(session) = session
             && let Ok((reply, _)) = talk.ask(&Request::Return { session }, &[], true)?
         {
@@ -190,6 +193,10 @@ impl Shared {
         if let Some(session) = session {
             // Said again: this was all. Whoever waits for this process's pages may go on.
             let _ = talk.ask(&Request::Return { session }, &[], true)?;
+            let begun = lock(&self.state).begun.clone();
+            for session in begun.into_iter().filter(|begun| *begun != now) {
+                let _ = talk.ask(&Request::Return { session }, &[], true)?;
+            }
         }
         Ok(Fresh { guard, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
     }
@@ -267,6 +274,7 @@ impl State {
         }
         if fresh.session.is_some() {
             self.session = fresh.session;
+            self.begun.clear();
         }
         for (kind, descriptors) in fresh.kinds {
             self.kinds.introduced(kind, &descriptors);
