@@ -29,6 +29,12 @@ const RETRY: Duration = Duration::from_millis(50);
 /// For so long after a host could not be started, no thread tries it again: each would wait as long as the first.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
+/// Whether a host refuses for lack of memory or disk. It may have some later: nothing is given up, and the next
+/// attempt brings all of it again.
+fn is_for_now(error: &Error) -> bool {
+    error.kind == ErrorKind::NoSpace
+}
+
 /// A connection that nobody uses yet.
 struct Fresh {
     guard: Guard,
@@ -210,6 +216,7 @@ impl Shared {
             let request = Request::Reattach { object: object.id(), access: object.access() };
             match talk.ask(&request, &[object.fd().as_fd()], true)? {
                 Ok(_) => taken.push(object.clone()),
+                Err(error) if is_for_now(&error) => return Err(error),
                 Err(error) if object.is_controlled() => {
                     complain(&format!("object {} was refused by the next host: {error}", object.label()));
                 }
@@ -242,6 +249,7 @@ impl Shared {
             match talk.ask(&Request::Map(request), &fds, true)? {
                 Ok(_) if known => {}
                 Ok(_) => kinds.push((kind, descriptors)),
+                Err(error) if is_for_now(&error) => return Err(error),
                 Err(error) => {
                     let name = piece.value.object().label();
                     complain(&format!(
