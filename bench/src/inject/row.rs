@@ -72,7 +72,7 @@ fn is_of_this_program(kept: &Path) -> bool {
 pub fn failures(context: &Context) -> Result<Measured> {
     let wanted = context.trials.unwrap_or(context.pick(20_000, 500));
     let path = context.directory.join("board");
-    drop(Board::create(&path)?);
+    Board::create(&path)?;
     let arguments =
         [context.directory.to_string_lossy().into_owned(), context.seed.to_string(), wanted.to_string()];
     let mut command = own_command("inject-campaign", &arguments)?;

@@ -49,7 +49,7 @@ impl<F: AsFd> FenceWord<F> {
         let (plain, inverse) = bytes.split_at(8);
         let [plain, inverse] =
             [plain, inverse].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()));
-        (plain == !inverse).then_some(plain)
+        (plain == !inverse || points::mutant("keeper.fence_word_unchecked")).then_some(plain)
     }
 }
 

@@ -179,8 +179,8 @@ fn is_given(text: &str, at: usize) -> bool {
     let (closure, rest) = (closure.trim(), rest.trim_start());
     let is_closure = rest.starts_with("||") || rest.starts_with("move ||");
     let end = text[at..].find("\n}\n").map_or(text.len(), |found| at + found);
-    let is_passed = |point: &&str| text[at..end].contains(&format!("points::{point}({closure})"));
-    is_closure && !statement.contains(";\n    }") && POINTS.iter().any(|point| is_passed(&point))
+    let is_passed = |point: &str| text[at..end].contains(&format!("points::{point}({closure})"));
+    is_closure && !statement.contains(";\n    }") && POINTS.iter().any(|point| is_passed(point))
 }
 
 /// The place of the parenthesis that closes the one at `open`.
@@ -264,6 +264,26 @@ mod tests {
             scanned("fn f() {\n    a.uffd\n        .protect(1);\n    b.uffd.poison(2);\n}\n").points,
             ["x.rs:4"]
         );
+    }
+
+    #[test]
+    fn mutants_have_a_line_each() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let list = std::fs::read_to_string(root.join("tests/mutants")).unwrap();
+        let lines = list.lines().filter(|line| !line.starts_with('#'));
+        let mut listed: Vec<String> =
+            lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+        let mut asked = Vec::new();
+        let folders = FOLDERS.iter().copied().chain(["crates/coherence/src"]);
+        for file in folders.flat_map(|folder| sources(&root.join(folder)).unwrap()) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let parts = text.split("points::mutant(\"").skip(1);
+            asked.extend(parts.filter_map(|part| part.split('"').next()).map(str::to_owned));
+        }
+        listed.sort();
+        asked.sort();
+        assert_eq!(listed, asked);
+        assert_eq!(listed.len(), 20);
     }
 
     #[test]
