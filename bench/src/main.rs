@@ -13,6 +13,8 @@ mod failure;
 mod faults;
 mod host;
 mod images;
+#[cfg(feature = "faults")]
+mod inject;
 mod installed;
 mod measure;
 mod objects;

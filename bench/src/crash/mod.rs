@@ -3,12 +3,12 @@
 //! Who knows what should be there is a *ledger*: a plain shared file, outside of Commonhold, in which every
 //! writer notes what it is about to do and what it has done. A killed process's notes survive it.
 
-mod environment;
+pub mod environment;
 pub mod lane_writer;
 pub mod ledger;
 pub mod page_writer;
-mod pattern;
+pub mod pattern;
 pub mod plan;
 pub mod tally;
 pub mod trials;
-mod verify;
+pub mod verify;

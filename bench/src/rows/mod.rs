@@ -13,6 +13,7 @@ mod images_data;
 mod images_link;
 mod images_pss_ratio;
 mod images_run;
+mod inject;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -65,6 +66,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_sparse_kib::SparseKib,
         &local_python_attach_ratio::PythonAttachRatio,
         &crash_local_failures::CrashLocalFailures,
+        &inject::InjectFailures,
+        &inject::PointsMissed,
         &security::BREACHES,
         &security::COLLATERAL,
         &security_fuzz::FuzzFailures,
@@ -132,7 +135,8 @@ mod tests {
         let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
-                        local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures \
+                        local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures inject.failures \
+                        inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \

@@ -24,6 +24,9 @@ const EACH: usize = 2;
 /// What no access may take longer than, whatever happens to hosts (`docs/SHARING.md`).
 pub const BOUND: Duration = Duration::from_secs(30);
 const NAME: &str = "/storm/words";
+/// After so long a page that could not be had is asked for anew.
+#[cfg(feature = "faults")]
+const HEALED: Duration = Duration::from_millis(1500);
 
 struct Client {
     host: usize,
@@ -168,6 +171,45 @@ impl Life {
         self.quiet_since = end;
         tally += self.judge(end)?;
         Ok(Outcome { tally, recovery })
+    }
+
+    /// What `disturbance` does may end any process but those of the home's machine together; judged as after a strike at each
+    /// host whose process it ended.
+    #[cfg(feature = "faults")]
+    pub fn disturbed(&mut self, disturbance: impl FnOnce()) -> Result<Tally> {
+        let start = now();
+        let before = self.lost_by_logs(0);
+        self.note_losses(before, self.quiet_since, start);
+        let pids = self.host_pids();
+        disturbance();
+        // Of those that a fault ended nobody asks why; those that end from here on are errors.
+        std::thread::sleep(HEALED);
+        self.clients.retain_mut(|client| client.worker.is_running());
+        (0..HOSTS).try_for_each(|host| self.start_if_gone(host))?;
+        let mut tally = Tally::default();
+        tally.late += self.wait_for_progress(&mut tally)?;
+        let end = now();
+        let ended = |(host, (now, then))| u64::from(now != then) << host;
+        let struck =
+            self.host_pids().into_iter().zip(pids).enumerate().map(ended).fold(0, |all, one| all | one);
+        let lost = self.lost_by_logs(if self.scene.is_forwarded() { struck } else { 0 });
+        self.note_losses(lost, start, end);
+        self.quiet_since = end;
+        tally += self.judge(end)?;
+        Ok(tally)
+    }
+
+    #[cfg(feature = "faults")]
+    fn host_pids(&self) -> Vec<Option<u32>> {
+        (0..HOSTS).map(|host| self.cluster.host(host).processes().ok().map(|[process, _]| process)).collect()
+    }
+
+    #[cfg(feature = "faults")]
+    fn start_if_gone(&self, host: usize) -> Result<()> {
+        if processes::of_directory(self.cluster.host(host).state()).is_empty() {
+            return self.cluster.start_again(host);
+        }
+        Ok(())
     }
 
     fn strike(&mut self, plan: Plan) -> Result<()> {

@@ -26,6 +26,10 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "crash-trials" => crate::crash::trials::run(arguments),
         "crash-lanes" => crate::crash::lane_writer::run(arguments),
         "crash-pages" => crate::crash::page_writer::run(arguments),
+        #[cfg(feature = "faults")]
+        "inject-campaign" => crate::inject::campaign::run(arguments),
+        #[cfg(feature = "faults")]
+        "inject-load" => crate::inject::load::run(arguments),
         _ => failed(format!("there is no worker `{name}`")),
     }
 }

@@ -4,6 +4,7 @@ use crate::object::Core;
 use crate::{Error, ErrorKind, PageState, PagerKind, Result};
 use commonhold_object::error::Doing;
 use commonhold_object::{PageRange, pages_of};
+use commonhold_points as points;
 use commonhold_sys::frames::{self, CacheState};
 use rustix::fs::Advice;
 use std::num::NonZeroU64;
@@ -16,7 +17,8 @@ pub(crate) fn sync(core: &Core, offset: u64, length: u64) -> Result<u64> {
         return Ok(0);
     }
     let dirty = frames::cache_state(core.fd(), offset, length).map_or(0, |state| state.dirty);
-    rustix::fs::fdatasync(core.fd()).doing(format_args!("storing object {}", core.label()))?;
+    points::fsync(|| rustix::fs::fdatasync(core.fd()))
+        .doing(format_args!("storing object {}", core.label()))?;
     Ok(dirty)
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < data.len() {
-        match rustix::io::pwrite(core.fd(), &data[done..], offset + done as u64) {
+        match points::pwrite(|| rustix::io::pwrite(core.fd(), &data[done..], offset + done as u64)) {
             Ok(n) => done += n,
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno).doing(format_args!("writing object {}", core.label())),

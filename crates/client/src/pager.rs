@@ -7,6 +7,7 @@ use crate::link::{Guard, Handshake, Shared};
 use crate::{ErrorKind, Name, Result, locate};
 use commonhold_object::limits;
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, Request};
+use commonhold_points as points;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -80,7 +81,8 @@ fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
             Some((call, result.map_or_else(PagerReply::Failed, PagerReply::Data)))
         }
         Event::PageOut { call, object, offset, data } => {
-            let result = guarded("page_out", || pager.page_out(&object, offset, &data));
+            let store = || points::page_out(|| pager.page_out(&object, offset, &data));
+            let result = guarded("page_out", store);
             Some((call, result.map_or_else(PagerReply::Failed, |()| PagerReply::Stored)))
         }
         Event::HostReplaced | Event::Heal { .. } => None,
@@ -100,7 +102,7 @@ fn page_in(
         ));
     }
     let mut buffer = vec![0; length as usize];
-    guarded("page_in", || pager.page_in(object, offset, &mut buffer))?;
+    guarded("page_in", || points::page_in(|| pager.page_in(object, offset, &mut buffer)))?;
     Ok(buffer)
 }
 

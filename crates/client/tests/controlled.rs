@@ -320,6 +320,36 @@ fn what_the_next_host_refuses_raises_sigbus_and_never_shows_zeroes() {
 }
 
 #[test]
+fn what_the_next_host_has_no_room_for_yet_is_brought_again() {
+    let _alone = alone();
+    for is_refused in [is_map, |r: &Request| matches!(r, Request::Reattach { .. })] {
+        let mut fake = FakeHost::start();
+        let (_host, object, mapping) = mapped(&fake);
+        word(mapping.as_ptr(), 0).store(7, Ordering::SeqCst);
+        fake.die();
+        let mut left = 1;
+        let full = || Do::Answer(Err(Error::new(ErrorKind::NoSpace, "no memory")));
+        fake.rule(move |_, request| match is_refused(request) && left > 0 {
+            true => {
+                left -= 1;
+                full()
+            }
+            false => Do::Usual,
+        });
+        let before = fake.count(is_refused);
+        fake.listen();
+        fake.wait_for(before + 2, is_refused);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while object.sync(0, SIZE).is_err() {
+            assert!(Instant::now() < deadline, "the process is not taken back");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_mapped(mapping.as_ptr()));
+        assert_eq!(word(mapping.as_ptr(), 0).load(Ordering::SeqCst), 7);
+    }
+}
+
+#[test]
 fn a_healed_range_is_asked_for_anew() {
     let _alone = alone();
     let fake = FakeHost::start();

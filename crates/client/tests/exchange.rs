@@ -143,6 +143,35 @@ fn when_host_and_keeper_died_the_next_host_is_asked() {
     object.info().unwrap();
 }
 
+/// What a return that broke off had brought is served by the host until it hears of the session that followed.
+#[test]
+fn a_return_that_broke_off_is_ended_by_the_next() {
+    let (mut fake, host) = fake_with_object();
+    let object = host.open("/a", Access::ReadWrite).unwrap();
+    let is_reattach = |request: &Request| matches!(request, Request::Reattach { .. });
+    fake.rule(first(2, is_reattach, || Do::HangUp));
+    fake.die();
+    fake.listen();
+    object.info().unwrap();
+    assert_eq!(fake.connections(), 3);
+    let named: Vec<u64> = fake
+        .seen()
+        .iter()
+        .filter_map(|(_, r)| if let Request::Return { session } = r { Some(session.0) } else { None })
+        .collect();
+    // Each attempt names the one before both; the one that is whole also those that were not.
+    let [first, second, third, last, broken @ ..] = &named[..] else { panic!("{named:?}") };
+    assert_eq!([first, second, third], [last; 3]);
+    assert_eq!(broken.len(), 2, "{named:?}");
+    assert!(!broken.contains(last) && broken[0] != broken[1], "{named:?}");
+    // Said once: they are over.
+    fake.die();
+    fake.listen();
+    object.info().unwrap();
+    let again = fake.seen().iter().filter(|(_, r)| matches!(r, Request::Return { .. })).count();
+    assert_eq!(again, named.len() + 2);
+}
+
 /// Far less than the time that a request waits for the next host, and more than a slow machine needs.
 const AT_ONCE: Duration = Duration::from_secs(15);
 

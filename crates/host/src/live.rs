@@ -24,6 +24,7 @@
 
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -107,10 +108,12 @@ impl Live {
         header[9..9 + id.len().min(64)].copy_from_slice(&id[..id.len().min(64)]);
         header[INODE_OFFSET as usize..INODE_OFFSET as usize + 8].copy_from_slice(&frames_inode.to_le_bytes());
         header[SIZE_OFFSET as usize..SIZE_OFFSET as usize + 8].copy_from_slice(&size_bytes.to_le_bytes());
-        file.write_all_at(&header, 0).doing(doing())?;
+        points::pwrite(|| file.write_all_at(&header, 0)).doing(doing())?;
         // The intent's block is written once now, so that later writes find their space allocated.
-        file.write_all_at(&vec![0; (BITMAPS_OFFSET - INTENT_OFFSET) as usize], INTENT_OFFSET)
-            .doing(doing())?;
+        points::pwrite(|| {
+            file.write_all_at(&vec![0; (BITMAPS_OFFSET - INTENT_OFFSET) as usize], INTENT_OFFSET)
+        })
+        .doing(doing())?;
         Self::with(path, file, size_bytes)
     }
 
@@ -160,7 +163,8 @@ impl Live {
     /// The object has another size. Marks past a smaller one must have been cleared.
     pub fn set_size(&mut self, size_bytes: u64) -> Result<()> {
         let (marks, grants) = Self::map(&self.path, &self.file, size_bytes)?;
-        self.file.write_all_at(&size_bytes.to_le_bytes(), SIZE_OFFSET).doing("resizing")?;
+        points::pwrite(|| self.file.write_all_at(&size_bytes.to_le_bytes(), SIZE_OFFSET))
+            .doing("resizing")?;
         (self.marks, self.grants) = (marks, grants);
         Ok(())
     }
@@ -188,13 +192,14 @@ impl Live {
         bytes.extend_from_slice(&(victims.len() as u64).to_le_bytes());
         victims.iter().for_each(|page| bytes.extend_from_slice(&page.to_le_bytes()));
         // Numbers first, then the count that makes them valid.
-        self.file.write_all_at(&bytes[8..], INTENT_OFFSET + 8).doing("announcing an eviction")?;
-        self.file.write_all_at(&bytes[..8], INTENT_OFFSET).doing("announcing an eviction")
+        points::pwrite(|| self.file.write_all_at(&bytes[8..], INTENT_OFFSET + 8))
+            .doing("announcing an eviction")?;
+        points::pwrite(|| self.file.write_all_at(&bytes[..8], INTENT_OFFSET)).doing("announcing an eviction")
     }
 
     /// The eviction is over.
     pub fn evicted(&self) -> Result<()> {
-        self.file.write_all_at(&[0; 8], INTENT_OFFSET).doing("ending an eviction")
+        points::pwrite(|| self.file.write_all_at(&[0; 8], INTENT_OFFSET)).doing("ending an eviction")
     }
 
     /// The victims of an eviction that was not finished.
@@ -243,7 +248,7 @@ impl Live {
     /// Notes under which host the frames are granted from now on.
     pub fn set_holder(&self, host: u32) -> Result<()> {
         let bytes = (u64::from(host) + 1).to_le_bytes();
-        self.file.write_all_at(&bytes, HOLDER_OFFSET).doing("noting whose the frames are")
+        points::pwrite(|| self.file.write_all_at(&bytes, HOLDER_OFFSET)).doing("noting whose the frames are")
     }
 
     /// Under which host the frames were granted; none: under none yet. At the home of an object that moves: which process
@@ -255,7 +260,7 @@ impl Live {
     /// Notes that the frames are what was valid here when that home was lost.
     pub fn set_lost_home(&self, home: u32) -> Result<()> {
         let bytes = (u64::from(home) + 1).to_le_bytes();
-        self.file.write_all_at(&bytes, LOST_HOME_OFFSET).doing("noting which home is lost")
+        points::pwrite(|| self.file.write_all_at(&bytes, LOST_HOME_OFFSET)).doing("noting which home is lost")
     }
 
     /// When which home was lost the frames were valid; none: that is not known of them.

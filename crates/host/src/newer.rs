@@ -18,6 +18,7 @@ use crate::pagers::Replicas;
 use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
@@ -89,9 +90,9 @@ pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Res
     let mut header = vec![0; BITS_OFFSET as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..24].copy_from_slice(&object.to_le_bytes());
-    made.write_all_at(&header, 0)
-        .and_then(|()| made.sync_all())
-        .and_then(|()| folder.sync_all())
+    points::pwrite(|| made.write_all_at(&header, 0))
+        .and_then(|()| points::fsync(|| made.sync_all()))
+        .and_then(|()| points::fsync(|| folder.sync_all()))
         .doing(making())
 }
 
@@ -111,7 +112,8 @@ pub fn make_own(file: &Path, object: u128) -> Result<()> {
     let mut header = vec![0; BITS_OFFSET as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..24].copy_from_slice(&object.to_le_bytes());
-    File::from(made.doing(making())?).write_all_at(&header, 0).doing(making())
+    let made = File::from(made.doing(making())?);
+    points::pwrite(|| made.write_all_at(&header, 0)).doing(making())
 }
 
 /// A host's own file, and what lies beside it, under another path of the same directory too, in place of what was there. None of
@@ -210,7 +212,7 @@ impl Newer {
                 return Ok(());
             }
             may_wait("a flush of what is newer than the file");
-            newer.file.sync_data()
+            points::fsync(|| newer.file.sync_data())
         };
         let noted = self.write(&new).and_then(|()| flushed(self)).doing(noting());
         noted.inspect_err(|_| {
@@ -240,7 +242,7 @@ impl Newer {
         header[..length].copy_from_slice(&boot.as_bytes()[..length]);
         header[BOOT_BYTES..BOOT_BYTES + 4].copy_from_slice(&numbers[0].to_le_bytes());
         header[BOOT_BYTES + 4..].copy_from_slice(&numbers[1].to_le_bytes());
-        self.file.write_all_at(&header, BOOT_OFFSET).doing("noting what a replica has")
+        points::pwrite(|| self.file.write_all_at(&header, BOOT_OFFSET)).doing("noting what a replica has")
     }
 
     /// If the host's own file has everything in this boot: under which numbers.
@@ -266,7 +268,7 @@ impl Newer {
                 (0..8).filter(|bit| self.pages.contains(byte * 8 + bit)).map(|bit| 1 << bit).sum()
             };
             let bytes: Vec<u8> = run.iter().map(bits).collect();
-            self.file.write_all_at(&bytes, BITS_OFFSET + u64::from(run[0]))?;
+            points::pwrite(|| self.file.write_all_at(&bytes, BITS_OFFSET + u64::from(run[0])))?;
         }
         Ok(())
     }

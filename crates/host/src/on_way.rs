@@ -7,6 +7,7 @@
 //! home sees to it that no more wait than there is room for ([`OnWay::room`], [`OnWay::is_full`]). What waits for a home that
 //! is away is *parked*: it stays as long as not too much does, and takes no room from what goes to others.
 
+use commonhold_points as points;
 use rustix::io::{pread, pwrite};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -155,9 +156,9 @@ impl OnWay {
         let slot = state.next_slot();
         state.drop_slot(slot);
         // The bytes first: over the header of another page their sum is wrong.
-        pwrite(&self.memory, bytes, body_of(slot))?;
+        points::pwrite(|| pwrite(&self.memory, bytes, body_of(slot)))?;
         let entry = Entry { object, page, stamp, number, sum, waits: true };
-        pwrite(&self.memory, &entry.encode(), slot * HEADER as u64)?;
+        points::pwrite(|| pwrite(&self.memory, &entry.encode(), slot * HEADER as u64))?;
         state.hold(slot, (object, page), number);
         Ok(())
     }
@@ -175,7 +176,9 @@ impl OnWay {
         *state.count(waiting.is_parked) -= waiting.slots.len();
         for slot in waiting.slots.values() {
             // For the next process of this host. What cannot be noted waits longer there, and no more.
-            let _ = pwrite(&self.memory, &DEALT_WITH.to_le_bytes(), slot * HEADER as u64 + DEALT_WITH_AT);
+            let _ = points::pwrite(|| {
+                pwrite(&self.memory, &DEALT_WITH.to_le_bytes(), slot * HEADER as u64 + DEALT_WITH_AT)
+            });
         }
         if !rest.is_empty() {
             waiting.slots = rest;

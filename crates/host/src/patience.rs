@@ -8,6 +8,7 @@
 //! done. Until it has come back, nothing of that memory is tried again; and the owner of an object
 //! with which that happened is waited for less for a while.
 
+use commonhold_points as points;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -59,7 +60,9 @@ impl Caller {
             // It ends with whoever it calls for, or when that one gave it up.
             to_do.iter().take_while(|_| is_told).for_each(|job| job());
         };
-        std::thread::Builder::new().name("caller".into()).stack_size(256 << 10).spawn(work)?;
+        points::thread(|| {
+            std::thread::Builder::new().name("caller".into()).stack_size(256 << 10).spawn(work)
+        })?;
         Ok(Caller { number: told.recv().map_err(io::Error::other)?, jobs })
     }
 

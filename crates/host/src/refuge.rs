@@ -3,6 +3,7 @@
 //! puts back what it finds.
 
 use commonhold_object::limits::OBJECT_BYTES;
+use commonhold_points as points;
 use commonhold_sys::frames;
 use commonhold_sys::shared::Shared;
 use rustix::io::pwrite;
@@ -37,7 +38,7 @@ pub fn inode_of(frames: impl AsFd) -> io::Result<u64> {
 }
 
 fn write_all(to: impl AsFd, bytes: &[u8], at: u64) -> io::Result<()> {
-    match pwrite(to, bytes, at)? {
+    match points::pwrite(|| pwrite(to, bytes, at))? {
         written if written == bytes.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }

@@ -5,6 +5,7 @@
 
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
+use commonhold_points as points;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -76,12 +77,16 @@ impl Spill {
 
     /// Writes pages.
     pub fn write(&mut self, first_page: u64, data: &[u8]) -> Result<()> {
-        self.file()?.write_all_at(data, first_page * PAGE_SIZE_BYTES).doing("writing the spill file")
+        let file = self.file()?;
+        let write = || file.write_all_at(data, first_page * PAGE_SIZE_BYTES);
+        points::page_out(write).doing("writing the spill file")
     }
 
     /// Reads pages that were written.
     pub fn read(&mut self, first_page: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file()?.read_exact_at(buffer, first_page * PAGE_SIZE_BYTES).doing("reading the spill file")
+        let file = self.file()?;
+        let read = || file.read_exact_at(buffer, first_page * PAGE_SIZE_BYTES);
+        points::page_in(read).doing("reading the spill file")
     }
 
     /// The pages no longer count: their space is given back unless it is reserved.

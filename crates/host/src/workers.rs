@@ -1,5 +1,6 @@
 //! Threads for work that may take long: syncs, slow pagers, evictions. They come when needed and leave when idle.
 
+use commonhold_points as points;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -135,7 +136,8 @@ impl Workers {
         state.threads += 1;
         drop(state);
         let this = self.clone();
-        let spawned = std::thread::Builder::new().name("worker".into()).spawn(move || this.work());
+        let spawned =
+            points::thread(|| std::thread::Builder::new().name("worker".into()).spawn(move || this.work()));
         if spawned.is_err() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).threads -= 1;
         }

@@ -1,5 +1,6 @@
 //! Where the bytes of one journal file are: the trait, and its implementation for a real file.
 
+use commonhold_points as points;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -103,11 +104,11 @@ impl Storage for FileStorage {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        points::pwrite(|| self.file.write_all_at(bytes, offset))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        points::fsync(|| self.file.sync_data())
     }
 
     fn reserve(&mut self, len: u64) -> io::Result<()> {
@@ -115,7 +116,7 @@ impl Storage for FileStorage {
         let mut at = old;
         while at < len {
             let step = (len - at).min(ZEROS.len() as u64);
-            if let Err(error) = self.file.write_all_at(&ZEROS[..step as usize], at) {
+            if let Err(error) = points::pwrite(|| self.file.write_all_at(&ZEROS[..step as usize], at)) {
                 // Half a reservation helps nobody and takes space from everybody. If this fails too,
                 // the file is only longer than asked for.
                 let _ = self.file.set_len(old);

@@ -1,5 +1,6 @@
 //! How soon a host that died is started again, and when it is not.
 
+use commonhold_points as points;
 use std::time::Duration;
 
 /// How the keeper restarts a host that dies.
@@ -42,6 +43,9 @@ impl Backoff {
             self.next_ms = 0;
         }
         let pause = self.next_ms;
+        if points::mutant("keeper.no_backoff") {
+            return Duration::ZERO;
+        }
         let doubled = pause.saturating_mul(2).max(self.policy.first_ms);
         self.next_ms = doubled.min(self.policy.longest_ms);
         Duration::from_millis(pause)

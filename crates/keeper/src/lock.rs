@@ -3,6 +3,7 @@
 
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -27,7 +28,7 @@ pub fn lock_state_directory(directory: &Path) -> Result<OwnedFd> {
 /// Writes this process's number into the lock: who holds it, for the error that a second one gets.
 pub(crate) fn write_pid(lock: impl AsFd) -> io::Result<()> {
     let text = format!("{:<10}\n", std::process::id());
-    rustix::io::pwrite(lock.as_fd(), text.as_bytes(), 0)?;
+    points::pwrite(|| rustix::io::pwrite(lock.as_fd(), text.as_bytes(), 0))?;
     rustix::fs::ftruncate(lock.as_fd(), text.len() as u64)?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::kept::{BLOB_BYTES, BLOBS_BYTES, KEPT_THINGS, Key, check_key};
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::os::fd::OwnedFd;
@@ -147,8 +148,10 @@ impl Store {
             if let Some((_, bytes)) = session_of(key).and_then(|id| self.of_session.get_mut(&id)) {
                 *bytes = *bytes - thing.blob.len() + blob.len();
             }
-            thing.blob.clear();
-            thing.blob.extend_from_slice(blob);
+            if !points::mutant("keeper.update_lost") {
+                thing.blob.clear();
+                thing.blob.extend_from_slice(blob);
+            }
         }
     }
 
@@ -161,7 +164,9 @@ impl Store {
     fn account_removed(&mut self, key: &Key, old: Option<&Thing>) {
         let Some(old) = old else { return };
         self.blob_bytes -= old.blob.len();
-        self.descriptors -= usize::from(old.fd.is_some());
+        if !points::mutant("keeper.replaced_stays_counted") {
+            self.descriptors -= usize::from(old.fd.is_some());
+        }
         let Some(session) = session_of(key) else { return };
         if let Some((things, bytes)) = self.of_session.get_mut(&session) {
             (*things, *bytes) = (*things - 1, *bytes - old.blob.len());

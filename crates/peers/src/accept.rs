@@ -8,6 +8,7 @@ use crate::relay::Relays;
 use crate::security::Security;
 use crate::table::{Candidate, Ends, Table};
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -87,13 +88,15 @@ fn begin(socket: TcpStream, from: SocketAddr, gate: &Arc<impl Gate>, handshakes:
         return gate.refused(from, &Error::new(ErrorKind::TooMany, words));
     };
     let this = gate.clone();
-    let spawned = std::thread::Builder::new().name("peer-handshake".into()).spawn(move || {
-        let _place = place;
-        if let Err(error) = this.answer(socket, from)
-            && !this.is_stopped()
-        {
-            this.refused(from, &error);
-        }
+    let spawned = points::thread(|| {
+        std::thread::Builder::new().name("peer-handshake".into()).spawn(move || {
+            let _place = place;
+            if let Err(error) = this.answer(socket, from)
+                && !this.is_stopped()
+            {
+                this.refused(from, &error);
+            }
+        })
     });
     if let Err(error) = spawned {
         gate.refused(from, &Error::io("starting a thread for a handshake", &error));

@@ -7,6 +7,7 @@ use crate::out::Out;
 use crate::session::{Owed, Session};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::slice;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -115,26 +116,30 @@ impl Link {
         let name = format!("peer-{}", self.session.hello.host.0);
         let this = self.clone();
         let writer = thread::Builder::new().name(format!("{name}-out")).stack_size(128 << 10);
-        let writer = writer.spawn(move || {
-            if let Err(error) = this.out.run_writer(&this.stream.socket) {
-                this.fail(error);
-            }
+        let writer = points::thread(|| {
+            writer.spawn(move || {
+                if let Err(error) = this.out.run_writer(&this.stream.socket) {
+                    this.fail(error);
+                }
+            })
         });
         writer.doing("starting a connection's writing thread")?;
         let this = self.clone();
-        let reader = thread::Builder::new().name(name).spawn(move || {
-            *lock(&this.reader) = Some(thread::current().id());
-            // Whoever waits for a message waits for this thread; without it that takes longer, no more.
-            let _ = slice::ask_for_short();
-            match catch_unwind(AssertUnwindSafe(|| this.read())) {
-                Ok(Stop::Broken(why)) => this.fail(why),
-                Ok(Stop::Over(why)) => drop(this.session.over(why)),
-                Err(_) => {
-                    let words = "a message could not be dealt with: the handler panicked";
-                    this.session.over(Error::new(ErrorKind::Io, words));
+        let reader = points::thread(|| {
+            thread::Builder::new().name(name).spawn(move || {
+                *lock(&this.reader) = Some(thread::current().id());
+                // Whoever waits for a message waits for this thread; without it that takes longer, no more.
+                let _ = slice::ask_for_short();
+                match catch_unwind(AssertUnwindSafe(|| this.read())) {
+                    Ok(Stop::Broken(why)) => this.fail(why),
+                    Ok(Stop::Over(why)) => drop(this.session.over(why)),
+                    Err(_) => {
+                        let words = "a message could not be dealt with: the handler panicked";
+                        this.session.over(Error::new(ErrorKind::Io, words));
+                    }
                 }
-            }
-            this.is_over(end);
+                this.is_over(end);
+            })
         });
         reader.map(drop).doing("starting a connection's reading thread")
     }

@@ -14,6 +14,7 @@ use crate::through::HostAt;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::tcp;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicUsize;
@@ -79,7 +80,7 @@ impl Peers {
         let gate = Arc::new(gate);
         let taken = listener.clone();
         let accepting = std::thread::Builder::new().name("peers-accept".into());
-        let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what)?;
+        let accepting = points::thread(|| accepting.spawn(move || accept::run(&taken, &gate))).doing(what)?;
         Ok(Arc::new(Peers {
             table,
             security,

@@ -16,6 +16,7 @@ use crate::timed::Timed;
 use crate::tls;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,9 +105,11 @@ impl Relays {
         for is_back in [false, true] {
             let both = passage.clone();
             let begun = std::thread::Builder::new().name("relay".into()).stack_size(64 << 10);
-            let begun = begun.spawn(move || match is_back {
-                false => both.pass(&both.near, &both.far),
-                true => both.pass(&both.far, &both.near),
+            let begun = points::thread(|| {
+                begun.spawn(move || match is_back {
+                    false => both.pass(&both.near, &both.far),
+                    true => both.pass(&both.far, &both.near),
+                })
             });
             begun.doing("passing a connection on").inspect_err(|_| passage.over())?;
         }
@@ -148,14 +151,14 @@ impl Passage {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut goes_on = from.set_read_timeout(Some(SILENCE)).is_ok();
         while goes_on && Instant::now() < self.end {
-            goes_on = match from.read(&mut buffer) {
+            goes_on = match points::receive_far(|| from.read(&mut buffer)) {
                 Ok(0) => {
                     // What was said last may still be on its way, and the other end may have something to say to it.
                     self.one_is_over.store(true, Ordering::Release);
                     let _ = to.shutdown(Shutdown::Write);
                     return;
                 }
-                Ok(read) => to.write_all(&buffer[..read]).is_ok(),
+                Ok(read) => points::send_far(|| to.write_all(&buffer[..read])).is_ok(),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => true,
                     io::ErrorKind::WouldBlock => !self.one_is_over.load(Ordering::Acquire),

@@ -9,6 +9,7 @@ use crate::hello::Hello;
 use crate::link::Link;
 use crate::retained::Retained;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -259,7 +260,7 @@ impl Session {
         if !watched {
             let this = self.clone();
             let telling = std::thread::Builder::new().name(format!("peer-{}-over", self.hello.host.0));
-            if telling.spawn(move || this.tell(lock(&this.state))).is_err() {
+            if points::thread(|| telling.spawn(move || this.tell(lock(&this.state)))).is_err() {
                 self.tell(lock(&self.state));
             }
         }

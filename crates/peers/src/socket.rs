@@ -2,6 +2,7 @@
 
 use commonhold_object::Result;
 use commonhold_object::error::Doing;
+use commonhold_points as points;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
@@ -28,11 +29,13 @@ pub fn prepare(socket: &TcpStream) -> Result<()> {
 }
 
 /// Writes what the socket takes at once.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn send_some(socket: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let slices = &slices[..slices.len().min(MAX_SLICES)];
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
-        match sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags) {
+        let mut none = SendAncillaryBuffer::default();
+        match points::send_far(|| sendmsg(socket, slices, &mut none, flags)) {
             Err(Errno::INTR) => {}
             done => return Ok(done?),
         }
@@ -40,18 +43,21 @@ pub fn send_some(socket: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize
 }
 
 /// Reads what is there; 0 is the end.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn recv_some(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     receive(socket, buffer, RecvFlags::DONTWAIT)
 }
 
 /// Waits for something to read: for [`SILENCE`], then it fails with `WouldBlock`.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn recv_wait(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     receive(socket, buffer, RecvFlags::empty())
 }
 
+#[cfg_attr(feature = "faults", track_caller)]
 fn receive(socket: &TcpStream, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
     loop {
-        match recv(socket, &mut *buffer, flags) {
+        match points::receive_far(|| recv(socket, &mut *buffer, flags)) {
             Err(Errno::INTR) => {}
             done => return Ok(done?.1),
         }

@@ -2,6 +2,7 @@
 //! that was killed may never end (a file that it was closing is in a file system that does not answer), and a lock that it
 //! took for itself would never end either.
 
+use commonhold_points as points;
 use redb::StorageBackend;
 use std::fs::File;
 use std::io;
@@ -25,10 +26,10 @@ impl StorageBackend for Unlocked {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        points::fsync(|| self.0.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        points::pwrite(|| self.0.write_all_at(data, offset))
     }
 }

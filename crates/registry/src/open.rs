@@ -6,6 +6,7 @@ use crate::record::ObjectRecord;
 use crate::store::{DIRECTORIES, FORMAT, OBJECTS, VERSION};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Name, Ownership, Result, limits};
+use commonhold_points as points;
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, RepairSession, StorageBackend,
@@ -224,7 +225,9 @@ fn begin(path: &Path) -> Result<()> {
     transaction.commit().map_err(|e| failed(path, e))?;
     drop(database);
     let directory = path.parent().unwrap_or(Path::new("/"));
-    std::fs::rename(&new, path).and_then(|()| File::open(directory)?.sync_all()).doing(beginning())
+    std::fs::rename(&new, path)
+        .and_then(|()| points::fsync(|| File::open(directory)?.sync_all()))
+        .doing(beginning())
 }
 
 fn busy(path: &Path) -> Error {

@@ -5,6 +5,7 @@
 //! leaves each bit either old or new.
 
 use crate::memory;
+use commonhold_points as points;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::HashSet;
 use std::fs::File;
@@ -55,7 +56,7 @@ impl BitFile {
         }
         let bytes = Self::bytes(self.bits) as usize;
         // SAFETY: a fresh mapping at an address the kernel chooses, of a file that only this program opens.
-        let address = unsafe {
+        let map = || unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
                 bytes,
@@ -64,7 +65,8 @@ impl BitFile {
                 &*self.file,
                 self.base,
             )
-        }?;
+        };
+        let address = points::mmap(map)?;
         let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         self.words = Some(words);
         // The file is sparse: reading ahead would fill the page cache with megabytes of zeros at each first touch. What

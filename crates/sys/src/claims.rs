@@ -21,6 +21,7 @@
 //! host takes unknown values for CLAIMED and never waits for one.
 
 use crate::{memory, plain};
+use commonhold_points as points;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -82,7 +83,7 @@ impl Claims {
             return Err(refused());
         }
         // SAFETY: a fresh mapping at an address the kernel chooses, of a file that cannot shrink.
-        let address = unsafe {
+        let map = || unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
                 pages.next_multiple_of(4096),
@@ -91,7 +92,8 @@ impl Claims {
                 &fd,
                 0,
             )
-        }?;
+        };
+        let address = points::mmap(map)?;
         let words = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         Ok(Claims { fd, words, pages })
     }

@@ -3,6 +3,7 @@
 //! outside are closed by a thread that nobody waits for, one for each user.
 
 use crate::alarm;
+use commonhold_points as points;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, ReturnFlags, Shutdown};
 use std::collections::VecDeque;
@@ -54,7 +55,8 @@ fn receive(socket: BorrowedFd<'_>) -> Result<(usize, bool), Errno> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
     let mut bytes = [0; 1];
     let mut none = rustix::net::RecvAncillaryBuffer::default();
-    let message = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, flags)?;
+    let mut pieces = [IoSliceMut::new(&mut bytes)];
+    let message = points::receive(|| rustix::net::recvmsg(socket, &mut pieces, &mut none, flags))?;
     Ok((message.bytes, message.flags.contains(ReturnFlags::CTRUNC)))
 }
 
@@ -129,7 +131,9 @@ impl Closer {
         }
         queue.has_thread = true;
         let shared = self.0.clone();
-        if std::thread::Builder::new().name("closing".into()).spawn(move || work(&shared)).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("closing".into()).spawn(move || work(&shared)))
+            .is_err()
+        {
             queue.has_thread = false; // what comes next tries again
         }
     }

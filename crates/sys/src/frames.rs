@@ -2,6 +2,7 @@
 
 use crate::memory::FileWindow;
 use crate::userfaultfd::{Kind, Modes, Userfaultfd};
+use commonhold_points as points;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -38,10 +39,11 @@ const NOAPPEND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x20);
 
 /// Writes bytes at their place, whatever flags the descriptor has: whoever shares it may set O_APPEND at any time, which would
 /// lead them to the file's end.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn write_in_place(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {
-        match write_some(fd, bytes, offset) {
+        match points::pwrite(|| write_some(fd, bytes, offset)) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 bytes = &bytes[written..];
@@ -75,9 +77,10 @@ pub fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
 }
 
 /// Gives the frames of the range back; who touches them next faults.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn punch(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(rustix::fs::fallocate(fd, flags, offset, length)?)
+    Ok(points::punch(|| rustix::fs::fallocate(&fd, flags, offset, length))?)
 }
 
 /// Calls `each` with every run `(offset, length)` of the file that has frames.
@@ -155,6 +158,7 @@ fn is_refused(error: &io::Error) -> bool {
 
 /// Makes the page at `offset` of the memory, of zeros, unless it is there. Takes no lock that a
 /// writer of that memory may hold, as `fallocate` does.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn make_page(memory: impl AsFd, offset: u64) -> io::Result<()> {
     FileWindow::open(memory, offset, PAGE as usize).map(drop)
 }
@@ -162,6 +166,7 @@ pub fn make_page(memory: impl AsFd, offset: u64) -> io::Result<()> {
 /// Writes bytes to memory from the start of a page. A page that is not there comes into being with
 /// its bytes or not at all, also where this process is killed meanwhile. Takes no lock that a
 /// writer of that memory may hold, as `pwrite` does.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Result<()> {
     /// Most times in a row that a page is neither missing nor there: somebody punches it all the time.
     const VAIN_ROUNDS: u32 = 1000;
@@ -182,6 +187,7 @@ pub fn write_unlocked(memory: impl AsFd, offset: u64, bytes: &[u8]) -> io::Resul
 
 /// Makes pages of a window, up to the first that is there; behind the bytes the last one is zeros.
 /// Gives the bytes of those.
+#[cfg_attr(feature = "faults", track_caller)]
 fn make_pages(uffd: &Userfaultfd, start: u64, bytes: &[u8]) -> io::Result<usize> {
     let (whole, tail) = bytes.split_at(bytes.len() - bytes.len() % PAGE as usize);
     let mut made = 0;
@@ -201,6 +207,7 @@ fn make_pages(uffd: &Userfaultfd, start: u64, bytes: &[u8]) -> io::Result<usize>
 }
 
 /// Writes to pages of a window, up to the first that is not there. Gives the bytes written.
+#[cfg_attr(feature = "faults", track_caller)]
 fn write_there(window: &FileWindow, at: usize, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
@@ -306,7 +313,7 @@ pub fn take_part_from_page_tables(frames: impl AsFd, part: std::ops::Range<u64>)
             }
             let mut put = 0;
             while put < held {
-                put += rustix::io::pwrite(frames, &buffer[put..held], at + put as u64)?;
+                put += points::pwrite(|| rustix::io::pwrite(frames, &buffer[put..held], at + put as u64))?;
             }
             at += held as u64;
         }

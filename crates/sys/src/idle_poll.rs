@@ -6,6 +6,7 @@
 //! needs it more. It has the policy SCHED_IDLE; but between sessions and control groups the kernel shares by group, and knows
 //! nothing of that. Kernels have the same for virtual machines as a whole (haltpoll); this is for those who wait for pages.
 
+use commonhold_points as points;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -133,7 +134,7 @@ fn start(shared: &Arc<Shared>) -> Option<Thread> {
             shared.run();
         }
     };
-    let started = std::thread::Builder::new().name("idle-poll".into()).spawn(polling);
+    let started = points::thread(|| std::thread::Builder::new().name("idle-poll".into()).spawn(polling));
     started.ok().map(|handle| handle.thread().clone())
 }
 

@@ -1,5 +1,6 @@
 //! Mappings of memory, made and ended here so that their unsafe code is in one place.
 
+use commonhold_points as points;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::io;
 use std::os::fd::AsFd;
@@ -35,6 +36,7 @@ pub struct Wish {
 }
 
 /// Maps `length` bytes of `fd` from `offset`. Nothing that was mapped before is touched.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn map(fd: impl AsFd, offset: u64, length: usize, wish: Wish) -> io::Result<NonNull<u8>> {
     let mut protection = ProtFlags::READ;
     protection.set(ProtFlags::WRITE, wish.write);
@@ -43,7 +45,8 @@ pub fn map(fd: impl AsFd, offset: u64, length: usize, wish: Wish) -> io::Result<
     flags.insert(MapFlags::NORESERVE);
     // SAFETY: without MAP_FIXED the kernel chooses free addresses (FIXED_NOREPLACE fails on taken ones), so no
     // memory that somebody uses changes.
-    let address = unsafe { rustix::mm::mmap(wish.hint.cast(), length, protection, flags, fd, offset) }?;
+    let map = || unsafe { rustix::mm::mmap(wish.hint.cast(), length, protection, flags, &fd, offset) };
+    let address = points::mmap(map)?;
     let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mapped at null"))?;
     if let Err(error) = advise(address, length, wish) {
         // SAFETY: mapped just above; nobody else knows of it.
@@ -71,16 +74,18 @@ fn advise(address: NonNull<u8>, length: usize, wish: Wish) -> io::Result<()> {
 }
 
 /// Reserves addresses without memory: `PROT_NONE`.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn reserve(hint: *mut u8, length: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: the kernel chooses free addresses.
-    let address = unsafe {
+    let map = || unsafe {
         rustix::mm::mmap_anonymous(
             hint.cast(),
             length,
             ProtFlags::empty(),
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )
-    }?;
+    };
+    let address = points::mmap(map)?;
     NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))
 }
 
@@ -115,10 +120,11 @@ pub unsafe fn make_inaccessible(address: NonNull<u8>, length: usize) -> io::Resu
 ///
 /// # Safety
 /// The range must be a mapping that the caller owns, and whose content nobody needs any more.
+#[cfg_attr(feature = "faults", track_caller)]
 pub unsafe fn replace_with_nothing(address: NonNull<u8>, length: usize) -> io::Result<()> {
     let empty = crate::frames::create("commonhold-lost", 0)?;
     // SAFETY: the caller owns what MAP_FIXED replaces.
-    unsafe {
+    let map = || unsafe {
         rustix::mm::mmap(
             address.as_ptr().cast(),
             length,
@@ -127,7 +133,8 @@ pub unsafe fn replace_with_nothing(address: NonNull<u8>, length: usize) -> io::R
             &empty,
             0,
         )
-    }?;
+    };
+    points::mmap(map)?;
     Ok(())
 }
 
@@ -138,9 +145,12 @@ pub fn populate_read(address: NonNull<u8>, length: usize) -> io::Result<()> {
 }
 
 /// Stores what was written to a shared file mapping, and waits for it (msync).
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn store(address: NonNull<u8>, length: usize) -> io::Result<()> {
     // SAFETY: writing back changes no content; addresses that are not mapped are an error.
-    Ok(unsafe { rustix::mm::msync(address.as_ptr().cast(), length, rustix::mm::MsyncFlags::SYNC) }?)
+    let store =
+        || unsafe { rustix::mm::msync(address.as_ptr().cast(), length, rustix::mm::MsyncFlags::SYNC) };
+    Ok(points::fsync(store)?)
 }
 
 /// Drops the page table entries of a shared mapping; the frames stay, the next touch faults anew.
@@ -161,6 +171,7 @@ pub struct FileWindow {
 
 impl FileWindow {
     /// Maps the bytes, and brings in what the page cache has.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn open(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
         let this = Self::map(file, offset, length, ProtFlags::READ)?;
         populate_read(this.address, length)?;
@@ -168,15 +179,18 @@ impl FileWindow {
     }
 
     /// The same for the kernel to copy to. Nothing is brought in.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn for_writing(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
         Self::map(file, offset, length, ProtFlags::READ | ProtFlags::WRITE)
     }
 
+    #[cfg_attr(feature = "faults", track_caller)]
     fn map(file: impl AsFd, offset: u64, length: usize, protection: ProtFlags) -> io::Result<Self> {
         let flags = MapFlags::SHARED;
         // SAFETY: a fresh mapping at an address the kernel chooses.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, offset) }?;
+        let map =
+            || unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, &file, offset) };
+        let address = points::mmap(map)?;
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         Ok(FileWindow { address, length })
     }
@@ -219,11 +233,13 @@ unsafe impl Sync for Pin {}
 
 impl Pin {
     /// Pins the range, or says why it cannot (RLIMIT_MEMLOCK).
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn new(fd: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address the kernel chooses.
-        let address = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, fd, offset)
-        }?;
+        let map = || unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &fd, offset)
+        };
+        let address = points::mmap(map)?;
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         let this = Pin { address, length };
         // SAFETY: locking changes no content; an error leaves the mapping to Drop.

@@ -19,6 +19,7 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     /// Maps `length` bytes of a file from `offset`. The file must have them.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn map(fd: impl AsFd, offset: u64, length: usize) -> io::Result<Shared> {
         let wish = Wish {
             hint: ptr::null_mut(),

@@ -1,5 +1,6 @@
 //! Unix sockets that keep message boundaries and carry descriptors (SOCK_SEQPACKET, SCM_RIGHTS).
 
+use commonhold_points as points;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -143,6 +144,7 @@ pub enum Wait {
 }
 
 /// Sends one message with descriptors. The whole message or none of it.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -153,7 +155,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait)
     flags.set(SendFlags::DONTWAIT, wait == Wait::No);
     let mut interrupted = None;
     loop {
-        match rustix::net::sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, flags) {
+        let pieces = [IoSlice::new(bytes)];
+        match points::send(|| rustix::net::sendmsg(socket.as_fd(), &pieces, &mut control, flags)) {
             Err(rustix::io::Errno::INTR) => check_timeout(&socket, Timeout::Send, &mut interrupted)?,
             Err(errno) => return Err(errno.into()),
             Ok(n) if n == bytes.len() => return Ok(()),
@@ -164,6 +167,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: Wait)
 
 /// Receives one message into `buffer` and its descriptors into `fds` (emptied first). Gives its length; 0: the
 /// other end is gone. A message longer than the buffer, or with more than [`DESCRIPTORS`], is an error.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -183,6 +187,7 @@ pub fn receive(
 /// As [`receive`], of whoever may send anything: all descriptors that came are given, also those of a message that is an
 /// error. A message whose descriptors did not all arrive (this process may have no room for them) is no error; says whether
 /// they did.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn receive_and_tell(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -194,6 +199,7 @@ pub fn receive_and_tell(
 
 /// As [`receive`], but a message whose descriptors did not all arrive (this process may have no room for them) is
 /// given without any.
+#[cfg_attr(feature = "faults", track_caller)]
 pub fn receive_what_fits(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -207,6 +213,7 @@ pub fn receive_what_fits(
     Ok(received?.0)
 }
 
+#[cfg_attr(feature = "faults", track_caller)]
 fn receive_message(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -220,7 +227,8 @@ fn receive_message(
     flags.set(RecvFlags::DONTWAIT, wait == Wait::No);
     let mut interrupted = None;
     let message = loop {
-        match rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+        let mut pieces = [IoSliceMut::new(buffer)];
+        match points::receive(|| rustix::net::recvmsg(socket.as_fd(), &mut pieces, &mut control, flags)) {
             Err(rustix::io::Errno::INTR) => check_timeout(&socket, Timeout::Recv, &mut interrupted)?,
             other => break other?,
         }

@@ -4,6 +4,7 @@
 //! address space of whoever *created* the descriptor, whoever holds it: that is how a host serves its clients.
 
 use crate::alarm;
+use commonhold_points as points;
 use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io;
@@ -294,6 +295,7 @@ impl Userfaultfd {
 
     /// Makes frames from `bytes` and maps them at `start`, protected against unnoticed writes when `protect`.
     /// Wakes who waits there.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn copy(&self, start: u64, bytes: &[u8], protect: bool) -> Progress {
         // SAFETY: a slice's own pointer and length are readable.
         unsafe { self.copy_raw(start, bytes.as_ptr(), bytes.len() as u64, protect) }
@@ -304,6 +306,7 @@ impl Userfaultfd {
     ///
     /// # Safety
     /// `source .. source + len` must be mapped, if only to a file that may be truncated.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub unsafe fn copy_raw(&self, start: u64, source: *const u8, len: u64, protect: bool) -> Progress {
         let mut done = 0;
         let mut vain = 0;
@@ -315,7 +318,7 @@ impl Userfaultfd {
                 mode: u64::from(protect) << 1,
                 copied: 0,
             };
-            let result = self.ioctl(UFFDIO_COPY, &mut copy);
+            let result = points::copy(|| self.ioctl(UFFDIO_COPY, &mut copy));
             // The field is signed: negative is an errno, not a length.
             let more = u64::try_from(copy.copied).unwrap_or(0);
             done += more;
@@ -329,22 +332,28 @@ impl Userfaultfd {
     }
 
     /// Maps frames that exist already at `start`. Wakes who waits there.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn continue_(&self, start: u64, len: u64, protect: bool) -> Progress {
         self.range_mode(UFFDIO_CONTINUE, start, len, u64::from(protect) << 1)
     }
 
     /// Makes every touch of the range raise SIGBUS (EFAULT for the kernel's own). Wakes who waits there.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn poison(&self, start: u64, len: u64) -> Progress {
         self.range_mode(UFFDIO_POISON, start, len, 0)
     }
 
+    #[cfg_attr(feature = "faults", track_caller)]
     fn range_mode(&self, request: libc::c_ulong, start: u64, len: u64, mode: u64) -> Progress {
         let mut done = 0;
         let mut vain = 0;
         loop {
             let range = Range { start: start + done, len: len - done };
             let mut argument = RangeModeDone { range, mode, done: 0 };
-            let result = self.ioctl(request, &mut argument);
+            let result = match request {
+                UFFDIO_POISON => points::poison(|| self.ioctl(request, &mut argument)),
+                _ => points::continue_(|| self.ioctl(request, &mut argument)),
+            };
             let more = u64::try_from(argument.done).unwrap_or(0);
             done += more;
             vain = if more == 0 { vain + 1 } else { 0 };
@@ -358,23 +367,28 @@ impl Userfaultfd {
 
     /// Protects the range, so that the next write to each page is noticed. When this returns, no write by an
     /// instruction is still under way (FINDINGS: writes by pinned I/O escape).
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn protect(&self, start: u64, len: u64) -> Result<(), Errno> {
         self.write_protect(start, len, 1)
     }
 
     /// Allows writes again, and wakes who waits there.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn unprotect(&self, start: u64, len: u64) -> Result<(), Errno> {
         self.write_protect(start, len, 0)
     }
 
     /// Drops the markers that protection left where there is no page any more. Wakes nobody.
+    #[cfg_attr(feature = "faults", track_caller)]
     pub fn drop_markers(&self, start: u64, len: u64) -> Result<(), Errno> {
         self.write_protect(start, len, 2)
     }
 
+    #[cfg_attr(feature = "faults", track_caller)]
     fn write_protect(&self, start: u64, len: u64, mode: u64) -> Result<(), Errno> {
         for _ in 0..VAIN_ROUNDS {
-            match self.ioctl(UFFDIO_WRITEPROTECT, &mut WriteProtect { range: Range { start, len }, mode }) {
+            let mut argument = WriteProtect { range: Range { start, len }, mode };
+            match points::protect(|| self.ioctl(UFFDIO_WRITEPROTECT, &mut argument)) {
                 Err(Errno::AGAIN) => continue,
                 other => return other,
             }

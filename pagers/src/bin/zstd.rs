@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use commonhold_pagers::seekable::{SeekTable, compress};
 use commonhold_pagers::{ZstdFile, serving};
+use commonhold_points as points;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             let from = BufReader::new(open(&input)?);
             let to = File::create(&output).map_err(|e| format!("cannot make {}: {e}", output.display()))?;
             let (before, after) = compress(from, BufWriter::new(&to), frame_bytes, level)?;
-            to.sync_all()?;
+            points::fsync(|| to.sync_all())?;
             println!("{before} bytes, compressed to {after}");
         }
         Command::Size { file } => println!("{}", SeekTable::read(&open(&file)?)?.size_bytes()),

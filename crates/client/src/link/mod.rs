@@ -71,6 +71,8 @@ pub(crate) struct State {
     hello: Hello,
     /// The last session known, for the return to another host.
     session: Option<SessionId>,
+    /// Sessions that were begun for such a return, and of which the last may have ended before it was done.
+    begun: Vec<SessionId>,
     pub(crate) kinds: Kinds,
     watcher: Option<Arc<OwnedFd>>,
     /// Further sockets (of pagers, and of connections being made): a fork child must not keep them open.
@@ -109,6 +111,7 @@ impl State {
             pending: HashMap::new(),
             hello: Hello::Unknown,
             session: None,
+            begun: Vec::new(),
             kinds: Kinds::default(),
             watcher: None,
             guarded: Vec::new(),

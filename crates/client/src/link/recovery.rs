@@ -29,6 +29,12 @@ const RETRY: Duration = Duration::from_millis(50);
 /// For so long after a host could not be started, no thread tries it again: each would wait as long as the first.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
+/// Whether a host refuses for lack of memory or disk. It may have some later: nothing is given up, and the next
+/// attempt brings all of it again.
+fn is_for_now(error: &Error) -> bool {
+    error.kind == ErrorKind::NoSpace
+}
+
 /// A connection that nobody uses yet.
 struct Fresh {
     guard: Guard,
@@ -180,6 +186,9 @@ impl Shared {
         let mut talk = Handshake::new(guard.socket().clone(), 1 << 62)?;
         let greeting = talk.greet()?;
         let mut now = greeting.reply.session;
+        // The host serves the mappings of a session until it hears of the one that follows. Of one that ends
+        // before it was all brought it would never hear: two sessions would have the same mappings.
+        lock(&self.state).begun.push(now);
         if let Some(session) = session
             && let Ok((reply, _)) = talk.ask(&Request::Return { session }, &[], true)?
         {
@@ -190,6 +199,10 @@ impl Shared {
         if let Some(session) = session {
             // Said again: this was all. Whoever waits for this process's pages may go on.
             let _ = talk.ask(&Request::Return { session }, &[], true)?;
+            let begun = lock(&self.state).begun.clone();
+            for session in begun.into_iter().filter(|begun| *begun != now) {
+                let _ = talk.ask(&Request::Return { session }, &[], true)?;
+            }
         }
         Ok(Fresh { guard, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
     }
@@ -203,6 +216,7 @@ impl Shared {
             let request = Request::Reattach { object: object.id(), access: object.access() };
             match talk.ask(&request, &[object.fd().as_fd()], true)? {
                 Ok(_) => taken.push(object.clone()),
+                Err(error) if is_for_now(&error) => return Err(error),
                 Err(error) if object.is_controlled() => {
                     complain(&format!("object {} was refused by the next host: {error}", object.label()));
                 }
@@ -235,6 +249,7 @@ impl Shared {
             match talk.ask(&Request::Map(request), &fds, true)? {
                 Ok(_) if known => {}
                 Ok(_) => kinds.push((kind, descriptors)),
+                Err(error) if is_for_now(&error) => return Err(error),
                 Err(error) => {
                     let name = piece.value.object().label();
                     complain(&format!(
@@ -267,6 +282,7 @@ impl State {
         }
         if fresh.session.is_some() {
             self.session = fresh.session;
+            self.begun.clear();
         }
         for (kind, descriptors) in fresh.kinds {
             self.kinds.introduced(kind, &descriptors);

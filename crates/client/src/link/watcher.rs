@@ -7,6 +7,7 @@ use super::failed::Failed;
 use super::recovery::HOST_DEADLINE;
 use super::{Shared, lock};
 use crate::{addresses, complain};
+use commonhold_points as points;
 use commonhold_sys::process::readable_within;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use std::os::fd::OwnedFd;
@@ -38,7 +39,7 @@ impl Shared {
         let own = wake.clone();
         let blocked = BlockedSignals::all();
         let thread = std::thread::Builder::new().name("commonhold".into()).stack_size(STACK_BYTES);
-        let result = thread.spawn(move || self.watch(&own));
+        let result = points::thread(|| thread.spawn(move || self.watch(&own)));
         drop(blocked);
         result?;
         state.watcher = Some(wake);

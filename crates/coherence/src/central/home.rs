@@ -5,6 +5,7 @@ use super::queue::{Queues, RequestId};
 use super::table::PageTable;
 use crate::event::{Access, Action, Why};
 use crate::span::{HostId, Span};
+use commonhold_points as points;
 use std::collections::VecDeque;
 
 /// The four states of the paper's automaton.
@@ -108,7 +109,9 @@ impl Home {
     ) {
         if self.table.owner(page) == Some(from) {
             actions.push(Action::Save { page });
-            self.table.set_owner(page, None);
+            if !points::mutant("coherence.owner_stays") {
+                self.table.set_owner(page, None);
+            }
             if keeps == Access::Read {
                 self.table.add_reader(page, from);
             }
@@ -150,7 +153,7 @@ impl Home {
             let keep = if access == Access::Write { Access::None } else { Access::Read };
             asked.push((owner, Message::Recall { page, keep }));
         }
-        if access == Access::Write {
+        if access == Access::Write && !points::mutant("coherence.readers_stay") {
             let readers = self.table.readers(page).into_iter().filter(|reader| Some(*reader) != host);
             asked.extend(readers.map(|reader| (reader, Message::Invalidate { page })));
         }
@@ -207,7 +210,8 @@ impl Home {
 
     fn hand_over(&mut self, host: HostId, span: Span, access: Access, has_copy: bool) -> Message {
         let still = |page| self.table.is_reader(page, host) || self.table.owner(page) == Some(host);
-        let with_data = !(has_copy && span.pages().all(still));
+        let is_current = points::mutant("coherence.any_copy_is_current") || span.pages().all(still);
+        let with_data = !(has_copy && is_current);
         for page in span.pages() {
             if access == Access::Write {
                 self.table.remove_reader(page, host);
@@ -230,7 +234,8 @@ impl Home {
             self.table.remove_reader(page, host);
             if self.table.owner(page) == Some(host) {
                 self.table.set_owner(page, None);
-                self.table.set_lost(page, self.options.on_loss == OnLoss::Error);
+                let is_error = self.options.on_loss == OnLoss::Error;
+                self.table.set_lost(page, is_error && !points::mutant("coherence.loss_unnoticed"));
                 if self.options.on_loss == OnLoss::Revert {
                     actions.push(Action::Reverted { page });
                 }

@@ -6,6 +6,7 @@ use super::node::{Actions, Node, Phase};
 use super::page::{Page, Purpose};
 use crate::event::{Access, Action, Why};
 use crate::span::{HostId, Span};
+use commonhold_points as points;
 use std::collections::BTreeSet;
 
 impl Node {
@@ -190,7 +191,7 @@ impl Node {
             return;
         }
         self.supply_waiting(number, actions);
-        let locked = self.locked.contains(&number);
+        let locked = self.locked.contains(&number) && !points::mutant("coherence.locked_pages_go");
         let page = self.page(number);
         if let Some(next) = page.next
             && page.owned

@@ -4,6 +4,7 @@
 use crate::live::{Grant, Live, Mark};
 use crate::newer::Newer;
 use commonhold_object::{PageRange, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 
 /// Dirty bookkeeping of one object.
@@ -229,6 +230,7 @@ impl Book {
         let mut result = self.moving.as_mut().map_or(Ok(()), |moving| moving.may_be_newer(&new));
         for run in runs(&new) {
             match self.live.prepare(Mark::Dirty, run.first, run.count) {
+                Ok(()) if points::mutant("cache.dirty_not_noted") => {}
                 Ok(()) => self.live.mark(Mark::Dirty, run.first, run.count, true),
                 Err(e) => result = Err(e),
             }
@@ -271,7 +273,9 @@ impl Book {
     /// Their newest content lies in the spill file now.
     pub fn spill(&mut self, range: PageRange) -> Result<()> {
         self.live.prepare(Mark::Spilled, range.first, range.count)?;
-        self.live.mark(Mark::Spilled, range.first, range.count, true);
+        if !points::mutant("cache.spill_not_noted") {
+            self.live.mark(Mark::Spilled, range.first, range.count, true);
+        }
         insert(&mut self.spilled, range);
         Ok(())
     }

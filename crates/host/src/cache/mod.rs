@@ -76,6 +76,7 @@ use crate::waiting::may_wait;
 use crate::workers::{ObjectThreads, Share, Workers};
 use book::Book;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -503,7 +504,9 @@ fn read_frames(frames: &OwnedFd, first_page: u64, buffer: &mut [u8]) -> std::io:
 fn write_frames(frames: &OwnedFd, first_page: u64, data: &[u8]) -> std::io::Result<()> {
     let mut done = 0;
     while done < data.len() {
-        match rustix::io::pwrite(frames, &data[done..], first_page * PAGE_SIZE_BYTES + done as u64) {
+        match points::pwrite(|| {
+            rustix::io::pwrite(frames, &data[done..], first_page * PAGE_SIZE_BYTES + done as u64)
+        }) {
             Ok(n) => done += n,
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -3,6 +3,7 @@
 use super::view::Mapping;
 use super::{Cache, Refused, View, book};
 use commonhold_object::{PageRange, Result};
+use commonhold_points as points;
 use commonhold_sys::pagemap::Found;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
@@ -130,7 +131,7 @@ impl Cache {
             scan();
             return told.try_recv().ok().flatten();
         }
-        std::thread::Builder::new().name("scanning".into()).spawn(scan).ok()?;
+        points::thread(|| std::thread::Builder::new().name("scanning".into()).spawn(scan)).ok()?;
         told.recv_timeout(SCAN_WAIT + A_PAGE * u32::try_from(pages.count).unwrap_or(u32::MAX)).unwrap_or_else(
             |_| {
                 self.machine.note_holds_up(mapping.uid);

@@ -4,6 +4,7 @@ use super::{Cache, book};
 use crate::shared::Role;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result, pages_of};
+use commonhold_points as points;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -158,8 +159,10 @@ impl Cache {
             return Ok(());
         }
         let zeros = vec![0u8; PAGE_SIZE_BYTES as usize - within];
-        self.on_frames(move |fd| std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes))
-            .doing("resizing the frames")
+        self.on_frames(move |fd| {
+            points::pwrite(|| std::fs::File::from(fd.try_clone()?).write_all_at(&zeros, size_bytes))
+        })
+        .doing("resizing the frames")
     }
 }
 

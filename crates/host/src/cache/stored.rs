@@ -7,6 +7,7 @@ use crate::spill::check_room;
 use commonhold_journal::{FileStorage, Journal, Options, Storage, Uuid};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -36,7 +37,9 @@ pub fn open_journal(
     let paths = machine.journal_paths(id);
     let storages = [open(&paths[0])?, open(&paths[1])?];
     // The names must be as durable as what will be written under them.
-    File::open(&folder).and_then(|f| f.sync_all()).doing("flushing the journal's folder")?;
+    File::open(&folder)
+        .and_then(|f| points::fsync(|| f.sync_all()))
+        .doing("flushing the journal's folder")?;
     recover(machine, id, uuid, size_bytes, pager, storages, options(size_bytes))
 }
 

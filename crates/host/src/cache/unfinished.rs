@@ -4,6 +4,7 @@ use super::evictor::{drain, read_exact};
 use super::{Cache, book, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
+use commonhold_points as points;
 use commonhold_sys::{frames, process};
 use roaring::RoaringBitmap;
 use std::os::fd::OwnedFd;
@@ -49,7 +50,8 @@ impl Cache {
                 this.machine.log(format_args!("object {}: finishing an eviction: {error}", this.id.0));
             }
         };
-        std::thread::Builder::new().name("unfinished".into()).spawn(finish).doing("starting a thread")?;
+        points::thread(|| std::thread::Builder::new().name("unfinished".into()).spawn(finish))
+            .doing("starting a thread")?;
         // Before anybody else evicts by that pipe.
         is_taken.recv().map_err(|_| Error::new(ErrorKind::Io, "the thread that finishes an eviction is gone"))
     }

@@ -8,6 +8,7 @@ use super::{Cluster, PATIENCE, unexpected};
 use crate::shared::{Back, Driver, How, Loan};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -101,7 +102,7 @@ impl Cluster {
                 driver.begin();
             }
         };
-        if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("asking back".into()).spawn(asking)).is_err() {
             std::process::abort(); // the keeper starts the next, which tries again
         }
     }
@@ -136,7 +137,7 @@ impl Cluster {
         let asking = move || {
             let _ = this.settle_given_up(driver.plan().object, host, None); // who is at it already says it, too
         };
-        if std::thread::Builder::new().name("asking back".into()).spawn(asking).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("asking back".into()).spawn(asking)).is_err() {
             std::process::abort();
         }
     }

@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -300,7 +301,8 @@ impl Cluster {
                 }
             };
             for _ in 1..lock(&left).len().min(SENDERS) {
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work); // this one does what it does not
+                // This one does what others do not.
+                let _ = points::thread(|| std::thread::Builder::new().spawn_scoped(scope, work));
             }
             work();
         });

@@ -10,6 +10,7 @@ use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_peers::{
     Handler, Hello, HostAt, Identity, Payload, PeerRights, Peers, Security, check_host_name,
 };
+use commonhold_points as points;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -120,7 +121,7 @@ fn watch_certificate(cluster: &Arc<Cluster>, end: SystemTime) -> Result<()> {
         }
     };
     let thread = std::thread::Builder::new().name("certificate".into()).stack_size(64 << 10);
-    thread.spawn(watching).map(drop).doing("starting a thread")
+    points::thread(|| thread.spawn(watching)).map(drop).doing("starting a thread")
 }
 
 /// Grows with each process that is this host, whatever the clock does. One that cannot be read was being written when the
@@ -141,9 +142,9 @@ fn next_incarnation(state: &Path) -> Result<u64> {
     let write = || {
         let mut file = std::fs::File::create(&fresh)?;
         file.write_all(next.to_string().as_bytes())?;
-        file.sync_all()?;
+        points::fsync(|| file.sync_all())?;
         std::fs::rename(&fresh, &path)?;
-        std::fs::File::open(state)?.sync_all()
+        points::fsync(|| std::fs::File::open(state)?.sync_all())
     };
     write().doing("writing the host's incarnation")?;
     Ok(next)

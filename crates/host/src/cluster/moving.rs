@@ -21,6 +21,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{
     Access, Coherence, Credentials, Error, ErrorKind, Name, Ownership, PAGE_SIZE_BYTES, Result,
 };
+use commonhold_points as points;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -169,7 +170,9 @@ impl Cluster {
                 std::thread::sleep(PAUSE);
             }
         };
-        if std::thread::Builder::new().name("beginning as home".into()).spawn(beginning).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("beginning as home".into()).spawn(beginning))
+            .is_err()
+        {
             std::process::abort(); // the keeper starts the next, which tries again
         }
     }

@@ -4,7 +4,9 @@ use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, busy};
 use crate::shared::{Driver, How, Told};
 use commonhold_coherence::HostId;
+use commonhold_object::error::Doing;
 use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, limits};
+use commonhold_points as points;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -44,9 +46,12 @@ impl Cluster {
             }
             let call = || Call::Size { object, told };
             let results: Vec<Result<Answer>> = std::thread::scope(|scope| {
-                let asked: Vec<_> =
-                    hosts.iter().map(|host| scope.spawn(|| self.ask(*host, call(), ONE))).collect();
-                asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
+                let asked = hosts.iter().map(|host| {
+                    let ask = || self.ask(*host, call(), ONE);
+                    points::thread(|| std::thread::Builder::new().spawn_scoped(scope, ask))
+                });
+                let asked: Vec<_> = asked.map(|one| one.doing("starting a thread")).collect();
+                asked.into_iter().map(|one| one?.join().unwrap_or_else(|_| Err(panicked()))).collect()
             });
             for (host, result) in hosts.iter().zip(results) {
                 match result {

@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::waiting::serves_all;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::slice;
 use commonhold_sys::userfaultfd::{Fault, Userfaultfd};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -146,9 +147,7 @@ impl Shared {
             (None, n) => format!("faults-{n}"),
             (Some(uid), n) => format!("f{n}-{uid}"),
         };
-        std::thread::Builder::new()
-            .name(name)
-            .spawn(move || Thread::new(this).run())
+        points::thread(|| std::thread::Builder::new().name(name).spawn(move || Thread::new(this).run()))
             .map_err(|e| Error::io("starting a fault thread", &e))?;
         Ok(shared)
     }

@@ -25,6 +25,7 @@ use commonhold_coherence::forwarding::Standing;
 use commonhold_object::error::Doing;
 use commonhold_object::limits::OBJECT_PAGES;
 use commonhold_object::{PAGE_SIZE_BYTES, Result};
+use commonhold_points as points;
 use commonhold_sys::frames;
 use rustix::io::{Errno, pread, pwrite};
 use slots::{SLOT_BYTES, Slot, Slots, State};
@@ -83,7 +84,7 @@ fn read_at(memory: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<(
 
 fn write_at(memory: &OwnedFd, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
-        match pwrite(memory, bytes, at) {
+        match points::pwrite(|| pwrite(memory, bytes, at)) {
             Ok(count) => {
                 bytes = &bytes[count..];
                 at += count as u64;

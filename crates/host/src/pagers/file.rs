@@ -4,6 +4,7 @@ use super::{Pager, Stamp};
 use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::frames;
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
@@ -72,7 +73,7 @@ impl Pager for FilePager {
         let wanted = self.within(offset, buffer.len());
         let mut done = 0;
         while done < wanted {
-            match self.file.read_at(&mut buffer[done..wanted], offset + done as u64) {
+            match points::page_in(|| self.file.read_at(&mut buffer[done..wanted], offset + done as u64)) {
                 Ok(0) => {
                     return Err(Error::new(
                         ErrorKind::Lost,
@@ -96,12 +97,13 @@ impl Pager for FilePager {
     fn page_out(&self, offset: u64, data: &[u8]) -> Result<()> {
         let wanted = self.within(offset, data.len());
         self.check_room(wanted as u64)?;
-        frames::write_in_place(&self.file, &data[..wanted], offset).doing("writing the backing file")
+        let write = || frames::write_in_place(&self.file, &data[..wanted], offset);
+        points::page_out(write).doing("writing the backing file")
     }
 
     fn flush(&self) -> Result<()> {
         may_wait("a flush of the backing file");
-        self.file.sync_data().doing("flushing the backing file")
+        points::fsync(|| self.file.sync_data()).doing("flushing the backing file")
     }
 
     fn check(&self, size_bytes: u64) -> Result<()> {

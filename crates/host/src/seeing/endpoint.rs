@@ -6,6 +6,7 @@ use super::exposition::{Exposition, OBJECTS_SHOWN};
 use crate::server::Host;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -68,7 +69,8 @@ impl MetricsOptions {
                 std::thread::sleep(PAUSE);
             }
         };
-        std::thread::Builder::new().name("metrics".into()).spawn(serving).doing("starting a thread")?;
+        points::thread(|| std::thread::Builder::new().name("metrics".into()).spawn(serving))
+            .doing("starting a thread")?;
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use commonhold_keeper::{KeeperCommand, KeeperEvent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
+use commonhold_points as points;
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::spin::Spin;
 use commonhold_sys::{closing, process};
@@ -142,7 +143,11 @@ impl Control {
     fn terminated(&self) {
         let _ = (&self.terminate).read(&mut [0; 16]);
         let host = self.host.clone();
-        if std::thread::Builder::new().name("stopping".into()).spawn(move || host.stop_now()).is_err() {
+        if points::thread(|| {
+            std::thread::Builder::new().name("stopping".into()).spawn(move || host.stop_now())
+        })
+        .is_err()
+        {
             self.host.stop_now();
         }
     }
@@ -364,7 +369,8 @@ impl Host {
             this.repairs.note("a keeper was lost and replaced".into());
         };
         // A thread of its own: what else is urgent may wait for clients.
-        let spawned = std::thread::Builder::new().name("new-keeper".into()).spawn(replace.clone());
+        let spawned =
+            points::thread(|| std::thread::Builder::new().name("new-keeper".into()).spawn(replace.clone()));
         if spawned.is_err() {
             self.machine.urgent.run(replace);
         }

@@ -8,6 +8,7 @@ use commonhold_object::wire::Event;
 use commonhold_object::{
     Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
 };
+use commonhold_points as points;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -295,10 +296,13 @@ impl Host {
 
     /// Ends the process after the answer to this request has gone out.
     fn exit_soon(self: &Arc<Self>) {
-        std::thread::spawn(|| {
+        let exit = || {
             std::thread::sleep(Duration::from_millis(30));
             std::process::exit(0);
-        });
+        };
+        if points::thread(|| std::thread::Builder::new().spawn(exit)).is_err() {
+            exit(); // no thread: here
+        }
     }
 
     pub(crate) fn all_objects(&self) -> Vec<Arc<Object>> {

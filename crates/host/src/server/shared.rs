@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
 };
+use commonhold_points as points;
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -161,7 +162,7 @@ impl Host {
         });
         let leaving = leave.clone();
         let thread = std::thread::Builder::new().name("leaving".into());
-        if thread.spawn(move || leaving()).is_err() {
+        if points::thread(|| thread.spawn(move || leaving())).is_err() {
             self.machine.workers.run(move || leave());
         }
     }

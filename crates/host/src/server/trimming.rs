@@ -8,6 +8,7 @@ use super::Host;
 use super::object::Object;
 use commonhold_object::error::Doing;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
+use commonhold_points as points;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError};
@@ -26,7 +27,9 @@ pub(super) fn start(host: &Arc<Host>) -> Result<()> {
         std::thread::sleep(APART);
         host.all_objects().iter().for_each(|object| host.trim(object));
     };
-    std::thread::Builder::new().name("trimming".into()).spawn(look).doing("starting a thread").map(drop)
+    points::thread(|| std::thread::Builder::new().name("trimming".into()).spawn(look))
+        .doing("starting a thread")
+        .map(drop)
 }
 
 /// The memory of an object, if the host made it and gives it to clients.

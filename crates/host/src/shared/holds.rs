@@ -2,6 +2,7 @@
 
 use super::{Driver, Said};
 use crate::seeing::Told;
+use commonhold_points as points;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -88,12 +89,14 @@ impl Holds {
     pub fn start() -> std::io::Result<Arc<Holds>> {
         let holds = Arc::new(Holds::default());
         let weak = Arc::downgrade(&holds);
-        std::thread::Builder::new().name("holds".into()).spawn(move || {
-            // Without it whoever waits for the end of a hold waits longer, no more.
-            let _ = commonhold_sys::slice::ask_for_short();
-            while let Some(holds) = weak.upgrade() {
-                holds.turn();
-            }
+        points::thread(|| {
+            std::thread::Builder::new().name("holds".into()).spawn(move || {
+                // Without it whoever waits for the end of a hold waits longer, no more.
+                let _ = commonhold_sys::slice::ask_for_short();
+                while let Some(holds) = weak.upgrade() {
+                    holds.turn();
+                }
+            })
         })?;
         Ok(holds)
     }

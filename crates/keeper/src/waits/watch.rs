@@ -4,6 +4,7 @@ use super::source::{Promise, Promises, Source};
 use crate::deadline::EndedFaults;
 use crate::kept::Key;
 use crate::log::StateLog;
+use commonhold_points as points;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -52,7 +53,9 @@ impl Watch {
         };
         let watch = Watch { shared, life };
         watch.renew(promises);
-        std::thread::Builder::new().name("fault-deadlines".into()).spawn(move || thread.run())?;
+        points::thread(|| {
+            std::thread::Builder::new().name("fault-deadlines".into()).spawn(move || thread.run())
+        })?;
         Ok(watch)
     }
 

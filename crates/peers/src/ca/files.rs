@@ -2,6 +2,7 @@
 
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -36,10 +37,10 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
         let _ = std::fs::remove_file(&unfinished);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        points::fsync(|| file.sync_all())?;
         // Unlike a rename, a link does not take the place of what is there.
         std::fs::hard_link(&unfinished, path)?;
-        File::open(directory)?.sync_all()
+        points::fsync(|| File::open(directory)?.sync_all())
     })();
     // It has its name, or is of no use.
     let _ = std::fs::remove_file(&unfinished);
@@ -59,9 +60,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        points::fsync(|| file.sync_all())?;
         std::fs::rename(&unfinished, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        points::fsync(|| File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all())
     })();
     written.doing(format!("writing {}", path.display()))
 }

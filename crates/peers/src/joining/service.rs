@@ -10,6 +10,7 @@ use crate::socket;
 use crate::tls;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use rcgen::{PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use rustls::{Connection, ServerConnection};
@@ -53,7 +54,8 @@ impl Service {
         let taken = listener.clone();
         let gate = Arc::new(NewcomerGate { authority, tell: Box::new(tell), stopped: stopped.clone() });
         let accepting = std::thread::Builder::new().name("joining".into());
-        let accepting = accepting.spawn(move || accept::run(&taken, &gate)).doing(what())?;
+        let accepting =
+            points::thread(|| accepting.spawn(move || accept::run(&taken, &gate))).doing(what())?;
         Ok(Service { listener, address, stopped, accepting: Mutex::new(Some(accepting)) })
     }
 

@@ -8,6 +8,7 @@ use crate::cluster::wire::{Answer, Call, Claim, Message};
 use crate::cluster::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
+use commonhold_points as points;
 use commonhold_sys::clock;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -58,9 +59,7 @@ impl Embedded {
                     std::thread::sleep(lease / 32);
                 }
             };
-            std::thread::Builder::new()
-                .name("leases".into())
-                .spawn(looking)
+            points::thread(|| std::thread::Builder::new().name("leases".into()).spawn(looking))
                 .map_err(|error| Error::io("starting a thread", &error))?;
         }
         Ok(this)

@@ -8,6 +8,7 @@ use crate::cluster::wire::Claim;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use commonhold_sys::clock;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -146,11 +147,11 @@ impl Kept {
         let fresh = self.path.with_extension("new");
         let mut file = std::fs::File::create(&fresh)?;
         file.write_all(&postcard::to_stdvec(saved).map_err(std::io::Error::other)?)?;
-        file.sync_data()?;
+        points::fsync(|| file.sync_data())?;
         std::fs::rename(fresh, &self.path)?;
         // The directory too: what others were told must not be forgotten by a power cut.
         match self.path.parent() {
-            Some(state) => std::fs::File::open(state)?.sync_all(),
+            Some(state) => points::fsync(|| std::fs::File::open(state)?.sync_all()),
             None => Ok(()),
         }
     }

@@ -10,6 +10,7 @@ use crate::spill::check_room;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result, limits};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::fs::File;
@@ -119,7 +120,8 @@ impl Kept {
                 let at = u64::from(first) * PAGE as u64;
                 let length = (self.size_bytes.saturating_sub(at)).min(bytes.len() as u64);
                 check_room(directory, length)?;
-                self.file.write_all_at(&bytes[..length as usize], at).doing("keeping pages of another host")
+                points::pwrite(|| self.file.write_all_at(&bytes[..length as usize], at))
+                    .doing("keeping pages of another host")
             }
             Keep::Newer { runs, are } => {
                 let pages = set_of(&runs, self.size_bytes);
@@ -355,7 +357,11 @@ impl Cluster {
                 std::thread::sleep(LOOK);
             }
         };
-        if std::thread::Builder::new().name("kept".into()).stack_size(256 << 10).spawn(looking).is_err() {
+        if points::thread(|| {
+            std::thread::Builder::new().name("kept".into()).stack_size(256 << 10).spawn(looking)
+        })
+        .is_err()
+        {
             std::process::abort(); // the keeper starts the next, which tries again
         }
     }

@@ -4,6 +4,7 @@
 
 use super::home::Home;
 use crate::cluster::{Cluster, lock};
+use commonhold_points as points;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -132,7 +133,11 @@ impl Cluster {
                 }
             }
         };
-        if std::thread::Builder::new().name("replicas".into()).stack_size(64 << 10).spawn(watching).is_err() {
+        if points::thread(|| {
+            std::thread::Builder::new().name("replicas".into()).stack_size(64 << 10).spawn(watching)
+        })
+        .is_err()
+        {
             std::process::abort(); // the keeper starts the next, which tries again
         }
     }

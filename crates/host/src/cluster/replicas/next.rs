@@ -11,6 +11,7 @@ use crate::server::object::Object;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use roaring::RoaringBitmap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -140,7 +141,7 @@ fn write(file: &File, size_bytes: u64, pages: &[u32], bytes: &[u8]) -> std::io::
     for (page, bytes) in pages.iter().zip(bytes.chunks(PAGE)) {
         let at = u64::from(*page) * PAGE as u64;
         let length = size_bytes.saturating_sub(at).min(PAGE as u64) as usize;
-        file.write_all_at(&bytes[..length], at)?;
+        points::pwrite(|| file.write_all_at(&bytes[..length], at))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::super::keys::GivenUp;
 use super::Etcd;
 use crate::cluster::{PATIENCE, lock};
 use commonhold_object::Result;
+use commonhold_points as points;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Etcd {
                 std::thread::sleep(PAUSE);
             }
         };
-        if std::thread::Builder::new().name("given up".into()).spawn(acting).is_err() {
+        if points::thread(|| std::thread::Builder::new().name("given up".into()).spawn(acting)).is_err() {
             std::process::abort(); // the keeper starts the next, which asks everybody
         }
     }

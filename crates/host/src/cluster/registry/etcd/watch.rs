@@ -5,6 +5,7 @@ use super::Etcd;
 use crate::cluster::{PATIENCE, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_points as points;
 use etcd_client::{EventType, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +27,7 @@ pub(super) fn start(etcd: &Arc<Etcd>) -> Result<()> {
             std::thread::sleep(PAUSE);
         }
     };
-    std::thread::Builder::new()
-        .name("registry's news".into())
-        .spawn(listening)
+    points::thread(|| std::thread::Builder::new().name("registry's news".into()).spawn(listening))
         .map(drop)
         .doing("starting a thread")
 }
