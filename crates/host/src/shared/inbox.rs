@@ -128,7 +128,7 @@ impl Driver {
                     driver.do_now(&mut state, next);
                 }
                 // What came home is stored: nobody waits for the replicas to know that it is not newer any more.
-                if let Some(saved) = driver.saved()
+                if let Some(saved) = driver.saved().filter(|_| driver.plan.is_replicated)
                     && let Err(error) = saved.settle_replicas()
                 {
                     saved.report(&error);
