@@ -16,12 +16,12 @@ pub fn claimant(hosts: &[TestHost], but: &[usize]) -> usize {
     claimants.remove(0)
 }
 
-/// Five pages from page 240 on, of an object of `on_loss = error`, were lost: a process of that host that touches one dies,
+/// Five pages from page 250 on, of an object of `on_loss = error`, were lost: a process of that host that touches one dies,
 /// and whoever reverts has the versions before again.
 pub fn five_are_lost_until_revert(host: &TestHost, worker: &Worker, name: &str) {
     let doomed = host.worker();
     doomed.all(&format!("open o {name} r\nmap m o r shared 0 0"));
-    doomed.dies("get m 983040", libc::SIGBUS);
+    doomed.dies("get m 1024000", libc::SIGBUS);
     assert_eq!(worker.ok(&format!("revert {name}")), "5");
 }
 

@@ -66,7 +66,7 @@ fn another_host_goes_on_as_the_home() {
         workers[1].ok("fill m 0 20 2"); // newest with another host
         workers[0].ok("fill m 30 10 3");
         workers[2].ok("check m 30 10 3"); // read by another host
-        workers[0].ok("fill m 240 5 4"); // the home's alone: nobody reads ahead so far
+        workers[0].ok("fill m 250 5 4"); // the home's alone: nobody reads ahead so far
         workers[2].ok("fill m 10 5 5");
         workers[2].ok("fill m 50 5 6");
         workers[2].all("drop m\nclose o"); // what it wrote goes home
@@ -75,15 +75,16 @@ fn another_host_goes_on_as_the_home() {
         setting.lose(0);
         for worker in &workers[1..] {
             worker.all("check m 0 10 2\ncheck m 10 5 5\ncheck m 15 5 2\ncheck m 20 10 1\ncheck m 30 10 3");
-            worker.all("check m 40 10 1\ncheck m 50 5 6\ncheck m 55 185 1\ncheck m 245 11 1");
+            worker
+                .all("check m 40 10 1\ncheck m 50 5 6\ncheck m 55 185 1\ncheck m 240 10 1\ncheck m 255 1 1");
         }
         let home = claimant(hosts, &[0]);
         assert!(says(&hosts[home], "the newest versions of 5 pages are lost"), "{}", hosts[home].log());
         if on_loss == "strict" {
             five_are_lost_until_revert(&hosts[3 - home], &workers[home], NAME);
         }
-        workers[3 - home].all("check m 240 5 1\nfill m 240 5 6\nfill m 0 1 7");
-        workers[home].all("check m 240 5 6\ncheck m 0 1 7\ncheck m 1 9 2");
+        workers[3 - home].all("check m 250 5 1\nfill m 250 5 6\nfill m 0 1 7");
+        workers[home].all("check m 250 5 6\ncheck m 0 1 7\ncheck m 1 9 2");
         workers[3 - home].ok(&format!("sync o 0 {MIB}"));
         workers[3 - home].refused(&format!("create x {NAME} size=4096 strict"), "Exists");
         // Who was the home comes back as any sharer.
@@ -91,7 +92,7 @@ fn another_host_goes_on_as_the_home() {
         until_says(&hosts[0], "another host is its home by now");
         let back = hosts[0].worker();
         back.eventually(&format!("open o {NAME} rw"));
-        back.all("map m o rw shared 0 0\ncheck m 240 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
+        back.all("map m o rw shared 0 0\ncheck m 250 5 6\ncheck m 0 1 7\ncheck m 30 10 3\nfill m 5 1 8");
         workers[home].ok("check m 5 1 8");
         assert_eq!(claimant(hosts, &[0]), home);
     }
