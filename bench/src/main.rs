@@ -10,6 +10,7 @@ mod crash;
 mod durable;
 mod failure;
 mod faults;
+mod fence;
 mod host;
 mod images;
 mod installed;

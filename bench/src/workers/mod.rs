@@ -4,6 +4,7 @@ pub mod attach_server;
 pub mod fault_server;
 mod idle_client;
 pub mod page_server;
+mod page_watcher;
 mod recorder;
 mod row;
 mod sharer;
@@ -21,6 +22,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "fault-server" => fault_server::run(),
         "idle-client" => idle_client::run(arguments),
         "page-server" => page_server::run(arguments),
+        "page-watcher" => page_watcher::run(arguments),
         "sharer" => sharer::run(arguments),
         "stream-server" => stream_server::run(arguments),
         "crash-trials" => crate::crash::trials::run(arguments),
