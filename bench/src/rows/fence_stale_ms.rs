@@ -43,6 +43,7 @@ impl Row for FenceStaleMs {
         for _ in 0..rounds {
             for strike in Strike::JUDGED {
                 table.add(context, Trial { bytes, had: Had::Read, strike, lease })?;
+                let bytes = context.pick(bytes, bytes / 8);
                 table.add(context, Trial { bytes, had: Had::Written, strike, lease })?;
             }
         }
