@@ -26,6 +26,7 @@ mod rows;
 mod runner;
 mod sprite;
 mod storm;
+mod tight;
 mod view;
 mod worker;
 mod workers;

@@ -3,11 +3,11 @@
 use crate::cluster::Cluster;
 use crate::failure::{Doing, Result, failed};
 use crate::host::BenchHost;
-use crate::processes;
+use crate::processes::{self, signal};
 use commonhold_keeper::fence::FenceWord;
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::clock;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -96,13 +96,6 @@ impl Drop for Struck<'_> {
         {
             eprintln!("commonhold-bench: the wire stays down: {error}");
         }
-    }
-}
-
-fn signal(who: Identity, signal: Signal) {
-    let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid.filter(|_| process::is_alive(who)) {
-        let _ = rustix::process::kill_process(pid, signal); // gone in between is as good
     }
 }
 

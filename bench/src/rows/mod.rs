@@ -4,6 +4,7 @@ mod audit_prediction_error;
 mod audit_seconds;
 mod crash_cluster_failures;
 mod crash_local_failures;
+mod crash_tight_failures;
 mod explicit_messages;
 mod fence_stale_ms;
 mod govindan_figures;
@@ -89,6 +90,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &hotspot::Fairness,
         &hotspot::FirstCycle,
         &crash_cluster_failures::CrashClusterFailures,
+        &crash_tight_failures::CrashTightFailures,
         &fence_stale_ms::FenceStaleMs,
         &restart_pause_ratio::RestartPauseRatio,
         &slow_collateral::SlowCollateral,
@@ -135,7 +137,7 @@ mod tests {
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
-                        hotspot.first_cycle crash.cluster_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
+                        hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
                         sprite.table6_remote images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \

@@ -9,7 +9,7 @@ use crate::processes;
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::worker::Worker;
 use commonhold_sys::process;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 

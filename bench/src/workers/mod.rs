@@ -1,5 +1,6 @@
 //! What the hidden subcommand `worker NAME` does, by name.
 
+mod adder;
 pub mod attach_server;
 pub mod fault_server;
 mod gap_watcher;
@@ -19,6 +20,7 @@ use crate::failure::{Result, failed};
 /// Does the work of the worker `name`.
 pub fn run(name: &str, arguments: &[String]) -> Result<()> {
     match name {
+        "adder" => adder::run(arguments),
         "pointer-tree" => crate::pointer_tree::worker::run(arguments),
         "prober" => prober::run(arguments),
         "recorder" => recorder::run(arguments),
