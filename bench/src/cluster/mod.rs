@@ -57,7 +57,12 @@ struct Settings {
 
 impl Settings {
     fn of(count: usize) -> Settings {
-        Settings { page_sizes: vec![None; count], lease: None, awaiting: Awaiting::AsUsual, words: Vec::new() }
+        Settings {
+            page_sizes: vec![None; count],
+            lease: None,
+            awaiting: Awaiting::AsUsual,
+            words: Vec::new(),
+        }
     }
 }
 

@@ -137,7 +137,8 @@ impl Trial {
         let line = sharer.line()?;
         drop(struck);
         let numbers: std::result::Result<Vec<u64>, _> = line.split(' ').map(str::parse).collect();
-        let Ok([read_at, reads, present_at, looks]) = numbers.as_deref().map(|all| <[u64; 4]>::try_from(all).unwrap_or_default())
+        let Ok([read_at, reads, present_at, looks]) =
+            numbers.as_deref().map(|all| <[u64; 4]>::try_from(all).unwrap_or_default())
         else {
             return failed(format!("a watcher said `{line}`"));
         };
@@ -146,7 +147,17 @@ impl Trial {
         }
         // With host and keeper stopped nobody has given anything up, so it comes late.
         let handed_on = home.line()?.parse().ok();
-        Ok(Seen { trial: *self, fill_seconds, struck_at, lease_ends, handed_on, read_at, reads, present_at, looks })
+        Ok(Seen {
+            trial: *self,
+            fill_seconds,
+            struck_at,
+            lease_ends,
+            handed_on,
+            read_at,
+            reads,
+            present_at,
+            looks,
+        })
     }
 }
 

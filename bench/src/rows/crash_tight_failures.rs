@@ -66,7 +66,11 @@ impl Row for CrashTightFailures {
         if score.additions == 0 || score.syncs == 0 {
             return failed("nothing was added, or nothing synced");
         }
-        Ok(Measured::single(score.failures.len() as f64, score.trials as usize, score.detail(context, wanted)))
+        Ok(Measured::single(
+            score.failures.len() as f64,
+            score.trials as usize,
+            score.detail(context, wanted),
+        ))
     }
 }
 
@@ -180,7 +184,9 @@ fn run_life(
 /// Copies the logs of a failed life to where they outlive this run.
 fn keep_logs(context: &Context, directory: &Path, number: u64, scene: Scene) -> Result<()> {
     // Beside the folder of this run, which goes with it.
-    let Some(base) = context.directory.ancestors().nth(2) else { return failed("a row's folder lies in no other") };
+    let Some(base) = context.directory.ancestors().nth(2) else {
+        return failed("a row's folder lies in no other");
+    };
     let place = base.join(format!("tight-{}-life-{number}", context.seed));
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir_all(&place)?;

@@ -130,7 +130,15 @@ impl Home {
         let state = cluster.host(0).state().to_string_lossy().into_owned();
         let arguments = [state, NAME.to_owned(), bytes.to_string(), FRESH.to_string()];
         let toucher = cluster.network().at(0, || Worker::start("gap-watcher", &arguments))?;
-        Ok(Home { bytes, toucher, cluster, started: Instant::now(), faults: Vec::new(), gaps: Vec::new(), touches: 0 })
+        Ok(Home {
+            bytes,
+            toucher,
+            cluster,
+            started: Instant::now(),
+            faults: Vec::new(),
+            gaps: Vec::new(),
+            touches: 0,
+        })
     }
 
     /// Milliseconds of the longest pause around a kill.

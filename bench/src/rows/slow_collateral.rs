@@ -62,7 +62,8 @@ impl Row for SlowCollateral {
     fn run(&self, context: &Context) -> Result<Measured> {
         let leases: &[u64] = context.pick(&[10, 2], &[2]);
         let time = Duration::from_secs(context.pick(65, 12));
-        let parts = leases.iter().map(|lease| Part::run(context, *lease, time)).collect::<Result<Vec<_>>>()?;
+        let parts =
+            leases.iter().map(|lease| Part::run(context, *lease, time)).collect::<Result<Vec<_>>>()?;
         let value = parts.iter().map(Part::total).sum::<u64>() as f64;
         let runs = parts.iter().map(|part| part.touches).sum::<u64>() as usize;
         let detail = json!({

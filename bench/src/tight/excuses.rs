@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn found(kind: Kind, of: usize, synced: u64) -> Found {
-        Found { by: 0, kind, of, page: 0, expected: 9, found: 5, synced }
+        Found { by: 0, kind, of, page: 0, expected: 9, found: 5, synced, synced_at: 0 }
     }
 
     #[test]
@@ -92,7 +92,8 @@ mod tests {
         let allowed = |scene, strike, log: &str, one: Found| {
             Events::of(scene, &plan(strike, 2), &logs(log)).allow(scene, &one, |slot| slot)
         };
-        let central = |strike, of, synced| allowed(Scene::Central, strike, line, found(Kind::Lost, of, synced));
+        let central =
+            |strike, of, synced| allowed(Scene::Central, strike, line, found(Kind::Lost, of, synced));
         assert!(central(Strike::Stop, 2, 5) && !central(Strike::Stop, 2, 6), "what is synced stays");
         assert!(!central(Strike::Stop, 0, 0), "another's");
         assert!(!central(Strike::Host, 2, 0), "a process that is followed loses nothing");

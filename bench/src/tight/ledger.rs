@@ -21,9 +21,10 @@ const STEPS: usize = 0;
 const PAUSED: usize = 8;
 const SYNCS: usize = 16;
 const FOUND: usize = 24;
-const WORDS: usize = 32;
+const SYNCED_AT: usize = 32;
+const WORDS: usize = 40;
 const EVENTS: usize = PAGE;
-const EVENT_WORDS: usize = 6;
+const EVENT_WORDS: usize = 7;
 const EVENTS_KEPT: u64 = (PAGE / (EVENT_WORDS * 8)) as u64;
 
 /// What a writer found.
@@ -54,6 +55,8 @@ pub struct Found {
     pub found: u64,
     /// What of the word was synced before.
     pub synced: u64,
+    /// When the last sync of the word's writer returned that did so without an error.
+    pub synced_at: u64,
 }
 
 /// A mapped ledger.
@@ -115,8 +118,14 @@ impl Ledger {
         self.get(NOTES + slot * OF_A_SLOT + SYNCS)
     }
 
-    /// One more.
-    pub fn note_sync(&self, slot: usize) {
+    /// When the last of them returned.
+    pub fn synced_at(&self, slot: usize) -> u64 {
+        self.get(NOTES + slot * OF_A_SLOT + SYNCED_AT)
+    }
+
+    /// One more, which returned then.
+    pub fn note_sync(&self, slot: usize, at: u64) {
+        self.set(NOTES + slot * OF_A_SLOT + SYNCED_AT, at);
         self.0.view().increment(NOTES + slot * OF_A_SLOT + SYNCS);
     }
 
@@ -147,7 +156,7 @@ impl Ledger {
         let count = self.get(base + FOUND);
         let at = base + EVENTS + (count % EVENTS_KEPT) as usize * EVENT_WORDS * 8;
         let [of, page] = [found.of as u64, found.page as u64];
-        let words = [found.kind as u64, of, page, found.expected, found.found, found.synced];
+        let words = [found.kind as u64, of, page, found.expected, found.found, found.synced, found.synced_at];
         words.into_iter().enumerate().for_each(|(n, word)| self.set(at + n * 8, word));
         self.set(base + FOUND, count + 1);
     }
@@ -162,7 +171,10 @@ impl Ledger {
             let word = |n: usize| self.get(at + n * 8);
             let kind = [Kind::Lost, Kind::Wrong, Kind::Stale][word(0).min(2) as usize];
             let (of, page) = (word(1) as usize, word(2) as usize);
-            Found { by: slot, kind, of, page, expected: word(3), found: word(4), synced: word(5) }
+            {
+                let [expected, found, synced, synced_at] = [3, 4, 5, 6].map(word);
+                Found { by: slot, kind, of, page, expected, found, synced, synced_at }
+            }
         };
         (count, (first..count).map(read).collect())
     }
@@ -180,7 +192,16 @@ mod tests {
         one.done(7, 5, 2);
         one.synced(7, 5, 1);
         assert_eq!(other.versions(7, 5), [3, 2, 1]);
-        let found = Found { by: 7, kind: Kind::Stale, of: 2, page: 5, expected: 9, found: 8, synced: 7 };
+        let found = Found {
+            by: 7,
+            kind: Kind::Stale,
+            of: 2,
+            page: 5,
+            expected: 9,
+            found: 8,
+            synced: 7,
+            synced_at: 1,
+        };
         (0..3 + EVENTS_KEPT).for_each(|_| one.note(found));
         let (count, all) = other.found_since(7, 0);
         assert_eq!((count, all.len() as u64), (3 + EVENTS_KEPT, EVENTS_KEPT));

@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use crate::failure::Result;
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
+use commonhold_sys::clock;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -71,7 +72,8 @@ impl Life {
 
     /// Additions, and syncs, so far.
     pub fn done(&self) -> [u64; 2] {
-        let sum = |of: fn(&Ledger, usize) -> u64| (0..self.writers.len()).map(|slot| of(&self.ledger, slot)).sum();
+        let sum =
+            |of: fn(&Ledger, usize) -> u64| (0..self.writers.len()).map(|slot| of(&self.ledger, slot)).sum();
         [sum(Ledger::steps), sum(Ledger::syncs)]
     }
 
@@ -137,7 +139,7 @@ impl Life {
     /// One trial.
     pub fn trial(&mut self, plan: Plan) -> Result<Outcome> {
         std::thread::sleep(plan.delay);
-        let begun = Instant::now();
+        let (begun, struck_at) = (Instant::now(), clock::now());
         self.strike(plan)?;
         let mut outcome = Outcome::default();
         let stuck = self.wait_for_progress(&mut outcome.failures)?;
@@ -151,9 +153,12 @@ impl Life {
             if events.allow(self.scene, &one, |slot| self.host_of(slot)) {
                 outcome.allowed += 1;
             } else {
-                outcome.failures.push(words(&one));
+                outcome.failures.push(words(&one, struck_at));
             }
         }
+        // Others find the same again and again until the word's writer comes by.
+        outcome.failures.sort();
+        outcome.failures.dedup();
         Ok(outcome)
     }
 
@@ -252,12 +257,19 @@ fn kill(writer: &mut Option<Worker>) {
     }
 }
 
-fn words(one: &Found) -> String {
-    let Found { by, kind, of, page, expected, found, synced } = one;
+fn words(one: &Found, struck_at: u64) -> String {
+    let Found { by, kind, of, page, expected, found, synced, synced_at } = one;
     let kind = match kind {
         Kind::Lost => "lost additions",
         Kind::Wrong => "additions of nobody",
         Kind::Stale => "a word that is old",
     };
-    format!("writer {by} found {kind} of writer {of} on page {page}: {found}, not {expected} (synced {synced})")
+    let sync = match (found < synced, *synced_at < struck_at) {
+        (false, _) => "no sync had returned for these",
+        (true, true) => "a sync had returned for them before the strike",
+        (true, false) => "a sync returned for them after the strike",
+    };
+    format!(
+        "writer {by} found {kind} of writer {of} on page {page}: {found}, not {expected}; {sync} (of {synced})"
+    )
 }

@@ -152,8 +152,7 @@ mod tests {
 
     #[test]
     fn plans_repeat_and_cover_all_strikes() {
-        let plans =
-            |seed, scene| (0..300).map(|trial| Plan::new(seed, trial, scene)).collect::<Vec<Plan>>();
+        let plans = |seed, scene| (0..300).map(|trial| Plan::new(seed, trial, scene)).collect::<Vec<Plan>>();
         let strikes = |scene| plans(11, scene).iter().map(|plan| plan.strike).collect::<BTreeSet<_>>().len();
         assert_eq!(plans(11, Scene::Central), plans(11, Scene::Central));
         assert_ne!(plans(11, Scene::Central)[0], plans(12, Scene::Central)[0]);

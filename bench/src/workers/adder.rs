@@ -7,9 +7,7 @@ use crate::tight::ledger::{Found, Kind, Ledger, PAGES, WORD_BYTES};
 use crate::tight::plan::Scene;
 use crate::view::{PAGE, View};
 use crate::worker;
-use commonhold::{
-    Access, Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode,
-};
+use commonhold::{Access, Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
 use commonhold_sys::clock;
 use rand::{RngExt, SeedableRng};
 use std::fs::File;
@@ -91,7 +89,17 @@ impl Adder {
         let (least, most) = left.map_or((done, begun), |left| (left, left));
         let kind = if value < least { Some(Kind::Lost) } else { (value > most).then_some(Kind::Wrong) };
         if let Some(kind) = kind {
-            let found = Found { by: self.slot, kind, of: self.slot, page, expected: least, found: value, synced };
+            let synced_at = self.ledger.synced_at(self.slot);
+            let found = Found {
+                by: self.slot,
+                kind,
+                of: self.slot,
+                page,
+                expected: least,
+                found: value,
+                synced,
+                synced_at,
+            };
             self.ledger.note(found);
         }
         self.ledger.begin(self.slot, page, value + 1);
@@ -105,8 +113,17 @@ impl Adder {
         let [_, expected, synced] = self.ledger.versions(peer, page);
         let found = view.load(offset(peer, page));
         if found < expected {
-            let by = self.slot;
-            self.ledger.note(Found { by, kind: Kind::Stale, of: peer, page, expected, found, synced });
+            let (by, synced_at) = (self.slot, self.ledger.synced_at(peer));
+            self.ledger.note(Found {
+                by,
+                kind: Kind::Stale,
+                of: peer,
+                page,
+                expected,
+                found,
+                synced,
+                synced_at,
+            });
         }
     }
 
@@ -119,7 +136,7 @@ impl Adder {
             _ => self.mapping.sync_range(start, length),
         };
         if outcome.is_ok() {
-            self.ledger.note_sync(self.slot);
+            self.ledger.note_sync(self.slot, clock::now());
             let known = self.pages.clone().filter_map(|page| left[page].map(|value| (page, value)));
             known.for_each(|(page, value)| self.ledger.synced(self.slot, page, value));
         }

@@ -33,7 +33,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     for line in std::io::stdin().lines() {
         let line = line?;
         let numbers: std::result::Result<Vec<u64>, _> = line.split(' ').map(str::parse).collect();
-        let Ok([milliseconds, seed]) = numbers.as_deref() else { return failed(format!("what is `{line}`?")) };
+        let Ok([milliseconds, seed]) = numbers.as_deref() else {
+            return failed(format!("what is `{line}`?"));
+        };
         worker::say("begun")?;
         worker::say(&watch(view, resident / PAGE, &mut fresh, Duration::from_millis(*milliseconds), *seed))?;
     }

@@ -85,7 +85,8 @@ fn act(host: &Host, mapping: &mut Option<&'static Mapping>, words: &[&str]) -> R
 /// Several threads write, because each write of a page that another host has waits for that host.
 fn write_all(view: View<'static>) {
     let each = view.pages().div_ceil(WRITERS);
-    let write = move |pages: Range<usize>| pages.for_each(|page| view.write_word(page * PAGE, page as u64 + 1));
+    let write =
+        move |pages: Range<usize>| pages.for_each(|page| view.write_word(page * PAGE, page as u64 + 1));
     std::thread::scope(|scope| {
         for first in (0..view.pages()).step_by(each.max(1)) {
             scope.spawn(move || write(first..(first + each).min(view.pages())));

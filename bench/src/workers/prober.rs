@@ -30,7 +30,9 @@ const SYNC_GAP: Duration = Duration::from_secs(3);
 /// syncs (`sync`, `-`). To any line it answers touches, touches beyond a second (one under way counts), and the longest in
 /// nanoseconds.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let [state, name, what, pages, seed, how, sync] = arguments else { return failed("prober takes seven arguments") };
+    let [state, name, what, pages, seed, how, sync] = arguments else {
+        return failed("prober takes seven arguments");
+    };
     let pages: usize = pages.parse()?;
     let mapping: &'static Mapping = Box::leak(Box::new(map(Path::new(state), name, what, pages)?));
     let notes = Arc::new(Notes::default());

@@ -76,7 +76,8 @@ fn mount(directory: &Path) -> Result<OwnedFd> {
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .doing("opening /dev/fuse")?;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let options = format!("fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other", device.as_raw_fd());
+    let options =
+        format!("fd={},rootmode=40000,user_id={uid},group_id={gid},allow_other", device.as_raw_fd());
     let texts = [
         CString::from(c"commonhold-bench"),
         CString::new(directory.as_os_str().as_encoded_bytes())?,
