@@ -22,7 +22,8 @@ const PAUSED: usize = 8;
 const SYNCS: usize = 16;
 const FOUND: usize = 24;
 const SYNCED_AT: usize = 32;
-const WORDS: usize = 40;
+const SYNCING: usize = 40;
+const WORDS: usize = 48;
 const EVENTS: usize = PAGE;
 const EVENT_WORDS: usize = 7;
 const EVENTS_KEPT: u64 = (PAGE / (EVENT_WORDS * 8)) as u64;
@@ -127,6 +128,16 @@ impl Ledger {
     pub fn note_sync(&self, slot: usize, at: u64) {
         self.set(NOTES + slot * OF_A_SLOT + SYNCED_AT, at);
         self.0.view().increment(NOTES + slot * OF_A_SLOT + SYNCS);
+    }
+
+    /// Notes whether a writer waits for a sync.
+    pub fn set_syncing(&self, slot: usize, syncing: bool) {
+        self.set(NOTES + slot * OF_A_SLOT + SYNCING, syncing.into());
+    }
+
+    /// Whether it does.
+    pub fn is_syncing(&self, slot: usize) -> bool {
+        self.get(NOTES + slot * OF_A_SLOT + SYNCING) == 1
     }
 
     /// Asks all writers to hold still.

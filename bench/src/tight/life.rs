@@ -143,7 +143,7 @@ impl Life {
         self.strike(plan)?;
         let mut outcome = Outcome::default();
         let stuck = self.wait_for_progress(&mut outcome.failures)?;
-        outcome.failures.extend(stuck.iter().map(|slot| format!("writer {slot} does not go on within 30 s")));
+        outcome.failures.extend(stuck.iter().map(|slot| self.stuck(*slot)));
         outcome.recovery = stuck.is_empty().then(|| begun.elapsed());
         // What is found is read first: of all that could have led to it the logs speak then.
         let found = self.found();
@@ -198,6 +198,11 @@ impl Life {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn stuck(&self, slot: usize) -> String {
+        let at = if self.ledger.is_syncing(slot) { "a sync" } else { "a touch" };
+        format!("writer {slot} does not go on within 30 s: it waits in {at}")
     }
 
     fn found(&mut self) -> Vec<Found> {

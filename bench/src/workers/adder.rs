@@ -129,12 +129,16 @@ impl Adder {
 
     /// An error leaves everything as it was: it is tried again later.
     fn sync(&self, left: &[Option<u64>; PAGES]) {
+        if self.scene == Scene::LocalAnonymous {
+            return;
+        }
         let (start, length) = (self.pages.start * PAGE, self.pages.len() * PAGE);
+        self.ledger.set_syncing(self.slot, true);
         let outcome = match self.scene {
-            Scene::LocalAnonymous => return,
             scene if scene.is_freezable() => self.mapping.object().sync_frozen(start as u64, length as u64),
             _ => self.mapping.sync_range(start, length),
         };
+        self.ledger.set_syncing(self.slot, false);
         if outcome.is_ok() {
             self.ledger.note_sync(self.slot, clock::now());
             let known = self.pages.clone().filter_map(|page| left[page].map(|value| (page, value)));
