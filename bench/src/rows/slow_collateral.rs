@@ -5,11 +5,12 @@ use crate::context::Context;
 use crate::failure::{Result, failed, skipped};
 use crate::measure::most;
 use crate::row::{Bar, Measured, Row, rounded};
-use crate::worker::Worker;
+use crate::worker::{Worker, own_command};
 use crate::workers::slow_file;
 use commonhold_linear::trouble;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const HOME: usize = 0;
@@ -82,8 +83,8 @@ struct Part {
     pages_lost: u64,
     long_faults: u64,
     touches: u64,
-    /// Pages that the file's server and the pager brought and stored.
-    served: [[u64; 2]; 2],
+    /// Pages that the servers of both files and the pager brought and stored.
+    served: [[u64; 2]; 3],
     objects: Vec<Value>,
     slow_users_that_ended: usize,
 }
@@ -102,14 +103,15 @@ impl Part {
             "faults_beyond_1_s": self.long_faults,
             "touches_of_other_objects": self.touches,
             "other_objects": self.objects,
-            "slow_file": served(self.served[0]),
-            "slow_pager": served(self.served[1]),
+            "slow_file_central": served(self.served[0]),
+            "slow_file_forwarding": served(self.served[1]),
+            "slow_pager": served(self.served[2]),
             "processes_of_slow_objects_that_ended": self.slow_users_that_ended,
         })
     }
 
     fn run(context: &Context, lease: u64, time: Duration) -> Result<Part> {
-        let mut mount = Mount::start(context)?;
+        let (mut central, mut forwarding) = (Mount::start(context)?, Mount::start(context)?);
         let cluster = Cluster::start_with_words(context, 2, Some(lease), &["--file-system", "fuse"])?;
         let before = processes(&cluster)?;
         let state = cluster.host(HOME).state().to_string_lossy().into_owned();
@@ -120,13 +122,15 @@ impl Part {
         for (host, name, what, pages, how) in OTHERS {
             others.push((host, name, prober(&cluster, host, [name, what, &pages.to_string(), how, "-"])?));
         }
-        let mut slow = slow_users(&cluster, &mount)?;
+        let mut slow = slow_users(&cluster, [&central, &forwarding])?;
         let begun = Instant::now();
         std::thread::sleep(time);
         let mut part = Part::of(lease, &mut others)?;
         (part.leases_lost, part.pages_lost) = losses(&cluster, &before, part.pages_lost);
         part.slow_users_that_ended = slow.iter_mut().map(|user| usize::from(!user.is_running())).sum();
-        for (served, server) in part.served.iter_mut().zip([&mut mount.server, &mut pager]) {
+        for (served, server) in
+            part.served.iter_mut().zip([&mut central.server, &mut forwarding.server, &mut pager])
+        {
             *served = numbers(&server.ask("served")?)?;
         }
         slow.iter_mut().for_each(Worker::kill);
@@ -142,7 +146,7 @@ impl Part {
             pages_lost: 0,
             long_faults: 0,
             touches: 0,
-            served: [[0; 2]; 2],
+            served: [[0; 2]; 3],
             objects: Vec::new(),
             slow_users_that_ended: 0,
         };
@@ -171,34 +175,50 @@ impl Part {
     /// Without slow pages nothing was tried. (Where everything stands still few come: then something is counted.)
     fn check(&self, time: Duration) -> Result<()> {
         let least = time.as_secs() / 2;
-        let [file, pager] = self.served.map(|[read, written]| read + written);
-        if self.total() == 0 && (file < least || pager < least) {
-            return failed(format!("the slow file served {file} pages, and the slow pager {pager}: too few"));
+        let few = self.served.iter().any(|[read, written]| read + written < least);
+        if self.total() == 0 && few {
+            return failed(format!("slow files and the slow pager served {:?} pages: too few", self.served));
         }
         Ok(())
     }
 }
 
-/// Processes that use the slow objects, at the home and at the sharer.
-fn slow_users(cluster: &Cluster, mount: &Mount) -> Result<Vec<Worker>> {
-    let (file, pager) = (format!("file:{}", mount.file().display()), format!("pager:{PAGER}"));
+/// Processes that use the slow objects, at the home and at the sharer: some read in order, which brings many pages at once.
+/// Nobody waits until they have begun: that may take long.
+fn slow_users(cluster: &Cluster, [central, forwarding]: [&Mount; 2]) -> Result<Vec<Worker>> {
+    let central = format!("central-file:{}", central.file().display());
+    let forwarding = format!("forwarding-file:{}", forwarding.file().display());
+    let pager = format!("pager:{PAGER}");
     let pages = SLOW_PAGES.to_string();
     [
-        (HOME, "/slow/shared", file.as_str(), "sync"),
-        (SHARER, "/slow/shared", "open", "sync"),
-        (SHARER, "/slow/shared", "open", "-"),
-        (HOME, "/slow/local", pager.as_str(), "sync"),
-        (HOME, "/slow/local", "open", "-"),
+        (HOME, "/slow/central", central.as_str(), "random", "sync"),
+        (SHARER, "/slow/central", "open", "scan", "-"),
+        (SHARER, "/slow/central", "open", "random", "sync"),
+        (HOME, "/slow/forwarding", forwarding.as_str(), "scan", "sync"),
+        (SHARER, "/slow/forwarding", "open", "scan", "-"),
+        (SHARER, "/slow/forwarding", "open", "random", "sync"),
+        (HOME, "/slow/local", pager.as_str(), "random", "sync"),
+        (HOME, "/slow/local", "open", "scan", "-"),
     ]
     .into_iter()
-    .map(|(host, name, what, sync)| prober(cluster, host, [name, what, &pages, "random", sync]))
+    .map(|(host, name, what, how, sync)| {
+        Worker::spawn(&mut user(cluster, host, [name, what, &pages, how, sync])?)
+    })
     .collect()
 }
 
-fn prober(cluster: &Cluster, host: usize, [name, what, pages, how, sync]: [&str; 5]) -> Result<Worker> {
+fn prober(cluster: &Cluster, host: usize, words: [&str; 5]) -> Result<Worker> {
+    let mut worker = Worker::spawn(&mut user(cluster, host, words)?)?;
+    worker.expect("ready")?;
+    Ok(worker)
+}
+
+fn user(cluster: &Cluster, host: usize, [name, what, pages, how, sync]: [&str; 5]) -> Result<Command> {
     let state = cluster.host(host).state().to_string_lossy().into_owned();
     let seed = (host + name.len()).to_string();
-    cluster.network().at(host, || Worker::start("prober", &[&state, name, what, pages, &seed, how, sync]))
+    let mut command = own_command("prober", &[&state, name, what, pages, &seed, how, sync])?;
+    command.stdin(Stdio::piped());
+    Ok(command)
 }
 
 fn processes(cluster: &Cluster) -> Result<Vec<u32>> {

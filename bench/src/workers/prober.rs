@@ -5,7 +5,7 @@ use crate::failure::{Result, failed};
 use crate::objects;
 use crate::view::{PAGE, View};
 use crate::worker;
-use commonhold::{Access, Coherence, CreateOptions, ErrorKind, Host, Mapping, OnLoss, PagerKind, SyncMode};
+use commonhold::{Access, Coherence, CreateOptions, Host, Mapping, OnLoss, PagerKind, SyncMode};
 use commonhold_sys::clock;
 use rand::{RngExt, SeedableRng};
 use std::fs::File;
@@ -22,12 +22,14 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const GAP: Duration = Duration::from_millis(5);
 /// A touch that takes longer is counted.
 const LONG: u64 = 1_000_000_000;
+/// Memory for the frames of an object on a file: so that some are evicted.
+const SLOW_BUDGET: u64 = 1 << 20;
 /// Between two syncs of a process that syncs.
 const SYNC_GAP: Duration = Duration::from_secs(3);
 
-/// Arguments: state directory, name, what to do for the object (`open`, `local`, `central`, `forwarding`, `file:PATH`,
-/// `pager:NAME`), its pages, seed, how to touch (`random`: reads and writes; `fresh`: each page once), and whether it also
-/// syncs (`sync`, `-`). To any line it answers touches, touches beyond a second (one under way counts), and the longest in
+/// Arguments: state directory, name, what to do for the object (`open`, `local`, `central`, `forwarding`,
+/// `central-file:PATH`, `forwarding-file:PATH`, `pager:NAME`), its pages, seed, how to touch (`random`: reads and writes;
+/// `fresh`: each page once; `scan`: reads in order, without a pause), and whether it also syncs (`sync`, `-`). To any line it answers touches, touches beyond a second (one under way counts), and the longest in
 /// nanoseconds.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state, name, what, pages, seed, how, sync] = arguments else {
@@ -36,8 +38,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let pages: usize = pages.parse()?;
     let mapping: &'static Mapping = Box::leak(Box::new(map(Path::new(state), name, what, pages)?));
     let notes = Arc::new(Notes::default());
-    let (noted, fresh, random) = (notes.clone(), how == "fresh", Random::seed_from_u64(seed.parse()?));
-    std::thread::spawn(move || touch(View::of(mapping), fresh, random, &noted));
+    let (noted, how, random) = (notes.clone(), how.clone(), Random::seed_from_u64(seed.parse()?));
+    std::thread::spawn(move || touch(View::of(mapping), &how, random, &noted));
     if sync == "sync" {
         // What comes of it is nobody's concern here: it keeps the storage busy.
         std::thread::spawn(|| {
@@ -74,12 +76,14 @@ impl Notes {
     }
 }
 
-fn touch(view: View<'static>, fresh: bool, mut random: Random, notes: &Notes) {
-    let mut next = 0..view.pages();
-    loop {
-        let page = if fresh { next.next() } else { Some(random.random_range(0..view.pages())) };
-        let Some(page) = page else { return };
-        let write = fresh || random.random_bool(0.5);
+fn touch(view: View<'static>, how: &str, mut random: Random, notes: &Notes) {
+    for touch in 0.. {
+        let (page, write) = match how {
+            "fresh" if touch == view.pages() => return,
+            "fresh" => (touch, true),
+            "scan" => (touch % view.pages(), false),
+            _ => (random.random_range(0..view.pages()), random.random_bool(0.5)),
+        };
         let begun = clock::now();
         notes.begun.store(begun, Ordering::SeqCst);
         if write {
@@ -92,7 +96,9 @@ fn touch(view: View<'static>, fresh: bool, mut random: Random, notes: &Notes) {
         notes.touches.fetch_add(1, Ordering::SeqCst);
         notes.long.fetch_add(u64::from(took > LONG), Ordering::SeqCst);
         notes.longest.fetch_max(took, Ordering::SeqCst);
-        std::thread::sleep(GAP);
+        if how != "scan" {
+            std::thread::sleep(GAP);
+        }
     }
 }
 
@@ -106,12 +112,17 @@ fn map(state: &Path, name: &str, what: &str, pages: usize) -> Result<Mapping> {
     };
     let shared = |coherence| CreateOptions { coherence, ..usual.clone() };
     let object = match what.split_once(':') {
-        Some(("file", path)) => {
+        Some((scheduler @ ("central-file" | "forwarding-file"), path)) => {
             let file = File::options().read(true).write(true).open(path)?;
+            let coherence = match scheduler {
+                "central-file" => Coherence::central(OnLoss::Revert),
+                _ => Coherence::strict(OnLoss::Revert),
+            };
             let options = CreateOptions {
                 pager: PagerKind::File,
                 sync: SyncMode::Ordered,
-                ..shared(Coherence::strict(OnLoss::Revert))
+                budget_bytes: Some(SLOW_BUDGET),
+                ..shared(coherence)
             };
             host.create(name, &options, Some(file.as_fd()))?
         }
@@ -135,7 +146,7 @@ fn open(host: &Host, name: &str) -> Result<commonhold::Object> {
     loop {
         match host.open(name, Access::ReadWrite) {
             Ok(object) => return Ok(object),
-            Err(error) if error.kind != ErrorKind::NotFound || Instant::now() > deadline => {
+            Err(error) if Instant::now() > deadline => {
                 return Err(error.into());
             }
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
