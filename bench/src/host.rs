@@ -38,8 +38,9 @@ impl BenchHost {
     /// Starts it, unless it runs.
     pub fn start_again(&self) -> Result<()> {
         let output = Command::new(&self.program)
-            .args(["host", "start", "--quiet", "--budget", "4GiB", "--quota", "16TiB", "--state"])
+            .args(["host", "start", "--quiet", "--quota", "16TiB", "--state"])
             .arg(&self.state)
+            .args(self.default_budget())
             .args(&self.words)
             .stdin(Stdio::null())
             .process_group(0)
@@ -49,6 +50,11 @@ impl BenchHost {
             return failed(format!("`host start` said: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
         Ok(())
+    }
+
+    /// Unless its words name another.
+    fn default_budget(&self) -> &[&str] {
+        if self.words.iter().any(|word| word == "--budget") { &[] } else { &["--budget", "4GiB"] }
     }
 
     /// Connects this process to it.

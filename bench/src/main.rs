@@ -11,6 +11,7 @@ mod crash;
 mod durable;
 mod failure;
 mod faults;
+mod fence;
 mod host;
 mod images;
 #[cfg(feature = "faults")]
@@ -30,6 +31,7 @@ mod runner;
 mod sprite;
 mod storm;
 mod tables;
+mod tight;
 mod view;
 mod worker;
 mod workers;

@@ -10,10 +10,15 @@ use std::time::Duration;
 
 /// Kills a process, if it is still the same one.
 pub fn kill(who: Identity) {
+    signal(who, Signal::KILL);
+}
+
+/// Sends a signal to a process, if it is still the same one.
+pub fn signal(who: Identity, signal: Signal) {
     let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid.filter(|_| process::is_alive(who)) {
         // Gone in between is as good.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

@@ -51,11 +51,18 @@ struct Settings {
     /// Seconds.
     lease: Option<u64>,
     awaiting: Awaiting,
+    /// More words of the command line of each host.
+    words: Vec<OsString>,
 }
 
 impl Settings {
     fn of(count: usize) -> Settings {
-        Settings { page_sizes: vec![None; count], lease: None, awaiting: Awaiting::AsUsual }
+        Settings {
+            page_sizes: vec![None; count],
+            lease: None,
+            awaiting: Awaiting::AsUsual,
+            words: Vec::new(),
+        }
     }
 }
 
@@ -81,6 +88,18 @@ impl Cluster {
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.
     pub fn start_in(directory: PathBuf, count: usize, lease: Option<u64>) -> Result<Cluster> {
         Cluster::start_on(directory, Network::create(count), Settings { lease, ..Settings::of(count) })
+    }
+
+    /// The same, where each host is started with more words on its command line.
+    pub fn start_with_words(
+        context: &Context,
+        count: usize,
+        lease: Option<u64>,
+        words: &[&str],
+    ) -> Result<Cluster> {
+        let directory = context.new_directory(&format!("cluster-{count}"))?;
+        let words = words.iter().map(Into::into).collect();
+        Cluster::start_on(directory, Network::create(count), Settings { lease, words, ..Settings::of(count) })
     }
 
     /// The same with the registry in etcd, at a place of its own, and without TLS; skipped where etcd, or a program that was
@@ -143,6 +162,7 @@ impl Cluster {
             words.extend(["--idle-poll", "0"].map(Into::into));
         }
         words.extend(settings.page_sizes[number].map(|bytes| format!("--page-size={bytes}").into()));
+        words.extend(settings.words.iter().cloned());
         let state = self.directory.join(format!("state-{number}"));
         self.hosts.push(self.network.at(number, || BenchHost::start_with(&state, words))?);
         Ok(())

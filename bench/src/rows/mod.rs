@@ -4,7 +4,9 @@ mod audit_prediction_error;
 mod audit_seconds;
 mod crash_cluster_failures;
 mod crash_local_failures;
+mod crash_tight_failures;
 mod explicit_messages;
+mod fence_stale_ms;
 mod govindan_figures;
 mod govindan_table1;
 mod govindan_table2;
@@ -38,12 +40,14 @@ mod remote_fault_ratio;
 mod remote_handoff_per_s;
 mod remote_idle_cost;
 mod remote_seq_ratio;
+mod restart_pause_ratio;
 mod scale_hosts_1000;
 mod scale_memory;
 mod scale_roles;
 mod security;
 mod security_fuzz;
 mod sim_violations;
+mod slow_collateral;
 mod sprite_remote;
 mod sprite_table4;
 mod sprite_table5;
@@ -90,6 +94,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &hotspot::Fairness,
         &hotspot::FirstCycle,
         &crash_cluster_failures::CrashClusterFailures,
+        &crash_tight_failures::CrashTightFailures,
+        &fence_stale_ms::FenceStaleMs,
+        &restart_pause_ratio::RestartPauseRatio,
+        &slow_collateral::SlowCollateral,
         &scale_hosts_1000::Hosts1000,
         &scale_memory::BytesPerPage,
         &scale_memory::UntouchedBytes,
@@ -142,7 +150,7 @@ mod tests {
                         remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
-                        hotspot.first_cycle crash.cluster_failures scale.hosts_1000 scale.bytes_per_page \
+                        hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
                         sprite.table6_remote images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
