@@ -3,14 +3,14 @@
 use commonhold_tests::cluster::{another, cluster_where, says, sharers_of};
 use commonhold_tests::fuse::{Fuse, READ};
 use commonhold_tests::host::{signal, stop};
-use commonhold_tests::{Scratch, Worker, root_or_skip, wait};
+use commonhold_tests::{Scratch, Worker, is_root, wait};
 use std::time::Duration;
 
 const PAGES: u64 = 64;
 
 #[test]
 fn others_do_not_wait_for_a_page_that_a_home_reads() {
-    if !root_or_skip("a file system whose files are not read") {
+    if !is_root("a file system whose files are not read") {
         return;
     }
     let below = Scratch::new();

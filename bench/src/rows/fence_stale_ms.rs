@@ -4,7 +4,7 @@ use crate::context::{Context, GIB};
 use crate::failure::{Result, failed};
 use crate::fence::strike::Strike;
 use crate::fence::trial::{Had, Seen, Trial};
-use crate::measure::{least, most};
+use crate::measure::most;
 use crate::row::{Bar, Measured, Row, rounded};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -90,7 +90,6 @@ impl Table {
         if self.judged.is_empty() {
             return failed("no host could be struck");
         }
-        let value = most(&self.judged);
         let detail = json!({
             "lease_s": lease.as_secs(),
             "worst_of_written_pages_ms": rounded(most(&self.written)),
@@ -102,6 +101,6 @@ impl Table {
                      tables had it (looked at every 20 ms, and however long the look takes). With host and keeper stopped \
                      or dead nobody can act (the one window of docs/LEASES.md): not judged",
         });
-        Ok(Measured { value, runs: self.judged.len(), min: least(&self.judged), max: value, detail })
+        Ok(Measured::most(&self.judged, detail))
     }
 }

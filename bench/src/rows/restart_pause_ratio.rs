@@ -100,7 +100,7 @@ fn measured(pauses: &Pairs, noise: &Pairs, homes: &[Home; 2]) -> Measured {
         "ratio_of_touches_that_need_the_host": rounded(median(&homes[0].faults) / median(&homes[1].faults)),
     });
     let ratios = pauses.ratios();
-    Measured { value, runs: ratios.len(), min: least(&ratios), max: most(&ratios), detail }
+    Measured { min: least(&ratios), max: most(&ratios), ..Measured::single(value, ratios.len(), detail) }
 }
 
 /// A home with an object, and the process that touches its pages.
