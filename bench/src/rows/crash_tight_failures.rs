@@ -36,7 +36,7 @@ impl Row for CrashTightFailures {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(2 * 3600)
+        Duration::from_secs(2400)
     }
 
     fn about(&self) -> &'static str {

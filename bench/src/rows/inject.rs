@@ -23,7 +23,7 @@ impl Row for InjectFailures {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(2 * 3600)
+        Duration::from_secs(2400)
     }
 
     fn about(&self) -> &'static str {
@@ -58,7 +58,7 @@ impl Row for PointsMissed {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(2 * 3600)
+        Duration::from_secs(2400)
     }
 
     fn about(&self) -> &'static str {
