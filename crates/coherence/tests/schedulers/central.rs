@@ -48,6 +48,21 @@ fn figure_2_read_faults() {
     assert_eq!((home.state(PAGE), home.table().owner(PAGE)), (State::Read, None));
 }
 
+/// Two readers want to write: the second has no copy any more when its turn comes, though it had one when it asked.
+#[test]
+fn a_copy_that_was_taken_meanwhile_is_not_counted_on() {
+    let mut home = Home::new(Options::default());
+    let upgrade = || Message::Request { span: Span::one(PAGE), access: Access::Write, has_copy: true };
+    request(&mut home, 1, Access::Read);
+    request(&mut home, 2, Access::Read);
+    assert_eq!(sent(&mut home, 2, upgrade()), [(1, Message::Invalidate { page: PAGE })]);
+    assert_eq!(sent(&mut home, 1, upgrade()), [], "it has not heard yet that its copy goes");
+    let granted = sent(&mut home, 1, Message::Done { page: PAGE });
+    let as_it_is = Message::Grant { span: Span::one(PAGE), access: Access::Write, with_data: false };
+    assert_eq!(granted, [(2, as_it_is), (2, Message::Recall { page: PAGE, keep: Access::None })]);
+    assert_eq!(sent(&mut home, 2, paged_out(Access::None)), [grant(1, Access::Write)], "with the bytes");
+}
+
 #[test]
 fn figure_3_write_faults() {
     let mut home = Home::new(Options::default());

@@ -35,3 +35,39 @@ impl Flushes {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Fails once.
+    #[derive(Default)]
+    struct Once(AtomicBool);
+
+    impl Pager for Once {
+        fn is_anonymous(&self) -> bool {
+            false
+        }
+        fn page_in(&self, _offset: u64, _buffer: &mut [u8]) -> Result<()> {
+            Ok(())
+        }
+        fn page_out(&self, _offset: u64, _data: &[u8]) -> Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<()> {
+            let failed = self.0.swap(true, Ordering::SeqCst);
+            if failed { Ok(()) } else { Err(Error::new(ErrorKind::Io, "the disk")) }
+        }
+    }
+
+    #[test]
+    fn who_wrote_before_a_flush_that_failed_believes_no_later_one() {
+        let (flushes, pager) = (Flushes::default(), Once::default());
+        let (first, second) = (flushes.failed(), flushes.failed());
+        flushes.flush(&pager, first).unwrap_err();
+        let why = flushes.flush(&pager, second).unwrap_err();
+        assert!(why.message.contains("failed meanwhile"), "{why}");
+        flushes.flush(&pager, flushes.failed()).unwrap();
+    }
+}
