@@ -1,5 +1,5 @@
-//! `crash.tight_failures`: processes add without a pause while hosts are struck, and no addition is lost that no stated
-//! promise allows to be.
+//! `crash.tight_failures`: processes add without a pause while hosts are struck, and no addition is
+//! lost that no stated promise allows to be.
 
 use crate::context::Context;
 use crate::failure::{Result, failed};
@@ -131,8 +131,9 @@ fn lock(score: &Mutex<Score>) -> MutexGuard<'_, Score> {
     score.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cluster, from its start until its trials are done or one of them fails. It takes the next trials that nobody has
-/// taken: what each does follows from the seed, its number and the life's object.
+/// A cluster, from its start until its trials are done or one of them fails. It takes the next
+/// trials that nobody has taken: what each does follows from the seed, its number and the life's
+/// object.
 fn run_life(
     context: &Context,
     number: u64,

@@ -1,5 +1,5 @@
-//! `restart.pause_ratio`: how long a process of a home is held up when the home's host is killed, with much memory and
-//! with little.
+//! `restart.pause_ratio`: how long a process of a home is held up when the home's host is killed,
+//! with much memory and with little.
 
 use crate::cluster::Cluster;
 use crate::context::{Context, GIB};
@@ -17,9 +17,11 @@ const NAME: &str = "/bench/restarted";
 const MIB: usize = 1 << 20;
 /// The bar of the ratio.
 const RATIO: f64 = 1.5;
-/// What the pause with much memory must not be longer than: 112 ms, as it was with 128 MiB, and a fifth.
+/// What the pause with much memory must not be longer than: 112 ms, as it was with 128 MiB, and a
+/// fifth.
 const LONGEST_MS: f64 = 134.0;
-/// A pause that is shorter counts as that: a ratio of shorter ones would be the machine's, not the host's.
+/// A pause that is shorter counts as that: a ratio of shorter ones would be the machine's, not the
+/// host's.
 const LEAST_MS: f64 = 1.0;
 /// A host that is killed sooner after its start is followed later by the next.
 const OLD_ENOUGH: Duration = Duration::from_millis(10_500);
