@@ -99,8 +99,9 @@ impl Drop for Struck<'_> {
     }
 }
 
-/// Waits for a renewal of the sharer's lease, and gives when that lease ends at the earliest: what the host writes down for
-/// its keeper changes just after the answer has come, and the renewal was sent some milliseconds before.
+/// Waits for a renewal of the sharer's lease, and gives when that lease ends at the earliest: what
+/// the host writes down for its keeper changes just after the answer has come, and the renewal was
+/// sent some milliseconds before.
 pub fn lease_that_begins(host: &BenchHost, lease: Duration) -> Result<u64> {
     let word = fence_word(host.processes()?[0])?;
     let deadline = Instant::now() + 2 * lease;

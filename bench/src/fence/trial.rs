@@ -1,4 +1,5 @@
-//! One trial: pages at a sharer, its host is struck, and a process there notes until when it could read them.
+//! One trial: pages at a sharer, its host is struck, and a process there notes until when it could
+//! read them.
 
 use super::strike::{SHARER, Strike, lease_that_begins};
 use crate::cluster::Cluster;

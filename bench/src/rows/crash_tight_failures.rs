@@ -1,5 +1,5 @@
-//! `crash.tight_failures`: processes add without a pause while hosts are struck, and no addition is lost that no stated
-//! promise allows to be.
+//! `crash.tight_failures`: processes add without a pause while hosts are struck, and no addition is
+//! lost that no stated promise allows to be.
 
 use crate::context::Context;
 use crate::failure::{Result, failed};
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Clusters that are struck at the same time.
 const AT_ONCE: usize = 2;
-/// With so many failures the rest would only cost time.
-const ENOUGH: usize = 60;
+/// With so many trials that failed the rest would only cost time.
+const ENOUGH: u64 = 60;
 
 /// The row.
 pub struct CrashTightFailures;
@@ -51,7 +51,7 @@ impl Row for CrashTightFailures {
         let score = Mutex::new(Score::default());
         let (next, life) = (AtomicU64::new(0), AtomicU64::new(0));
         let begin = || -> Result<()> {
-            while next.load(Ordering::SeqCst) < wanted && lock(&score).failures.len() < ENOUGH {
+            while next.load(Ordering::SeqCst) < wanted && lock(&score).failed_trials < ENOUGH {
                 let number = life.fetch_add(1, Ordering::SeqCst);
                 run_life(context, number, in_a_life, (&next, wanted), &score)?;
             }
@@ -84,6 +84,7 @@ struct Score {
     syncs: u64,
     allowed: BTreeMap<String, u64>,
     failures: Vec<String>,
+    failed_trials: u64,
     network: String,
 }
 
@@ -119,6 +120,7 @@ impl Score {
                 "p99": rounded(percentile(&self.recoveries, 0.99)),
                 "max": rounded(most(&self.recoveries)),
             },
+            "failed_trials": self.failed_trials,
             "failures": self.failures,
             "stopped_early": self.trials < wanted,
         })
@@ -129,8 +131,9 @@ fn lock(score: &Mutex<Score>) -> MutexGuard<'_, Score> {
     score.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cluster, from its start until its trials are done or one of them fails. It takes the next trials that nobody has
-/// taken: what each does follows from the seed, its number and the life's object.
+/// A cluster, from its start until its trials are done or one of them fails. It takes the next
+/// trials that nobody has taken: what each does follows from the seed, its number and the life's
+/// object.
 fn run_life(
     context: &Context,
     number: u64,
@@ -156,6 +159,7 @@ fn run_life(
         let mut score = lock(score);
         score.note(scene, &plan, &outcome);
         failed = !outcome.failures.is_empty();
+        score.failed_trials += u64::from(failed);
         let about = format!("seed {}, trial {trial} ({scene:?}, {plan:?})", context.seed);
         outcome.failures.into_iter().for_each(|what| score.fail(format!("{about}: {what}")));
         if failed {

@@ -172,7 +172,8 @@ impl Part {
         Ok(part)
     }
 
-    /// Without slow pages nothing was tried. (Where everything stands still few come: then something is counted.)
+    /// Without slow pages nothing was tried. (Where everything stands still few come: then
+    /// something is counted.)
     fn check(&self, time: Duration) -> Result<()> {
         let least = time.as_secs() / 2;
         let few = self.served.iter().any(|[read, written]| read + written < least);
@@ -183,8 +184,8 @@ impl Part {
     }
 }
 
-/// Processes that use the slow objects, at the home and at the sharer: some read in order, which brings many pages at once.
-/// Nobody waits until they have begun: that may take long.
+/// Processes that use the slow objects, at the home and at the sharer: some read in order, which
+/// brings many pages at once. Nobody waits until they have begun: that may take long.
 fn slow_users(cluster: &Cluster, [central, forwarding]: [&Mount; 2]) -> Result<Vec<Worker>> {
     let central = format!("central-file:{}", central.file().display());
     let forwarding = format!("forwarding-file:{}", forwarding.file().display());

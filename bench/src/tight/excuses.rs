@@ -1,4 +1,5 @@
-//! What a stated promise allows to be lost (`docs/SHARING.md`, `docs/LEASES.md`, `docs/CRASHES.md`).
+//! What a stated promise allows to be lost (`docs/SHARING.md`, `docs/LEASES.md`,
+//! `docs/CRASHES.md`).
 
 use super::ledger::{Found, Kind};
 use super::plan::{Plan, Scene, Strike};

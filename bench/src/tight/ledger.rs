@@ -1,6 +1,8 @@
-//! What each writer was about to write, has written, and has synced; and what it found that it did not leave so.
+//! What each writer was about to write, has written, and has synced; and what it found that it did
+//! not leave so.
 //!
-//! A plain file that writers and judge map. A writer that is killed at any instant leaves notes that bound what it did.
+//! A plain file that writers and judge map. A writer that is killed at any instant leaves notes
+//! that bound what it did.
 
 use crate::failure::Result;
 use crate::view::{PAGE, RawMapping};
@@ -172,7 +174,8 @@ impl Ledger {
         self.set(base + FOUND, count + 1);
     }
 
-    /// How much a writer has found so far, and what of it is new since it was `known`: the latest, as many as are kept.
+    /// How much a writer has found so far, and what of it is new since it was `known`: the latest,
+    /// as many as are kept.
     pub fn found_since(&self, slot: usize, known: u64) -> (u64, Vec<Found>) {
         let base = NOTES + slot * OF_A_SLOT;
         let count = self.get(base + FOUND);

@@ -177,8 +177,8 @@ impl Life {
         self.fill_up()
     }
 
-    /// Waits until every writer has been through all its pages again; gives those that have not within the bound. Whoever is
-    /// gone is replaced.
+    /// Waits until every writer has been through all its pages again; gives those that have not
+    /// within the bound. Whoever is gone is replaced.
     fn wait_for_progress(&mut self, failures: &mut Vec<String>) -> Result<Vec<usize>> {
         let deadline = Instant::now() + BOUND;
         let goals: Vec<u64> =

@@ -1,4 +1,5 @@
-//! Which object a life has, and which host is struck how and when: chosen by the seed and the trial's number alone.
+//! Which object a life has, and which host is struck how and when: chosen by the seed and the
+//! trial's number alone.
 
 use crate::context::Random;
 use rand::{RngExt, SeedableRng};
@@ -106,7 +107,8 @@ pub enum Strike {
 }
 
 impl Strike {
-    /// Whether nothing may be lost by it, whatever the object is, as long as no lease ends (`docs/LEASES.md`).
+    /// Whether nothing may be lost by it, whatever the object is, as long as no lease ends
+    /// (`docs/LEASES.md`).
     pub fn takes_nothing(self) -> bool {
         !matches!(self, Strike::Both | Strike::Machine | Strike::Stop)
     }

@@ -78,7 +78,8 @@ fn command(host: &BenchHost, word: &str) -> Result<()> {
     }
 }
 
-/// Host and keeper, which may just be others: on a machine that is slow enough a lease ends by itself.
+/// Host and keeper, which may just be others: on a machine that is slow enough a lease ends by
+/// itself.
 fn processes_of(host: &BenchHost) -> Result<[Identity; 2]> {
     let deadline = Instant::now() + BOUND;
     loop {

@@ -1,4 +1,5 @@
-//! `adder`: adds to words of its own on pages that others write too, without a pause, and must find what it left.
+//! `adder`: adds to words of its own on pages that others write too, without a pause, and must find
+//! what it left.
 
 use crate::context::Random;
 use crate::failure::{Result, failed};
@@ -23,8 +24,9 @@ const SYNC_GAP: u64 = 150_000_000;
 /// One step in so many looks at a word of another writer too.
 const LOOK: u64 = 8;
 
-/// Arguments: state directory, name, scene, file to create the object on (`create`: without one; `-`: it exists), ledger,
-/// slot, first and last page but one, slots whose words it must see at once.
+/// Arguments: state directory, name, scene, file to create the object on (`create`: without one;
+/// `-`: it exists), ledger, slot, first and last page but one, slots whose words it must see at
+/// once.
 ///
 /// With the slot `check` it gives a line with the words that are not as the ledger says, and ends.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -63,7 +65,8 @@ impl Adder {
     fn add(&self) -> Result<()> {
         let view = View::of(&self.mapping);
         let mut random = Random::seed_from_u64(clock::now());
-        // What this process left; of the pages that it has not written one before it may have been killed in between.
+        // What this process left; of the pages that it has not written one before it may have been
+        // killed in between.
         let mut left = [None; PAGES];
         let mut synced = clock::now();
         for step in 0u64.. {
@@ -147,7 +150,8 @@ impl Adder {
     }
 }
 
-/// Words of those slots that are not what was done last; of other slots, that are older than what was synced. Nobody writes.
+/// Words of those slots that are not what was done last; of other slots, that are older than what
+/// was synced. Nobody writes.
 fn check(view: View<'_>, ledger: &Ledger, pages: Range<usize>, exact: &[usize]) -> String {
     let mut wrong = Vec::new();
     for page in 0..PAGES {

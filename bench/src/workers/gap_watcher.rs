@@ -1,5 +1,5 @@
-//! `gap-watcher`: a client of the home of a strict object that touches its pages without a pause, and notes how long it
-//! was held up.
+//! `gap-watcher`: a client of the home of a strict object that touches its pages without a pause,
+//! and notes how long it was held up.
 
 use crate::context::Random;
 use crate::failure::{Result, failed};
@@ -20,8 +20,8 @@ const GAP: Duration = Duration::from_millis(2);
 /// Between two touches that is long enough to ask why, in nanoseconds.
 const WORTH_A_LOOK: u64 = 20_000;
 
-/// Arguments: state directory, name, resident bytes, further bytes that nobody has touched. Then a line for each watch:
-/// milliseconds, and a seed.
+/// Arguments: state directory, name, resident bytes, further bytes that nobody has touched. Then a
+/// line for each watch: milliseconds, and a seed.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state, name, resident, fresh] = arguments else { return failed("gap-watcher takes four arguments") };
     let (resident, fresh): (usize, usize) = (resident.parse()?, fresh.parse()?);
@@ -52,8 +52,8 @@ fn create(state: &Path, name: &str, bytes: usize) -> Result<Mapping> {
     Ok(Host::connect_to(state)?.create(name, &options, None)?.map(&objects::everything())?)
 }
 
-/// Touches for so long: what [`Gaps`] says of resident pages, how many touches of pages that nobody had touched there were,
-/// and nanoseconds of the longest of these.
+/// Touches for so long: what [`Gaps`] says of resident pages, how many touches of pages that nobody
+/// had touched there were, and nanoseconds of the longest of these.
 fn watch(
     view: View<'_>,
     resident: usize,
@@ -81,7 +81,8 @@ struct Gaps {
     touches: u64,
     /// Nanoseconds of the longest time between two touches in which the thread waited.
     waited: u64,
-    /// Nanoseconds of the longest time between two touches, also where another program had the processor.
+    /// Nanoseconds of the longest time between two touches, also where another program had the
+    /// processor.
     longest: u64,
 }
 

@@ -1,7 +1,7 @@
 //! `page-watcher`: a client of one host that notes until when it could read the pages that it has.
 //!
-//! Threads read windows of pages that lie all over the object, each until a read has to wait. The page tables tell of
-//! all other pages.
+//! Threads read windows of pages that lie all over the object, each until a read has to wait. The
+//! page tables tell of all other pages.
 
 use crate::failure::{Failure, Result, failed};
 use crate::measure::seconds;
@@ -128,9 +128,10 @@ struct Look {
     at: u64,
 }
 
-/// Watches until that instant, or until no page is in the page tables any more. Gives when the last read was done that
-/// did not wait, how many reads there were, when the page tables last had a page that nobody here touches, and how often
-/// they were looked at. A thread that waits for a page is left behind.
+/// Watches until that instant, or until no page is in the page tables any more. Gives when the last
+/// read was done that did not wait, how many reads there were, when the page tables last had a page
+/// that nobody here touches, and how often they were looked at. A thread that waits for a page is
+/// left behind.
 fn watch(mapping: &'static Mapping, until: u64) -> Result<String> {
     let view = View::of(mapping);
     let windows = windows(view.pages());

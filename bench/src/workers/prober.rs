@@ -1,4 +1,5 @@
-//! `prober`: a client that touches pages of one object and notes how long each touch takes; it is asked at any time.
+//! `prober`: a client that touches pages of one object and notes how long each touch takes; it is
+//! asked at any time.
 
 use crate::context::Random;
 use crate::failure::{Result, failed};
@@ -27,10 +28,11 @@ const SLOW_BUDGET: u64 = 1 << 20;
 /// Between two syncs of a process that syncs.
 const SYNC_GAP: Duration = Duration::from_secs(3);
 
-/// Arguments: state directory, name, what to do for the object (`open`, `local`, `central`, `forwarding`,
-/// `central-file:PATH`, `forwarding-file:PATH`, `pager:NAME`), its pages, seed, how to touch (`random`: reads and writes;
-/// `fresh`: each page once; `scan`: reads in order, without a pause), and whether it also syncs (`sync`, `-`). To any line it answers touches, touches beyond a second (one under way counts), and the longest in
-/// nanoseconds.
+/// Arguments: state directory, name, what to do for the object (`open`, `local`, `central`,
+/// `forwarding`, `central-file:PATH`, `forwarding-file:PATH`, `pager:NAME`), its pages, seed, how
+/// to touch (`random`: reads and writes; `fresh`: each page once; `scan`: reads in order, without a
+/// pause), and whether it also syncs (`sync`, `-`). To any line it answers touches, touches beyond
+/// a second (one under way counts), and the longest in nanoseconds.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state, name, what, pages, seed, how, sync] = arguments else {
         return failed("prober takes seven arguments");

@@ -39,8 +39,8 @@ const THREADS: usize = 4;
 /// What a request can be as long as: a write of 64 KiB and its header.
 const LONGEST: usize = 1 << 20;
 
-/// Arguments: a directory to mount on, bytes of the file, microseconds for each page. To any line it answers how many pages
-/// were read and written. When its input ends it unmounts.
+/// Arguments: a directory to mount on, bytes of the file, microseconds for each page. To any line
+/// it answers how many pages were read and written. When its input ends it unmounts.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [directory, bytes, delay] = arguments else { return failed("slow-file takes three arguments") };
     // Whoever started it may be killed: then its input ends, and it unmounts.
@@ -96,7 +96,8 @@ fn mount(directory: &Path) -> Result<OwnedFd> {
 pub fn unmount(directory: &Path) {
     let Ok(path) = CString::new(directory.as_os_str().as_encoded_bytes()) else { return };
     for flags in [libc::MNT_FORCE, libc::MNT_DETACH] {
-        // SAFETY: the text lives until the call is over. Where nothing is mounted any more nothing happens.
+        // SAFETY: the text lives until the call is over. Where nothing is mounted any more nothing
+        // happens.
         unsafe { libc::umount2(path.as_ptr(), flags) };
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Arguments: state directory, name under which it serves, microseconds for each page. To any line it answers how many pages
-/// it brought and stored.
+/// Arguments: state directory, name under which it serves, microseconds for each page. To any line
+/// it answers how many pages it brought and stored.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state, name, delay] = arguments else { return failed("slow-pager takes three arguments") };
     let host = Host::connect_to(Path::new(state))?;
