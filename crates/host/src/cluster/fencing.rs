@@ -22,6 +22,9 @@ impl Cluster {
 
     /// Drops everything shared, and ends this process: the next joins under another number.
     pub(super) fn fence_now(self: &Arc<Self>, why: &str) {
+        if let Err(error) = self.lease.is_being_fenced() {
+            self.report(format_args!("the keeper may end this process while it fences itself: {error}"));
+        }
         let failed = self.drop_everything();
         self.report(format_args!("fenced: {why}. Objects that hosts share wait; this host begins anew"));
         if let Err(error) = failed {

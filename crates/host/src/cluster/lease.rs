@@ -23,6 +23,8 @@ pub struct Lease {
 struct State {
     /// When this host fences itself; 0: it has no lease, and nothing to fence.
     fence_at: u64,
+    /// When the keeper acts at the latest, where this host has begun.
+    latest: u64,
     /// How long a lease is.
     length: Duration,
     fenced: bool,
@@ -38,8 +40,10 @@ pub struct Times {
     length: Duration,
     /// The host fences itself.
     fence: u64,
-    /// The keeper does.
+    /// The keeper does, if the host has not begun,
     keeper: u64,
+    /// and if it has.
+    latest: u64,
 }
 
 impl Times {
@@ -54,6 +58,7 @@ impl Times {
             length: lease,
             fence: sent + length / 4 * 3 - earlier,
             keeper: sent + length / 8 * 7 - earlier,
+            latest: sent + length / 8 * 7,
         }
     }
 }
@@ -96,7 +101,7 @@ impl Lease {
             // The keeper looks at the word when it hears of it, and then each time that it would act.
             self.vault.update_blob(&Key::new(FENCE_KEY), &[1])?;
         }
-        (state.fence_at, state.length) = (times.fence, times.length);
+        (state.fence_at, state.latest, state.length) = (times.fence, times.latest, times.length);
         self.changed.notify_all();
         Ok(true)
     }
@@ -122,6 +127,14 @@ impl Lease {
     /// How long leases are, if this host has one.
     pub fn length(&self) -> Duration {
         lock(&self.state).length
+    }
+
+    /// This host is at it: the keeper, which would begin anew, lets it go on as long as there is time.
+    pub fn is_being_fenced(&self) -> Result<()> {
+        match lock(&self.state).latest {
+            0 => Ok(()),
+            latest => self.word.write(latest).doing("writing the fence's word"),
+        }
     }
 
     /// From now on. False if that was so.
@@ -172,6 +185,7 @@ mod tests {
         assert_eq!((more.fence, more.keeper), (times.fence - 1_000_000_000, times.keeper - 1_000_000_000));
         let most = Times::of(sent, lease, much);
         assert!(most.renew < most.fence && most.fence < most.keeper);
+        assert!(most.keeper < most.latest && most.latest == times.keeper && times.latest == times.keeper);
     }
 
     #[test]
@@ -193,6 +207,7 @@ mod tests {
         let brief = Times::of(commonhold_sys::clock::now(), Duration::from_secs(2), Duration::ZERO);
         assert!(lease.renewed(brief).unwrap());
         assert!(lease.wait_for_its_end() && lease.is_fenced() && !lease.allows_storing());
+        lease.is_being_fenced().unwrap();
         assert!(lease.left().is_zero());
         assert!(!lease.renewed(times).unwrap());
         assert_eq!(lease.word.read(), Some(brief.keeper), "until what is to be done is done");
