@@ -15,7 +15,6 @@ use super::track::cannot_protect;
 use super::{Cache, Inner, book, lock, read_frames};
 use crate::live::Grant;
 use crate::shared::{Driver, Role};
-use crate::waiting::may_wait;
 use commonhold_coherence::{Access, HostId};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange, Result};
@@ -311,7 +310,8 @@ impl Cache {
     }
 
     /// Whether [`content`](Self::content) of any of these frames would wait: for the pager, the spill file, or an eviction.
-    /// So too where that cannot be told at once.
+    /// So too where that cannot be told at once. (A page that is there may be evicted in the next instant: then whoever
+    /// asked waits for that one page.)
     pub fn must_read(&self, frames: impl IntoIterator<Item = PageRange>) -> bool {
         let Some(inner) = self.lock_soon() else { return true };
         let waits = |page: u64| {
@@ -359,7 +359,6 @@ impl Cache {
             return Ok(1);
         }
         if inner.book.spilled().contains(page as u32) {
-            may_wait("a read of the spill file");
             return lock(&self.spill).read(page, slot).map(|()| 1);
         }
         drop(inner);
@@ -368,9 +367,6 @@ impl Cache {
                 commonhold_object::ErrorKind::Busy,
                 "its journal is being redone still: try again",
             ));
-        }
-        if !self.pager.is_anonymous() {
-            may_wait("a read by the pager");
         }
         self.pager.page_in(page * PAGE_SIZE_BYTES, slot).map(|()| 1)
     }

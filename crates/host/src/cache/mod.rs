@@ -72,7 +72,6 @@ use crate::machine::Machine;
 use crate::pagers::Pager;
 use crate::shared::{Driver, Role};
 use crate::spill::Spill;
-use crate::waiting::may_wait;
 use crate::workers::{ObjectThreads, Share, Workers};
 use book::Book;
 use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PageRange, SessionId, SyncMode, pages_of};
@@ -365,7 +364,6 @@ impl Cache {
 
     /// Waits until some pages left `in_flight`, or for a short while.
     fn wait_settled<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        may_wait("a wait for pages in flight");
         self.settled.wait(inner, Duration::from_millis(50))
     }
 
