@@ -25,6 +25,11 @@ pub fn five_are_lost_until_revert(host: &TestHost, worker: &Worker, name: &str) 
     assert_eq!(worker.ok(&format!("revert {name}")), "5");
 }
 
+/// Checks pages, mapped as `m`, so that none is read ahead.
+pub fn check_one_by_one(worker: &Worker, pages: std::ops::Range<u32>, version: u32) {
+    pages.rev().for_each(|page| drop(worker.ok(&format!("check m {page} 1 {version}"))));
+}
+
 /// Of each of these pages, mapped as `m`: whether that version is seen. Otherwise it must be the first.
 pub fn is_version(worker: &Worker, pages: impl Iterator<Item = u32>, version: u32) -> Vec<bool> {
     let is_it = |page: u32| {

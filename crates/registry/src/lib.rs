@@ -7,6 +7,8 @@
 
 mod change;
 mod create;
+#[cfg(test)]
+mod cut_off;
 mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
