@@ -56,6 +56,7 @@ fn examine(path: &Path, mut file: &File) -> Result<Contents> {
 pub fn contents_of(path: &Path, bytes: Vec<u8>) -> Result<Contents> {
     // Structures that contradict each other can make redb panic.
     let read = catch_unwind(AssertUnwindSafe(|| {
+        let bytes = was_closing(bytes);
         check_sums(path, &bytes)?;
         read(path, &bytes)
     }));
@@ -83,6 +84,18 @@ fn open_copy(path: &Path, bytes: &[u8], may_go_back: bool) -> Result<Database> {
 /// was in two phases, as that of a file which was closed in order is (its `docs/design.md`).
 const FLAGS_AT: usize = 9;
 const TWO_PHASES: u8 = 4;
+/// And that which says that it was not closed.
+const REPAIR: u8 = 2;
+
+/// Says of a file whose host was killed while it closed it that its last commit was in one phase. That commit is redb's
+/// own, of what it knows of free pages, which it then changes in place: its sums are wrong meanwhile. The commit before
+/// has the same contents. (redb itself trusts a commit in two phases, and opens the file.)
+fn was_closing(mut bytes: Vec<u8>) -> Vec<u8> {
+    if let Some(flags) = bytes.get_mut(FLAGS_AT).filter(|flags| **flags & REPAIR != 0) {
+        *flags &= !TWO_PHASES;
+    }
+    bytes
+}
 
 /// Of a file that was closed in order redb follows pages before it knows that they are what was
 /// written, and takes as much memory as a damaged one says to have. A copy that does not say that

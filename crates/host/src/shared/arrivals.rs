@@ -70,7 +70,7 @@ impl Driver {
         }
         // Also of pages that come: others may wait for them.
         let pages = messages.iter().flat_map(Said::pages);
-        self.home_turn_at_once(pages.map(|page| self.frames(Span::one(page))))
+        self.home_turn_at_once(pages.map(|page| self.reach(self.frames(Span::one(page)))))
     }
 
     /// The same at the home, of what is about these frames.
