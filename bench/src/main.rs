@@ -30,6 +30,7 @@ mod rows;
 mod runner;
 mod sprite;
 mod storm;
+mod striking;
 mod tables;
 mod tight;
 mod view;

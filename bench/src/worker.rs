@@ -1,14 +1,32 @@
 //! Workers: this program again, as another process, told by a hidden subcommand what to do.
 
 use crate::failure::{Doing, Result, failed};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// How long a worker may take to end after its input was closed.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// A child's lines of JSON as they come; the channel closes when the child is gone.
+pub fn json_lines(child: &mut Child) -> Result<Receiver<Value>> {
+    let Some(output) = child.stdout.take() else { return failed("a child without output") };
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+            if let Ok(value) = serde_json::from_str(&line)
+                && sender.send(value).is_err()
+            {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
 
 /// A worker that takes lines and answers lines.
 #[derive(Debug)]

@@ -93,7 +93,11 @@ impl Environment {
     pub fn create(scene: Scene, state: &Path, directory: &Path, seed: u64) -> Result<Environment> {
         let pages = pages(scene);
         let ledger = Ledger::create(&directory.join("ledger"), pages)?;
-        let file = if scene == Scene::Anonymous { None } else { Some(store(directory, pages, &ledger)?) };
+        let file = if scene == Scene::Anonymous {
+            None
+        } else {
+            Some(store(&directory.join("stored"), pages, WRITERS, &ledger)?)
+        };
         let options = CreateOptions {
             size_bytes: (pages * PAGE) as u64,
             pager: if file.is_some() { PagerKind::File } else { PagerKind::Anonymous },
@@ -184,15 +188,15 @@ fn pages(scene: Scene) -> usize {
 }
 
 /// A file that holds generation 1 everywhere, noted as such.
-fn store(directory: &Path, pages: usize, ledger: &Ledger) -> Result<File> {
-    let mut file = File::options().read(true).write(true).create_new(true).open(directory.join("stored"))?;
+pub fn store(path: &Path, pages: usize, writers: usize, ledger: &Ledger) -> Result<File> {
+    let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
     for page in 0..pages {
         file.write_all(&pattern::bytes(page, 1))?;
         ledger.start(page, 1);
         ledger.finish(page, 1);
     }
     file.sync_all()?;
-    for writer in 0..WRITERS {
+    for writer in 0..writers {
         ledger.begin_sync(writer, 1);
         ledger.acknowledge(writer, 1);
     }

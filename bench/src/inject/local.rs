@@ -5,6 +5,7 @@ use super::injector::{Injector, Sort};
 use super::load::{ANONYMOUS, NAMES, PAGES_EACH, ledger_path};
 use super::tally::Tally;
 use crate::context::Random;
+use crate::crash::environment::store;
 use crate::crash::ledger::{Ledger, WRITERS};
 use crate::crash::pattern::{self, Seen};
 use crate::crash::verify::{self, Finding};
@@ -17,7 +18,6 @@ use crate::worker::{Worker, own_command};
 use commonhold::{CreateOptions, Mapping, PageState, PagerKind, SyncMode};
 use rand::{RngExt, SeedableRng};
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,9 @@ impl Local {
         let (mut ledgers, mut files, mut mappings) = (Vec::new(), Vec::new(), Vec::new());
         for (object, name) in NAMES.iter().enumerate() {
             let ledger = Ledger::create(&ledger_path(directory, object), PAGES)?;
-            let file = (object != ANONYMOUS).then(|| store(directory, object, &ledger)).transpose()?;
+            let file = (object != ANONYMOUS)
+                .then(|| store(&directory.join(format!("stored-{object}")), PAGES, WRITERS, &ledger))
+                .transpose()?;
             let options = CreateOptions {
                 size_bytes: (PAGES * PAGE) as u64,
                 pager: if file.is_some() { PagerKind::File } else { PagerKind::Anonymous },
@@ -253,21 +255,4 @@ fn lane_in_order(ledger: &Ledger, first: usize, lane: &[u8], acknowledged: u64) 
         Seen::Zero => false,
     };
     lane.chunks_exact(PAGE).enumerate().filter(|page| !is_good(*page)).count() as u64
-}
-
-/// A file that holds version 1 everywhere, noted as such.
-fn store(directory: &Path, object: usize, ledger: &Ledger) -> Result<File> {
-    let path = directory.join(format!("stored-{object}"));
-    let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
-    for page in 0..PAGES {
-        file.write_all(&pattern::bytes(page, 1))?;
-        ledger.start(page, 1);
-        ledger.finish(page, 1);
-    }
-    file.sync_all()?;
-    for writer in 0..WRITERS {
-        ledger.begin_sync(writer, 1);
-        ledger.acknowledge(writer, 1);
-    }
-    Ok(file)
 }

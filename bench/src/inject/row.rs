@@ -5,15 +5,14 @@ use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::processes;
 use crate::row::Measured;
-use crate::worker::own_command;
+use crate::worker::{json_lines, own_command};
 use commonhold_points::Board;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// A campaign that says nothing for so long hangs: its own bounds are shorter.
@@ -78,7 +77,7 @@ pub fn failures(context: &Context) -> Result<Measured> {
     let mut command = own_command("inject-campaign", &arguments)?;
     command.env(VARIABLE, &path).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut campaign = command.spawn()?;
-    let said = follow(&lines_of(&mut campaign)?);
+    let said = follow(&json_lines(&mut campaign)?);
     processes::kill_group(campaign.id());
     let status = campaign.wait()?;
     std::fs::copy(&path, context.shared(BOARD))?;
@@ -129,19 +128,4 @@ fn follow(lines: &Receiver<Value>) -> Option<Said> {
             return Some(said);
         }
     }
-}
-
-fn lines_of(campaign: &mut Child) -> Result<Receiver<Value>> {
-    let Some(output) = campaign.stdout.take() else { return failed("a campaign without output") };
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-            if let Ok(value) = serde_json::from_str(&line)
-                && sender.send(value).is_err()
-            {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
 }

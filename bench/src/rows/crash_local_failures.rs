@@ -8,14 +8,13 @@ use crate::host::BenchHost;
 use crate::measure::{median, most, percentile};
 use crate::processes;
 use crate::row::{Bar, Measured, Row, rounded};
-use crate::worker::own_command;
+use crate::worker::{json_lines, own_command};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// A segment that says nothing for so long hangs (its own deadlines are shorter).
@@ -125,7 +124,7 @@ fn run_segment(context: &Context, segment: u64, count: u64, score: &mut Score) -
     ];
     let mut command = own_command("crash-trials", &arguments)?;
     let mut judge = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
-    let lines = lines_of(&mut judge)?;
+    let lines = json_lines(&mut judge)?;
     let failures = score.tally.total();
     follow(&lines, count, score);
     processes::kill_group(judge.id());
@@ -159,22 +158,6 @@ fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The judge's lines as they come; the channel closes when the judge is gone.
-fn lines_of(judge: &mut Child) -> Result<Receiver<Value>> {
-    let Some(output) = judge.stdout.take() else { return failed("a judge without output") };
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-            if let Ok(value) = serde_json::from_str(&line)
-                && sender.send(value).is_err()
-            {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
 }
 
 /// Notes what the judge says, until it is done, dead or silent.

@@ -4,14 +4,14 @@ use super::plan::{HOME, HOSTS, Plan, Scene, Strike};
 use super::tally::Tally;
 use crate::cluster::Cluster;
 use crate::failure::{Result, failed};
-use crate::host::BenchHost;
-use crate::processes;
+
+use crate::processes::signal;
+use crate::striking::{BOUND, end_all, pause, processes_of, stop};
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
 use commonhold_linear::trouble::{self, Window};
 use commonhold_linear::{Act, EVERYBODY, History, Kept, Loss, OnLoss, Operation, check_all, now, record};
-use commonhold_sys::process::{self, Identity};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 const REGISTERS: u32 = 4;
 /// Clients of each host.
 const EACH: usize = 2;
-/// What no access may take longer than, whatever happens to hosts (`docs/SHARING.md`).
-pub const BOUND: Duration = Duration::from_secs(30);
 const NAME: &str = "/storm/words";
 /// After so long a page that could not be had is asked for anew.
 #[cfg(feature = "faults")]
@@ -206,7 +204,7 @@ impl Life {
 
     #[cfg(feature = "faults")]
     fn start_if_gone(&self, host: usize) -> Result<()> {
-        if processes::of_directory(self.cluster.host(host).state()).is_empty() {
+        if crate::processes::of_directory(self.cluster.host(host).state()).is_empty() {
             return self.cluster.start_again(host);
         }
         Ok(())
@@ -234,15 +232,10 @@ impl Life {
             Strike::KillHost => end_all(&[process]),
             Strike::KillKeeper => end_all(&[keeper]),
             Strike::Pause => {
-                signal(process, Signal::STOP);
-                std::thread::sleep(plan.lasting);
-                signal(process, Signal::CONT);
+                pause(process, plan.lasting);
                 Ok(())
             }
-            Strike::Stop => {
-                signal(process, Signal::STOP);
-                wait_until_gone(&[process])
-            }
+            Strike::Stop => stop(process),
             _ => {
                 let start = now();
                 // Stopped first: none can see the death of the other.
@@ -393,40 +386,4 @@ impl Drop for Life {
         // They never end by themselves.
         self.clients.iter_mut().for_each(|client| client.worker.kill());
     }
-}
-
-/// Host and keeper, which may just be others: on a machine that is slow enough a lease ends by itself.
-fn processes_of(host: &BenchHost) -> Result<[Identity; 2]> {
-    let deadline = Instant::now() + BOUND;
-    loop {
-        let [process, keeper] = host.processes()?;
-        match (process::identity(process), process::identity(keeper)) {
-            (Ok(process), Ok(keeper)) => return Ok([process, keeper]),
-            (Err(error), _) | (_, Err(error)) if Instant::now() > deadline => return Err(error.into()),
-            _ => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
-}
-
-fn signal(who: Identity, signal: Signal) {
-    let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid.filter(|_| process::is_alive(who)) {
-        let _ = rustix::process::kill_process(pid, signal); // gone in between is as good
-    }
-}
-
-fn end_all(all: &[Identity]) -> Result<()> {
-    all.iter().for_each(|who| processes::kill(*who));
-    wait_until_gone(all)
-}
-
-fn wait_until_gone(all: &[Identity]) -> Result<()> {
-    let deadline = Instant::now() + BOUND;
-    while all.iter().any(|who| process::is_alive(*who)) {
-        if Instant::now() > deadline {
-            return failed("a host that was stopped is not ended by its keeper within 30 s");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
 }

@@ -3,9 +3,10 @@
 use super::excuses::Events;
 use super::ledger::{Found, Kind, Ledger, PAGES};
 use super::plan::{LEASE, Plan, Scene, Strike};
-use super::strike::{BOUND, strike};
+use super::strike::strike;
 use crate::cluster::Cluster;
 use crate::failure::Result;
+use crate::striking::BOUND;
 use crate::view::PAGE;
 use crate::worker::{Worker, own_command};
 use commonhold_sys::clock;

@@ -8,17 +8,14 @@ use crate::tight::ledger::{Found, Kind, Ledger, PAGES, WORD_BYTES};
 use crate::tight::plan::Scene;
 use crate::view::{PAGE, View};
 use crate::worker;
-use commonhold::{Access, Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
+use commonhold::{Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
 use commonhold_sys::clock;
 use rand::{RngExt, SeedableRng};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-/// How long an object may take to be found while hosts come and go.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// Between two syncs, in nanoseconds.
 const SYNC_GAP: u64 = 150_000_000;
 /// One step in so many looks at a word of another writer too.
@@ -170,14 +167,7 @@ fn object(state: &Path, name: &str, scene: Scene, file: &str) -> Result<Object> 
     if file != "-" {
         return create(state, name, scene, file);
     }
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        match Host::connect_to(state).and_then(|host| host.open(name, Access::ReadWrite)) {
-            Ok(object) => return Ok(object),
-            Err(error) if Instant::now() > deadline => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    super::open_soon(state, name)
 }
 
 fn create(state: &Path, name: &str, scene: Scene, file: &str) -> Result<Object> {

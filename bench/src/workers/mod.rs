@@ -16,6 +16,24 @@ mod slow_pager;
 mod stream_server;
 
 use crate::failure::{Result, failed};
+use commonhold::{Access, Host, Object};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long an object may take until it is found.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
+
+/// Opens an object of a host that may just be starting, or does not know it yet.
+fn open_soon(state: &Path, name: &str) -> Result<Object> {
+    let deadline = Instant::now() + FOUND_WITHIN;
+    loop {
+        match Host::connect_to(state).and_then(|host| host.open(name, Access::ReadWrite)) {
+            Ok(object) => return Ok(object),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
 
 /// Does the work of the worker `name`.
 pub fn run(name: &str, arguments: &[String]) -> Result<()> {

@@ -4,15 +4,12 @@ use crate::failure::{Result, failed};
 use crate::objects;
 use crate::view::{PAGE, View};
 use crate::worker;
-use commonhold::{Access, Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
+use commonhold::{Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
 use commonhold_linear::load::{Load, Registers};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// How long an object may take to be found while hosts come and go.
-const DEADLINE: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 /// The first word of each page.
 struct FirstWords {
@@ -75,12 +72,5 @@ fn object(state: &Path, name: &str, file: &str, scheduled: &str) -> Result<Objec
         };
         return Ok(Host::connect_to(state)?.create(name, &options, Some(file.as_fd()))?);
     }
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        match Host::connect_to(state).and_then(|host| host.open(name, Access::ReadWrite)) {
-            Ok(object) => return Ok(object),
-            Err(error) if Instant::now() > deadline => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    super::open_soon(state, name)
 }
