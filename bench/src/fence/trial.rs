@@ -54,7 +54,7 @@ pub struct Seen {
     /// When the home may give the pages to others by the clock.
     lease_ends: u64,
     /// When it did: the home's own write of one of them was done.
-    handed_on: Option<u64>,
+    handed_on: u64,
     read_at: u64,
     reads: u64,
     present_at: u64,
@@ -64,7 +64,7 @@ pub struct Seen {
 impl Seen {
     /// From when on a page at the sharer is old.
     fn old_from(&self) -> u64 {
-        self.handed_on.map_or(self.lease_ends, |at| at.min(self.lease_ends))
+        self.handed_on.min(self.lease_ends)
     }
 
     /// Milliseconds from when a page is old until the last instant at which one could be read.
@@ -79,7 +79,7 @@ impl Seen {
             "last_read_after_strike_ms": rounded(milliseconds(self.read_at, self.struck_at)),
             "last_page_in_page_tables_after_strike_ms": rounded(milliseconds(self.present_at, self.struck_at)),
             "lease_ends_after_strike_ms": rounded(milliseconds(self.lease_ends, self.struck_at)),
-            "home_wrote_after_strike_ms": self.handed_on.map(|at| rounded(milliseconds(at, self.struck_at))),
+            "home_wrote_after_strike_ms": rounded(milliseconds(self.handed_on, self.struck_at)),
             "reads": self.reads,
             "looks_at_page_tables": self.looks,
             "mib": self.trial.bytes >> 20,
@@ -147,7 +147,7 @@ impl Trial {
             return failed(format!("a watcher read nothing after the strike: `{line}`"));
         }
         // With host and keeper stopped nobody has given anything up, so it comes late.
-        let handed_on = home.line()?.parse().ok();
+        let handed_on = home.line()?.parse()?;
         Ok(Seen {
             trial: *self,
             fill_seconds,

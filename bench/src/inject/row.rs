@@ -62,6 +62,7 @@ pub fn points_missed(context: &Context) -> Result<Measured> {
 }
 
 fn is_of_this_program(kept: &Path) -> bool {
+    // A campaign whose age cannot be told is not of this program: it is run again.
     let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
     let own = std::env::current_exe().ok().and_then(|own| changed(&own));
     own.zip(changed(kept)).is_some_and(|(own, kept)| kept > own)

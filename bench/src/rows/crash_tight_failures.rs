@@ -181,7 +181,7 @@ fn run_life(
         keep_logs(context, &directory, number, scene)?;
     }
     drop(life);
-    let _ = std::fs::remove_dir_all(&directory);
+    let _ = std::fs::remove_dir_all(&directory); // what is left goes with the run's folder
     Ok(())
 }
 

@@ -52,6 +52,7 @@ fn command(host: &BenchHost, word: &str) -> Result<()> {
         let status = loop {
             match child.try_wait()? {
                 None if Instant::now() > deadline => {
+                    // What is told is that it hangs; it may have ended just now.
                     let _ = child.kill();
                     let _ = child.wait();
                     return failed(format!("`host {word}` has not ended after {BOUND:?}"));

@@ -47,7 +47,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         std::thread::spawn(|| {
             loop {
                 std::thread::sleep(SYNC_GAP);
-                let _ = mapping.sync();
+                let _ = mapping.sync(); // as said
             }
         });
     }

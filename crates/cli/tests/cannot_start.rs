@@ -25,6 +25,7 @@ struct Ending(Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        // It may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -87,7 +88,7 @@ fn without_its_address() -> (TestHost, TcpListener, u64) {
     kill(Signal::KILL, host_pid);
     let mut taken = None;
     eventually("the address is free", || {
-        taken = TcpListener::bind(&address).ok();
+        taken = TcpListener::bind(&address).ok(); // not yet
         taken.is_some()
     });
     kill(Signal::CONT, keeper);

@@ -26,7 +26,7 @@ pub fn ask(directory: &Path) -> Result<(Host, HostStatus)> {
     let place = directory.to_owned();
     std::thread::spawn(move || {
         let asked = Host::connect_to(&place).and_then(|host| host.status().map(|status| (host, status)));
-        let _ = tell.send(asked);
+        let _ = tell.send(asked); // unheard where it took too long
     });
     loop {
         match told.recv_timeout(LOOK) {
@@ -77,7 +77,8 @@ pub fn end_keeper(directory: &Path) -> Result<()> {
     loop {
         match lock_state_directory(directory) {
             Ok(_lock) => {
-                // Clients would wait for the next host as long as its socket is there.
+                // Clients would wait for the next host as long as its socket is there. (It may be gone already; one that
+                // stays the next host replaces.)
                 let _ = std::fs::remove_file(directory.join("host.sock"));
                 return Ok(());
             }
