@@ -94,7 +94,7 @@ impl Cache {
 
     /// At the home: pages go to a host that may write them, by the grant of that stamp.
     pub fn lend(&self, pages: PageRange, to: HostId, stamp: u64) -> Result<()> {
-        self.take_inherited(book::set_of(pages))?;
+        self.take_inherited(pages.first..pages.end())?;
         self.lend_told(pages, Grant { to: Some(to.0), stamp })
     }
 
@@ -209,7 +209,8 @@ impl Cache {
             let any = |rights: &Rights| (reach.first..reach.end()).any(|page| rights.allow(page, write));
             inner.rights.as_ref().is_some_and(any)
         };
-        let (used, written) = (was(false), was(true) || inner.inherits_any(reach));
+        let inherits = inner.inherits_any(reach);
+        let (used, written) = (was(false), was(true) || inherits);
         let allow_only = |inner: &mut Inner| {
             if let Some(rights) = &mut inner.rights {
                 rights.allow_only(reach, access);
@@ -239,7 +240,9 @@ impl Cache {
             inner.views.iter_mut().for_each(|view| view.forget(&set));
         }
         allow_only(&mut inner);
-        inner.inherits_no_more(&book::set_of(reach));
+        if inherits {
+            inner.inherits_no_more(&book::set_of(reach));
+        }
         Ok(bytes)
     }
 
@@ -331,7 +334,7 @@ impl Cache {
     pub fn content(&self, pages: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
         const PAGE: usize = PAGE_SIZE_BYTES as usize;
         let pages: Vec<u64> = pages.into_iter().collect();
-        self.take_inherited(pages.iter().map(|page| *page as u32).collect())?;
+        self.take_inherited(pages.iter().copied())?;
         let mut all = vec![0; pages.len() * PAGE];
         let mut at = 0;
         while at < pages.len() {

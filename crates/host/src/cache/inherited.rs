@@ -19,7 +19,7 @@ use roaring::RoaringBitmap;
 impl Inner {
     /// Whether page tables may have one of these pages by a grant of the process before.
     pub(super) fn inherits_any(&self, pages: PageRange) -> bool {
-        let inherited = self.rights.as_ref().map(|rights| &rights.inherited);
+        let inherited = self.rights.as_ref().map(|rights| &rights.inherited).filter(|all| !all.is_empty());
         inherited.is_some_and(|inherited| !book::within(inherited, pages).is_empty())
     }
 
@@ -66,12 +66,14 @@ impl Cache {
         self.take_lent_out(&(lent.to_anybody() | &lent.to_nobody))
     }
 
-    /// Takes those of the pages out of all page tables that page tables may have by grants of the process before.
-    pub(super) fn take_inherited(&self, pages: RoaringBitmap) -> Result<()> {
-        let inherited = |inner: &Inner| inner.rights.as_ref().map(|rights| &rights.inherited & &pages);
-        if inherited(&self.lock()).is_none_or(|inherited| inherited.is_empty()) {
+    /// Takes those of the pages out of all page tables that page tables may have by grants of the process before. A home
+    /// that was not replaced, or has taken all of them out, pays a look at an empty set.
+    pub(super) fn take_inherited(&self, pages: impl Iterator<Item = u64>) -> Result<()> {
+        if self.lock().rights.as_ref().is_none_or(|rights| rights.inherited.is_empty()) {
             return Ok(());
         }
+        let pages: RoaringBitmap = pages.map(|page| page as u32).collect();
+        let inherited = |inner: &Inner| inner.rights.as_ref().map(|rights| &rights.inherited & &pages);
         let (Some(first), Some(last)) = (pages.min(), pages.max()) else { return Ok(()) };
         let mut inner = self.idle(PageRange::new(first.into(), u64::from(last - first) + 1));
         let old = inherited(&inner).unwrap_or_default();

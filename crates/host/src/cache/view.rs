@@ -68,11 +68,11 @@ impl Mapping {
     /// Protects pages from writes. Addresses that are not the mapping's any more are passed over: the kernel stops at the
     /// first of them, and does not say where that was. An error: some page may be written as before.
     pub fn protect(&self, pages: PageRange) -> Result<(), Errno> {
-        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if book::within(&foreign, pages).is_empty() {
-            return self.protect_parts(pages);
-        }
-        let own = book::set_of(pages) - foreign;
+        let own = {
+            let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+            if foreign.is_empty() { None } else { Some(book::set_of(pages) - &*foreign) }
+        };
+        let Some(own) = own else { return self.protect_parts(pages) };
         book::runs(&own).into_iter().try_for_each(|run| self.protect_parts(run))
     }
 

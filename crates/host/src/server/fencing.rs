@@ -57,6 +57,9 @@ impl Host {
     }
 
     fn keep_marks(&self, record: &ObjectRecord, frames: &Arc<OwnedFd>) -> Result<()> {
+        if !record.options.is_shared() {
+            return Ok(()); // no marks of it were ever kept
+        }
         let key = Marks::key_of(&object_key(record.id, "frames"));
         let inode =
             rustix::fs::fstat(&**frames).map_err(std::io::Error::from).doing("looking at frames")?.st_ino;
