@@ -5,7 +5,7 @@ use crate::failure::{Result, failed};
 use crate::fence::strike::Strike;
 use crate::fence::trial::{Had, Seen, Trial};
 use crate::measure::most;
-use crate::row::{Bar, Measured, Row, rounded};
+use crate::row::{Bar, Measured, Row};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -92,7 +92,6 @@ impl Table {
         }
         let detail = json!({
             "lease_s": lease.as_secs(),
-            "worst_of_written_pages_ms": rounded(most(&self.written)),
             "cases": self.cells,
             "left_out": self.left_out,
             "what": "the lease's end is reckoned from just before the renewal that was answered last was sent (within a \
@@ -101,6 +100,10 @@ impl Table {
                      tables had it (looked at every 20 ms, and however long the look takes). With host and keeper stopped \
                      or dead nobody can act (the one window of docs/LEASES.md): not judged",
         });
-        Ok(Measured::most(&self.judged, detail))
+        let measured = Measured::most(&self.judged, detail);
+        if self.written.is_empty() {
+            return Ok(measured);
+        }
+        Ok(measured.beside("pages that the sharer wrote", most(&self.written), None))
     }
 }
