@@ -249,7 +249,7 @@ typedef struct ch_info {
     char home[264];          /* the host that is its home; "" outside of a cluster */
     uint64_t lost_pages;     /* whose newest version was lost with a host: SIGBUS until the object is reverted */
     uint64_t reverted_pages; /* that went back to an older version for that reason */
-    uint64_t revert_generation; /* another number whenever that happened again: compare it with what it was; 0: never */
+    uint64_t loss_generation; /* another number whenever that happened again: compare it with what it was; 0: never */
     int is_elsewhere;        /* its home is another host */
     uint32_t unused2;
 } ch_info;

@@ -53,7 +53,7 @@ class ObjectStat:
     """Whose newest version was lost with a host."""
     reverted_pages: int
     """Of which an older version serves, because the newest was lost."""
-    revert_generation: int
+    loss_generation: int
     """Another number whenever pages went back again: compare it with what it was. 0: never."""
 
 

@@ -73,7 +73,7 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         is_elsewhere: info.is_elsewhere,
         lost_pages: info.losses.lost_pages,
         reverted_pages: info.losses.reverted_pages,
-        revert_generation: info.losses.generation,
+        loss_generation: info.losses.generation,
     });
     record(py, "ObjectStat", &fields)
 }

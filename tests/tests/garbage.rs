@@ -6,7 +6,7 @@ use commonhold_host::cluster::registry::{Before, News};
 use commonhold_host::cluster::specimens;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Member, Message, Shared};
 use commonhold_host::shared::{Said, Told};
-use commonhold_object::{Access, Credentials, Name};
+use commonhold_object::{Access, Credentials, Name, Synced};
 use commonhold_tests::cluster::{cluster, free_address, sharers, sharers_of};
 use commonhold_tests::stranger::{Numbers, Stranger};
 use commonhold_tests::{PAGE, TestHost, Worker, wait};
@@ -140,7 +140,10 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         central(central::Message::Done { page: 2 }),
         said(Said::Forwarding(hand_over(0, u64::MAX, None))),
         said(Said::Explicit(explicit::Message::Sync { pages: vec![0, 1, u32::MAX] })),
-        Message::Answer { number: 3, answer: Ok(Answer::Pages(u64::MAX)) },
+        Message::Answer {
+            number: 3,
+            answer: Ok(Answer::Synced(Synced { pages: u64::MAX, loss_generation: u64::MAX })),
+        },
         Message::News(news),
     ]);
     all.extend(specimens::messages(object));

@@ -89,7 +89,7 @@ pub struct ObjectView {
     lost_pages: u64,
     reverted_pages: u64,
     /// Another one whenever pages went back to an older version.
-    revert_generation: u64,
+    loss_generation: u64,
 }
 
 /// The word for a sync mode.
@@ -176,7 +176,7 @@ impl ObjectView {
             is_elsewhere: info.is_elsewhere,
             lost_pages: info.losses.lost_pages,
             reverted_pages: info.losses.reverted_pages,
-            revert_generation: info.losses.generation,
+            loss_generation: info.losses.generation,
         }
     }
 }

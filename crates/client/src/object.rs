@@ -8,7 +8,7 @@ use crate::{
     PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
 };
 use commonhold_object::wire::{OpenReply, Reply, Request};
-use commonhold_object::{PageRange, limits, pages_of};
+use commonhold_object::{PageRange, Synced, limits, pages_of};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,8 @@ pub(crate) struct Core {
     fd: OwnedFd,
     /// Connection on which the object is open.
     opened_at: AtomicU64,
+    /// The loss generation that its user was told last.
+    losses_seen: AtomicU64,
 }
 
 impl Core {
@@ -58,6 +60,7 @@ impl Core {
             name: info.name,
             fd,
             opened_at: AtomicU64::new(generation),
+            losses_seen: AtomicU64::new(info.losses.generation),
         });
         if core.controlled || core.options.pager == PagerKind::Anonymous {
             lock(&lease.shared().opens).remember(&core);
@@ -205,10 +208,31 @@ impl Core {
         if !self.controlled {
             return direct::sync(self, offset, length);
         }
+        let seen = self.losses_seen.load(Ordering::Acquire);
         match self.ask(&Request::Sync { object: self.id, offset, length, freeze })? {
-            Reply::Pages(pages) => Ok(pages),
+            Reply::Synced(synced) => self.stored(seen, synced),
             _ => Err(wrong_reply()),
         }
+    }
+
+    /// What is there is stored. Whether all that was written before is in it is said once for each loss, as the kernel
+    /// says of a failed write-back.
+    fn stored(&self, seen: u64, synced: Synced) -> Result<u64> {
+        let Synced { pages, loss_generation } = synced;
+        if seen != loss_generation {
+            // Unless another thread was told meanwhile: of a later loss, too.
+            let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+            let _ = self.losses_seen.compare_exchange(seen, loss_generation, set, fetch);
+        }
+        if seen == loss_generation || seen == 0 {
+            return Ok(pages);
+        }
+        let what = format!(
+            "what is there of object {} is stored, but newest versions of pages were lost with a host since it was opened, or \
+             since the sync before: read again what was written, and sync again",
+            self.label()
+        );
+        Err(Error::new(ErrorKind::Lost, what))
     }
 
     pub(crate) fn lock(&self, offset: u64, length: u64) -> Result<bool> {

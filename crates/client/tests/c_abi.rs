@@ -38,7 +38,7 @@ fn the_header_says_what_the_library_does() {
         reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
-        file_path warning home lost_pages reverted_pages revert_generation is_elsewhere unused2);
+        file_path warning home lost_pages reverted_pages loss_generation is_elsewhere unused2);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);
     describe!(expected, ch_type: name kind bytes alignment of fields field_count);

@@ -186,10 +186,12 @@ pub enum Action<M> {
         /// The page.
         page: u32,
     },
-    /// At the home: the newest version of this page is lost, and an older one serves from now on. Programs can learn of it.
-    Reverted {
+    /// At the home: the newest version of this page is lost. Programs can learn of it.
+    NewestLost {
         /// The page.
         page: u32,
+        /// An older version serves from now on; else touching the page is an error.
+        older_serves: bool,
     },
     /// Say [`Event::HoldOver`] when the object's minimum hold is over.
     Hold {
@@ -238,7 +240,7 @@ impl<M> Action<M> {
             Action::KeepOld { page } => Action::KeepOld { page },
             Action::DropKept { page } => Action::DropKept { page },
             Action::Restore { page } => Action::Restore { page },
-            Action::Reverted { page } => Action::Reverted { page },
+            Action::NewestLost { page, older_serves } => Action::NewestLost { page, older_serves },
         }
     }
 }

@@ -14,7 +14,8 @@
 //!
 //! Of an object whose home is elsewhere the header also names the host (its number) under which the frames were granted.
 //! The next host has another number, and gives back what is newest in its predecessor's name. If the object's home moves, it
-//! also names the home when whose loss was heard of the frames were valid.
+//! also names the home when whose loss was heard of the frames were valid. Of an object that hosts share page by page the
+//! header has the loss generation (`cache/losses.rs`), at its home and as it was told elsewhere.
 //!
 //! What a crash leaves. Bits are set before what they announce can be lost, and cleared after it is stored:
 //! `dirty` before a page is protected again; `writing` with dirty's clearing, one word operation each, writing
@@ -39,6 +40,7 @@ const BITMAP_STRIDE: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 const SIZE_OFFSET: u64 = 136;
 const HOLDER_OFFSET: u64 = 144;
 const LOST_HOME_OFFSET: u64 = 152;
+const LOSSES_OFFSET: u64 = 160;
 /// Where the keeper finds the inode of the frames.
 pub const INODE_OFFSET: u64 = 128;
 /// Where the bitmaps are of pages that may be newest here, of an object of another host.
@@ -268,10 +270,25 @@ impl Live {
         self.host_at(LOST_HOME_OFFSET)
     }
 
+    /// Notes the loss generation of an object that hosts share.
+    pub fn set_loss_generation(&self, generation: u64) -> Result<()> {
+        points::pwrite(|| self.file.write_all_at(&generation.to_le_bytes(), LOSSES_OFFSET))
+            .doing("noting that pages were lost")
+    }
+
+    /// That generation; zero: none is known.
+    pub fn loss_generation(&self) -> u64 {
+        self.word_at(LOSSES_OFFSET).unwrap_or(0)
+    }
+
     fn host_at(&self, offset: u64) -> Option<u32> {
+        self.word_at(offset)?.checked_sub(1).map(|host| host as u32)
+    }
+
+    fn word_at(&self, offset: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, offset).ok()?;
-        u64::from_le_bytes(bytes).checked_sub(1).map(|host| host as u32)
+        Some(u64::from_le_bytes(bytes))
     }
 
     /// Removes the file.
@@ -313,6 +330,8 @@ mod tests {
         live.mark(Mark::Dirty, 110, 10, false);
         live.announce(&[3, 1, 4]).unwrap();
         assert_eq!(live.holder(), None);
+        assert_eq!(live.loss_generation(), 0);
+        live.set_loss_generation(u64::MAX).unwrap();
         live.set_holder(8).unwrap();
         let grant = |to, stamp| Grant { to, stamp };
         live.granted(7, 1, grant(Some(0), 5)).unwrap();
@@ -327,6 +346,7 @@ mod tests {
             (Some(8), grant(Some(0), 5), grant(None, 0))
         );
         assert_eq!((live.grant(24), live.grant(25)), (grant(None, 1), grant(Some(77), u64::MAX)));
+        assert_eq!(live.loss_generation(), u64::MAX);
         live.evicted().unwrap();
         assert!(live.intent().unwrap().is_empty());
         let mut found = Vec::new();

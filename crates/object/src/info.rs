@@ -90,9 +90,20 @@ pub struct Losses {
     pub lost_pages: u64,
     /// Pages of which an older version serves because the newest was lost, since the home's process began with the object.
     pub reverted_pages: u64,
-    /// Another number whenever that happened again; 0: it did not. Whoever maps the object compares it with what it was
-    /// before. A home that begins anew may have forgotten the number, and then it is another too.
+    /// The *loss generation*: another number whenever newest versions of pages were lost, or older ones began to serve. It is
+    /// another too when a home begins without the memory of the process before. Whoever maps the object compares it with
+    /// what it was before. Zero: the object is not one that hosts share page by page.
     pub generation: u64,
+}
+
+/// What a sync did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synced {
+    /// Pages that were stored.
+    pub pages: u64,
+    /// [`Losses::generation`] of the object when they were stored: if it is not what it was when the caller opened the
+    /// object, what was written before may have been lost, and is not stored.
+    pub loss_generation: u64,
 }
 
 /// One line of `ls`: an object, or a directory.

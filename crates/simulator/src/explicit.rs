@@ -164,7 +164,7 @@ impl World {
                 | Action::KeepRead { .. }
                 | Action::DropKept { .. }
                 | Action::Restore { .. }
-                | Action::Reverted { .. } => {
+                | Action::NewestLost { .. } => {
                     self.expect(false, || "an action of the distributed scheduler".to_owned());
                 }
                 Action::Hold { .. } => self.expect(false, || "nothing is held here".to_owned()),

@@ -435,8 +435,8 @@ where
                 Action::KeepCame { page, .. } => self.kept[host][page as usize] = data[0],
                 Action::DropKept { page } => self.kept[host][page as usize] = GONE,
                 Action::Restore { page } => self.restore(host, page as usize),
-                Action::Reverted { .. } => {
-                    self.expect(host == HOME, "who is not the home says what was reverted")
+                Action::NewestLost { .. } => {
+                    self.expect(host == HOME, "who is not the home says what was lost")
                 }
                 Action::Keep | Action::TakeKept | Action::Synced { .. } | Action::SyncFailed { .. } => {
                     self.expect(false, "an action of explicit coherence");

@@ -7,7 +7,7 @@ use commonhold_object::wire::{
 };
 use commonhold_object::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapFlags, MappingId, Name, ObjectId, Ownership,
-    PageState, Protection, SessionId, Sharing,
+    PageState, Protection, SessionId, Sharing, Synced,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -123,6 +123,7 @@ fn sample_replies() -> Vec<Vec<u8>> {
         Reply::Entries { entries: vec![entry], more: true },
         Reply::PageStates(vec![0, 1, 2, 3, 128, 255]),
         Reply::Pages(7),
+        Reply::Synced(Synced { pages: 8, loss_generation: 9 }),
         Reply::Locked { pinned: true },
     ];
     let mut all: Vec<FromHost> = replies.map(|reply| FromHost::Reply(Ok(reply))).into();

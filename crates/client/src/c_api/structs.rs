@@ -66,7 +66,7 @@ pub struct ch_info {
     pub home: [c_char; 264],
     pub lost_pages: u64,
     pub reverted_pages: u64,
-    pub revert_generation: u64,
+    pub loss_generation: u64,
     pub is_elsewhere: c_int,
     pub unused2: u32,
 }
@@ -306,7 +306,7 @@ impl ch_info {
         fill(&mut self.home, &object.home);
         self.lost_pages = object.losses.lost_pages;
         self.reverted_pages = object.losses.reverted_pages;
-        self.revert_generation = object.losses.generation;
+        self.loss_generation = object.losses.generation;
         self.is_elsewhere = c_int::from(object.is_elsewhere);
     }
 

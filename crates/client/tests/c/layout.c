@@ -50,7 +50,7 @@ int main(void) {
     FIELD(ch_info, home);
     FIELD(ch_info, lost_pages);
     FIELD(ch_info, reverted_pages);
-    FIELD(ch_info, revert_generation);
+    FIELD(ch_info, loss_generation);
     FIELD(ch_info, is_elsewhere);
     FIELD(ch_info, unused2);
     SIZE(ch_region);

@@ -12,10 +12,10 @@ use commonhold::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, Ownership,
     Result, SyncMode,
 };
-use commonhold_object::SessionId;
 use commonhold_object::wire::{
     Event, FromHost, Header, HelloReply, OpenReply, Reply, Request, decode, encode,
 };
+use commonhold_object::{SessionId, Synced};
 use commonhold_sys::frames;
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::userfaultfd::{Modes, Userfaultfd};
@@ -285,7 +285,9 @@ fn usual(
             state.registered.push((map.address, map.length));
             Ok(Reply::Done)
         }
-        Request::Sync { length, .. } => Ok(Reply::Pages(length.div_ceil(4096))),
+        Request::Sync { length, .. } => {
+            Ok(Reply::Synced(Synced { pages: length.div_ceil(4096), loss_generation: 0 }))
+        }
         Request::Lock { .. } => Ok(Reply::Locked { pinned: true }),
         Request::Incore { pages, .. } => Ok(Reply::PageStates(vec![3; *pages as usize])),
         Request::PagerAnswer { .. } => return None,

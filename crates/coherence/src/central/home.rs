@@ -236,9 +236,7 @@ impl Home {
                 self.table.set_owner(page, None);
                 let is_error = self.options.on_loss == OnLoss::Error;
                 self.table.set_lost(page, is_error && !points::mutant("coherence.loss_unnoticed"));
-                if self.options.on_loss == OnLoss::Revert {
-                    actions.push(Action::Reverted { page });
-                }
+                actions.push(Action::NewestLost { page, older_serves: !is_error });
             }
         }
         self.table.forget_host(host);

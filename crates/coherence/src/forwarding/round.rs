@@ -181,10 +181,14 @@ impl Node {
         let goes_on = entry.keepers.contains(&me) || self.round.replicas.contains(&number);
         let (mut needs_kept, mut is_restored) = (me == self.home || goes_on, false);
         match entry.fate {
-            Fate::Lost(at) => page.lost = Some(at),
+            Fate::Lost(at) => {
+                if page.lost.replace(at).is_none() && me == self.home {
+                    actions.push(Action::NewestLost { page: entry.page, older_serves: false });
+                }
+            }
             Fate::Owned { owner, number, copies, restored } => {
                 if restored == Some(Restored::Older) && me == self.home {
-                    actions.push(Action::Reverted { page: entry.page });
+                    actions.push(Action::NewestLost { page: entry.page, older_serves: true });
                 }
                 page.hint = owner;
                 if owner == me {

@@ -244,7 +244,8 @@ fn the_home_says_which_pages_went_back() {
         home.lose(host(2), &mut actions);
         assert!(actions.is_empty(), "it had nothing: {actions:?}");
         home.lose(host(1), &mut actions);
-        assert_eq!(actions.contains(&Action::Reverted { page: PAGE }), reverts, "{actions:?}");
+        let lost = Action::NewestLost { page: PAGE, older_serves: reverts };
+        assert_eq!(actions, [lost], "it is said however it is dealt with");
         assert_eq!(home.table().lost_pages().is_empty(), reverts);
     }
 }

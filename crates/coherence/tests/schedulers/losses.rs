@@ -78,7 +78,7 @@ impl Hosts {
                 Action::KeepCame { .. } => self.kept[host] = Some(came),
                 Action::DropKept { .. } => self.kept[host] = None,
                 Action::Restore { .. } => self.frames[host] = self.kept[host].take().expect("it is kept"),
-                Action::Reverted { page } => self.reverted.push((host, page)),
+                Action::NewestLost { page, older_serves: true } => self.reverted.push((host, page)),
                 Action::Fail { why, .. } => self.failed.push((host, why)),
                 _ => {}
             }

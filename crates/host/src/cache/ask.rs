@@ -78,7 +78,8 @@ impl Cache {
             let lacks = |page: &u64| !inner.may(*page, write);
             let most = (page..end).take(FETCH_PAGES as usize).take_while(lacks).count() as u64;
             drop(inner);
-            self.ask_for(PageRange::new(page, most), write);
+            let asked = PageRange::new(page, most);
+            self.ask_for(asked, write);
             inner = self.lock();
             at = page;
             if !inner.may(page, write) && inner.failures == failures {
@@ -86,7 +87,7 @@ impl Cache {
             }
             if inner.failures != failures
                 && let Some((_, error)) =
-                    inner.last_failure.as_ref().filter(|(pages, _)| pages.contains(page))
+                    inner.last_failure.as_ref().filter(|(failed, _)| !failed.intersect(asked).is_empty())
             {
                 return Err(error.clone());
             }

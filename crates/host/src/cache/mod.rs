@@ -46,6 +46,7 @@ mod install;
 pub mod kept;
 mod larger;
 mod leaving;
+mod losses;
 mod memory;
 mod moving;
 mod recover;
@@ -167,6 +168,8 @@ pub struct Cache {
     driver: OnceLock<(Weak<Driver>, Role)>,
     /// The same since this host became the object's home, if it was not at first.
     as_home: OnceLock<(Weak<Driver>, Role)>,
+    /// Of an object that hosts share page by page; zero: not known.
+    loss_generation: AtomicU64,
     /// How many pages are one to this host: its processes may use all of them or none.
     host_page: AtomicU64,
     /// Whoever tells replicas what may be newer.
@@ -274,8 +277,10 @@ impl Cache {
         spill: Spill,
     ) -> Arc<Cache> {
         let own_threads = pager.may_block().then(|| ObjectThreads::new(machine.pager_threads(traits.uid)));
+        let loss_generation = AtomicU64::new(book.live().loss_generation());
         Arc::new_cyclic(|this| Cache {
             this: this.clone(),
+            loss_generation,
             telling: Mutex::default(),
             id,
             uuid,

@@ -315,7 +315,7 @@ impl Cluster {
         self.reach(member)?;
         let call = Call::Valid { object: driver.plan().object, lost, from_page };
         let (answer, bytes) = self.ask_for_bytes(member, call, PATIENCE)?;
-        let Answer::Valid { pages, more } = answer else {
+        let Answer::Valid { pages, more, loss_generation } = answer else {
             return Err(unexpected());
         };
         let in_order =
@@ -327,6 +327,7 @@ impl Cluster {
             ));
         }
         let Some(cache) = driver.saved() else { return Ok(None) };
+        cache.is_told_losses(loss_generation)?;
         if self.check_may_change(member).is_ok() {
             pages
                 .iter()
@@ -349,7 +350,8 @@ impl Cluster {
         }
         let found = self.driver(object).map(|driver| driver.valid_since(lost, from_page));
         let (pages, bytes, more) = found.unwrap_or_else(|| Ok(Default::default()))?;
-        Ok((Answer::Valid { pages, more }, bytes))
+        let loss_generation = self.driver(object).map_or(0, |driver| driver.loss_generation_told());
+        Ok((Answer::Valid { pages, more, loss_generation }, bytes))
     }
 
     /// An object whose home is lost, and that nobody has taken yet, is opened here: this host will look for its home, and
@@ -376,7 +378,8 @@ impl Cluster {
                 format!("{name} may not be used so by user {}: it belongs to {}", who.uid, ownership.uid),
             ));
         }
-        Ok(Some(Shared { object, name: name.clone(), ownership, options: homed.about.options }))
+        let (name, options) = (name.clone(), homed.about.options);
+        Ok(Some(Shared { object, name, ownership, options, loss_generation: 0 }))
     }
 
     /// Before this host joins: others are the homes of these objects by now. This process ends; the next uses them as any

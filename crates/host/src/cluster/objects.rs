@@ -13,7 +13,7 @@ use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership,
-    PAGE_SIZE_BYTES, PageRange, Result, Scheduler, pages_of,
+    PAGE_SIZE_BYTES, PageRange, Result, Scheduler, Synced, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -340,7 +340,14 @@ impl Cluster {
         self.admit_living(record.uuid, from, access)?;
         let record = object.record().clone(); // whoever is admitted before a change of its size is told of that
         let ObjectRecord { uuid: object, ownership, options, .. } = record;
-        Ok(Answer::Opened(Box::new(Shared { object, name: name.clone(), ownership, options })))
+        let loss_generation = self.driver(object).map_or(0, |driver| driver.loss_generation());
+        Ok(Answer::Opened(Box::new(Shared {
+            object,
+            name: name.clone(),
+            ownership,
+            options,
+            loss_generation,
+        })))
     }
 
     /// Another host has the object in use, and found this one to be its home.
@@ -386,11 +393,18 @@ impl Cluster {
         self.check_admitted(object, from, true)?;
         let cache = self.host()?.cache_of(&self.record_of(object)?)?;
         let pages = PageRange::covering(offset, length, cache.size_bytes())?;
-        self.store_shared(&cache, pages, freeze).map(Answer::Pages)
+        self.store_shared(&cache, pages, freeze).map(Answer::Synced)
     }
 
     /// At the home: what other hosts have written comes here first.
-    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<u64> {
+    pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<Synced> {
+        let pages = self.store_all(cache, pages, freeze)?;
+        // Of what was lost before it was stored the number tells.
+        let loss_generation = self.driver(cache.uuid).map_or(0, |driver| driver.loss_generation());
+        Ok(Synced { pages, loss_generation })
+    }
+
+    fn store_all(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<u64> {
         cache.fetch_lent(pages, PAGES_BACK)?;
         if !freeze {
             return cache.sync(pages, false);
@@ -412,11 +426,11 @@ impl Cluster {
     }
 
     /// At another host: asks the home to store pages.
-    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<u64> {
+    pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<Synced> {
         let home = self.home_to_store_at(object)?;
         let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes(), freeze };
         match self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? {
-            Answer::Pages(pages) => Ok(pages),
+            Answer::Synced(synced) => Ok(synced),
             _ => Err(unexpected()),
         }
     }

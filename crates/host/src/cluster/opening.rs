@@ -156,7 +156,7 @@ mod tests {
 
     fn shared(text: &str, object: u128) -> Shared {
         let ownership = Ownership { uid: 0, gid: 0, mode: 0o666 };
-        Shared { object, name: name(text), ownership, options: CreateOptions::default() }
+        Shared { object, name: name(text), ownership, options: CreateOptions::default(), loss_generation: 0 }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::registry::{Before, Joined, News};
 use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
-use commonhold_object::{Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result};
+use commonhold_object::{
+    Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced,
+};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -57,6 +59,8 @@ pub struct Shared {
     pub ownership: Ownership,
     /// How it was created; the size is the size now.
     pub options: CreateOptions,
+    /// Its loss generation; zero: not known.
+    pub loss_generation: u64,
 }
 
 /// One message.
@@ -338,8 +342,8 @@ pub enum Answer {
     },
     /// An object.
     Opened(Box<Shared>),
-    /// So many pages.
-    Pages(u64),
+    /// To `Sync`.
+    Synced(Synced),
     /// Of what was held, this another host holds by now.
     Locks(Vec<super::locks::Said>),
     /// The object may be used, and has this size.
@@ -350,6 +354,8 @@ pub enum Answer {
         pages: Vec<u32>,
         /// Whether there are more behind them.
         more: bool,
+        /// The loss generation that was told last here.
+        loss_generation: u64,
     },
     /// Whether it has all that it was ever told to keep: else it has nothing.
     Keeps(bool),

@@ -4,10 +4,12 @@
 use super::Host;
 use super::object::Object;
 use super::session::Session;
+use crate::cache::Cache;
 use commonhold_object::wire::Reply;
 use commonhold_object::{EntryInfo, ErrorKind, Name, ObjectInfo, PageRange, PageState, Result, limits};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a message has beside the entries of a list.
 const LIST_OVERHEAD_BYTES: usize = 1024;
@@ -95,6 +97,15 @@ impl Host {
 }
 
 impl Host {
+    /// Who opens an object learns which loss generation it has now.
+    pub(super) fn tell_losses(&self, object: &Object, cache: &Cache) -> Result<()> {
+        match object.losses_told.load(Ordering::Relaxed) {
+            0 if !object.record().is_elsewhere || cache.loss_generation() != 0 => Ok(()),
+            0 if object.record().options.coherence.is_strict() => cache.has_losses(), // its home is lost
+            told => cache.is_told_losses(told),
+        }
+    }
+
     /// What is said of an object of this cluster: where its home is, and what it has lost.
     pub(super) fn note_home(&self, object: &Object, info: &mut ObjectInfo) {
         let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return };

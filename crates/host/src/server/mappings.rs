@@ -260,7 +260,7 @@ impl Host {
         self.returning.wait_for(id)?;
         self.settle_returned();
         let record = self.object(id)?.record().clone();
-        self.store(&cache, &record, range, freeze).map(Reply::Pages)
+        self.store(&cache, &record, range, freeze).map(Reply::Synced)
     }
 
     pub(super) fn hold(&self, session: &Session, id: ObjectId, offset: u64, length: u64) -> Result<Reply> {

@@ -64,6 +64,7 @@ impl Host {
             if self.machine.is_ordinary(session.credentials.uid) {
                 cache.is_opened_by_others(access.writes());
             }
+            self.tell_losses(object, &cache)?;
             cache.frames.clone()
         } else {
             let none =
@@ -292,7 +293,9 @@ impl Host {
             (record.options.pager, record.file) = (PagerKind::Anonymous, None);
         }
         let controlled = record.options.is_controlled();
-        let numbers = object.cache().map(|c| c.numbers()).unwrap_or_default();
+        let cache = object.cache();
+        let generation = cache.as_ref().map_or(0, |cache| cache.loss_generation());
+        let numbers = cache.map(|cache| cache.numbers()).unwrap_or_default();
         ObjectInfo {
             id: record.id,
             name: record.name.or_else(|| record.is_elsewhere.then_some(record.first_name)),
@@ -309,7 +312,7 @@ impl Host {
             options: record.options,
             home: String::new(),
             is_elsewhere: record.is_elsewhere,
-            losses: Losses::default(),
+            losses: Losses { generation, ..Losses::default() },
         }
     }
 }

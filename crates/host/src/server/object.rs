@@ -44,6 +44,8 @@ pub struct Object {
     life: Mutex<Life>,
     /// Sessions that have it open.
     pub opens: AtomicU64,
+    /// Of an object of another host: its loss generation, as it was told when a process here opened it last.
+    pub losses_told: AtomicU64,
     /// Why it cannot be used, after a reboot for example; empty if it can.
     unusable: Mutex<String>,
 }
@@ -62,6 +64,7 @@ impl Object {
             trimming: AtomicBool::new(false),
             life: Mutex::default(),
             opens: AtomicU64::new(0),
+            losses_told: AtomicU64::new(0),
             unusable: Mutex::new(unusable),
         })
     }

@@ -9,9 +9,11 @@ use crate::cluster::wire::{Claim, Member, Shared};
 use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
+    Synced,
 };
 use commonhold_points as points;
 use commonhold_registry::ObjectRecord;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -286,18 +288,11 @@ impl Host {
         record: &ObjectRecord,
         pages: PageRange,
         freeze: bool,
-    ) -> Result<u64> {
-        match self.with_cluster() {
-            Some(cluster) if record.options.is_shared() => {
-                if record.options.coherence == Coherence::Explicit {
-                    cache.sync(pages, freeze)
-                } else if record.is_elsewhere {
-                    cluster.sync_elsewhere(record.uuid, pages, freeze)
-                } else {
-                    cluster.store_shared(cache, pages, freeze)
-                }
-            }
-            _ => cache.sync(pages, freeze),
+    ) -> Result<Synced> {
+        match self.with_cluster().filter(|_| record.options.coherence.is_strict()) {
+            Some(cluster) if record.is_elsewhere => cluster.sync_elsewhere(record.uuid, pages, freeze),
+            Some(cluster) => cluster.store_shared(cache, pages, freeze),
+            None => cache.sync(pages, freeze).map(|pages| Synced { pages, ..Synced::default() }),
         }
     }
 
@@ -323,7 +318,9 @@ impl Host {
         access: Access,
     ) -> Result<Arc<Object>> {
         let found = cluster.open_elsewhere(name, &session.credentials, access)?;
-        self.import_known(cluster, &found)
+        let object = self.import_known(cluster, &found)?;
+        object.losses_told.fetch_max(found.loss_generation, Ordering::Relaxed);
+        Ok(object)
     }
 
     /// What processes of this host use of an object: under explicit coherence not its home's own, even here.
@@ -333,7 +330,8 @@ impl Host {
             Some(cluster) if record.options.coherence == Coherence::Explicit && !record.is_elsewhere => {
                 let name = record.name.unwrap_or(record.first_name);
                 let (ownership, options) = (record.ownership, record.options);
-                self.import_known(cluster, &Shared { object: record.uuid, name, ownership, options })
+                let object = record.uuid;
+                self.import_known(cluster, &Shared { object, name, ownership, options, loss_generation: 0 })
             }
             _ => Ok(object.clone()),
         }

@@ -8,7 +8,6 @@ use super::held_here::Kept;
 use super::holds::Held;
 use super::inbox::{Inbox, Later};
 use super::late::Late;
-use super::losses::Reverted;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
@@ -92,7 +91,7 @@ pub struct Driver {
     /// At another host: whoever looks for the home.
     pub(super) seeking: Mutex<()>,
     /// At the home: of which pages an older version serves.
-    pub(super) reverted: Reverted,
+    pub(super) reverted: AtomicU64,
     /// At another host, of forwarding: what its next process is to know.
     pub(super) handovers: Option<Handovers>,
 }
@@ -213,11 +212,14 @@ impl Driver {
             begun_at: OnceLock::new(),
             freezing: Mutex::default(),
             seeking: Mutex::default(),
-            reverted: Reverted::default(),
+            reverted: AtomicU64::new(0),
             handovers,
         });
         if !apart {
             cache.share(&driver, driver.plan.role());
+        }
+        if driver.plan.is_home && driver.plan.how != How::Explicit && cache.loss_generation() == 0 {
+            driver.has_losses(); // it is new, or what was known of it is lost
         }
         driver
     }
@@ -334,7 +336,7 @@ impl Driver {
         };
         reverted.iter().for_each(|page| cache.returned(self.frames(Span::one(*page))));
         let frames = self.count_frames(&reverted);
-        self.reverted.add(frames);
+        self.older_serve(frames);
         frames
     }
 

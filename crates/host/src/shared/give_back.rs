@@ -14,6 +14,7 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a host has of the pages that it is asked for.
 #[derive(Debug, Default)]
@@ -368,12 +369,16 @@ impl Driver {
     /// At the home, which begins: of what was lent and not given back the newest version is lost.
     pub(super) fn rest_is_lost(&self, state: &mut State) {
         let lent = std::mem::take(&mut state.lent);
-        let lost = lent.to_anybody() | lent.to_nobody;
+        let lost_now = lent.to_anybody();
+        if !lost_now.is_empty() {
+            self.has_losses(); // of the others the process before has told
+        }
+        let lost = lost_now | lent.to_nobody;
         if let Some(saved) = self.saved() {
             note_lost(&saved, &lost);
         }
         if self.plan.how.serves_older() {
-            self.reverted.add(lost.len());
+            self.reverted.fetch_add(lost.len(), Ordering::Relaxed);
         }
         let pages = self.plan.sizes.pages_of(&lost);
         match &mut state.part {
@@ -386,7 +391,11 @@ impl Driver {
     /// At the home: what that host had newest is lost from now on, and stays so, whoever comes with it later.
     pub(super) fn will_be_lost(&self, state: &State, host: HostId) {
         if let (Part::Central(node), Some(saved)) = (&state.part, self.saved()) {
-            note_lost(&saved, &self.owned_by(node, host));
+            let owned = self.owned_by(node, host);
+            if !owned.is_empty() {
+                self.has_losses(); // before: what is noted here the next process does not tell
+            }
+            note_lost(&saved, &owned);
         }
     }
 }

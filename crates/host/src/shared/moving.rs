@@ -150,10 +150,13 @@ impl Driver {
                 _ => cache.lose(&lost, false)?,
             }
             state.lent = Lent::default();
-            self.reverted.add(lost.len());
+            self.older_serve(lost.len());
             return Ok(lost.len());
         }
         cache.lose(&lost, true)?;
+        if !lost.is_empty() {
+            self.has_losses();
+        }
         if matches!(self.plan.how, How::Central(_)) {
             state.lent.to_nobody = lost.clone();
         } // else it is lent still, and counts as lost when this home begins

@@ -19,6 +19,7 @@ use recalls::own_recall;
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Bytes that came with a message, and how many of them are in their place.
@@ -180,6 +181,9 @@ impl<'d> Turn<'d> {
         if let Some(page) = recalled {
             self.recall_next(page, &mut actions);
         }
+        if actions.iter().any(|action| matches!(action, Action::NewestLost { .. })) {
+            self.driver.has_losses(); // before anything of it can be put off
+        }
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
         self.left.actions.extend(actions.drain(..));
@@ -301,7 +305,10 @@ impl<'d> Turn<'d> {
             Action::KeepOld { page } => self.keep_old(page)?,
             Action::DropKept { page } => self.drop_kept(page)?,
             Action::Restore { page } => self.restore(page)?,
-            Action::Reverted { page } => self.driver.reverted.add(self.frames_of(Span::one(page)).count),
+            Action::NewestLost { page, older_serves } => {
+                let frames = if older_serves { self.frames_of(Span::one(page)).count } else { 0 };
+                self.driver.reverted.fetch_add(frames, Ordering::Relaxed);
+            }
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => self.begin_hold(page),

@@ -2,7 +2,7 @@
 
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, TracePlace, Traced,
+    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, TracePlace, Traced,
 };
 use serde::{Deserialize, Serialize};
 
@@ -323,7 +323,9 @@ pub enum Reply {
     },
     /// To `Incore`: one byte a page ([`crate::PageState::decode`]).
     PageStates(Vec<u8>),
-    /// To `Sync` and `Revert`: pages that were stored, or dropped.
+    /// To `Sync`.
+    Synced(Synced),
+    /// To `Revert`: pages that were dropped.
     Pages(u64),
     /// To `Lock`.
     Locked {

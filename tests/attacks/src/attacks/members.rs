@@ -5,7 +5,7 @@ use crate::Attack;
 use crate::scene::{ATTACKER, Members, Rights, name};
 use commonhold_coherence::HostId;
 use commonhold_host::cluster::wire::{Answer, Call, Claim, Keep, Message};
-use commonhold_object::{Access, Credentials};
+use commonhold_object::{Access, Credentials, Synced};
 use commonhold_tests::cluster::ca;
 use commonhold_tests::stranger::{Numbers, Stranger};
 use commonhold_tests::{Scratch, wait};
@@ -262,7 +262,8 @@ fn answers(scene: &Members) {
     let stranger = scene.stranger(76, "answerer", Rights::Write);
     let host = stranger.connect(&scene.address(0)).expect("it has a certificate");
     for number in 0..2000 {
-        for answer in [Answer::Done, Answer::Keeps(true), Answer::Home(HostId(76)), Answer::Pages(u64::MAX)] {
+        let synced = Synced { pages: u64::MAX, loss_generation: u64::MAX };
+        for answer in [Answer::Done, Answer::Keeps(true), Answer::Home(HostId(76)), Answer::Synced(synced)] {
             let message = Message::Answer { number, answer: Ok(answer) };
             if stranger.tell(host, &message, &[]).is_err() {
                 return;
