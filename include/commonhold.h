@@ -192,7 +192,8 @@ int ch_unmap(void *address, size_t length);
 
 /* Makes the range what is stored, by the mode chosen at creation: the pages of it that any process modified.
  * When it returns 0 they survive power loss; if it fails nothing is lost, and it can be tried again. Of an
- * anonymous object it succeeds, and promises nothing past the host. */
+ * anonymous object it succeeds, and promises nothing past the host. Of an object that hosts share it fails once, with ENODEV,
+ * if newest versions of pages were lost with a host since the object was opened: read again what was written. */
 int ch_sync(void *address, size_t length);
 
 /* The same at a true instant: all writers are held for it. Only for freezable objects. */
@@ -249,7 +250,7 @@ typedef struct ch_info {
     char home[264];          /* the host that is its home; "" outside of a cluster */
     uint64_t lost_pages;     /* whose newest version was lost with a host: SIGBUS until the object is reverted */
     uint64_t reverted_pages; /* that went back to an older version for that reason */
-    uint64_t loss_generation; /* another number whenever that happened again: compare it with what it was; 0: never */
+    uint64_t loss_generation; /* another number whenever newest versions were lost: compare it with what it was */
     int is_elsewhere;        /* its home is another host */
     uint32_t unused2;
 } ch_info;

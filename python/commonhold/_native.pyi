@@ -230,7 +230,8 @@ def sync(target: Buffer | Mapping | Object, *, freeze: bool = False) -> int:
 
     What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true
     instant (objects created `freezable`). Raises `Error` with `kind` `no_space` if the disk is full: everything stays
-    in memory, and it can be tried again; `NotFoundError` if the memory is no object's."""
+    in memory, and it can be tried again; with `kind` `lost`, once, if newest versions of pages were lost with a host
+    since the object was opened; `NotFoundError` if the memory is no object's."""
 
 def lock(target: Buffer | Mapping | Object) -> bool:
     """Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are

@@ -54,7 +54,7 @@ class ObjectStat:
     reverted_pages: int
     """Of which an older version serves, because the newest was lost."""
     loss_generation: int
-    """Another number whenever pages went back again: compare it with what it was. 0: never."""
+    """Another number whenever newest versions were lost: compare it with what it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ use crate::tight::ledger::{Found, Kind, Ledger, PAGES, WORD_BYTES};
 use crate::tight::plan::Scene;
 use crate::view::{PAGE, View};
 use crate::worker;
-use commonhold::{Coherence, CreateOptions, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
+use commonhold::{Coherence, CreateOptions, ErrorKind, Host, Mapping, Object, OnLoss, PagerKind, SyncMode};
 use commonhold_sys::clock;
 use rand::{RngExt, SeedableRng};
 use std::fs::File;
@@ -75,7 +75,7 @@ impl Adder {
             left[page] = Some(self.add_to(view, page, left[page]));
             self.ledger.step(self.slot);
             if clock::now() - synced > SYNC_GAP {
-                self.sync(&left);
+                self.sync(&mut left);
                 synced = clock::now();
             }
         }
@@ -127,8 +127,9 @@ impl Adder {
         }
     }
 
-    /// An error leaves everything as it was: it is tried again later.
-    fn sync(&self, left: &[Option<u64>; PAGES]) {
+    /// An error leaves everything as it was: it is tried again later. If newest versions were lost, what this process left is
+    /// no more than what it finds.
+    fn sync(&self, left: &mut [Option<u64>; PAGES]) {
         if self.scene == Scene::LocalAnonymous {
             return;
         }
@@ -139,10 +140,14 @@ impl Adder {
             _ => self.mapping.sync_range(start, length),
         };
         self.ledger.set_syncing(self.slot, false);
-        if outcome.is_ok() {
-            self.ledger.note_sync(self.slot, clock::now());
-            let known = self.pages.clone().filter_map(|page| left[page].map(|value| (page, value)));
-            known.for_each(|(page, value)| self.ledger.synced(self.slot, page, value));
+        match outcome {
+            Ok(_) => {
+                self.ledger.note_sync(self.slot, clock::now());
+                let known = self.pages.clone().filter_map(|page| left[page].map(|value| (page, value)));
+                known.for_each(|(page, value)| self.ledger.synced(self.slot, page, value));
+            }
+            Err(error) if error.kind == ErrorKind::Lost => left.fill(None),
+            Err(_) => {}
         }
     }
 }

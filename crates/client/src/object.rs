@@ -367,6 +367,9 @@ impl Object {
 
     /// Makes the range what is stored, by the mode chosen at creation; gives the number of pages written. Of an
     /// anonymous object it succeeds and promises nothing past the host.
+    ///
+    /// Fails once with [`ErrorKind::Lost`] if newest versions of pages were lost with a host since the object was opened
+    /// (`docs/SYNC.md`, "When pages were lost"): what is there is stored, what was written before may be older.
     pub fn sync(&self, offset: u64, length: u64) -> Result<u64> {
         self.core.sync(offset, length, false)
     }
