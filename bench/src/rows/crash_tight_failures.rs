@@ -143,7 +143,7 @@ fn run_life(
 ) -> Result<()> {
     let directory = context.directory.join(format!("life-{number}"));
     std::fs::create_dir(&directory)?;
-    let scene = Scene::ALL[number as usize % Scene::ALL.len()];
+    let scene = Scene::of_life(number);
     let mut life = Life::begin(&directory, scene)?;
     let mut failed = false;
     for _ in 0..trials {

@@ -3,6 +3,7 @@
 
 use crate::context::Random;
 use rand::{RngExt, SeedableRng};
+use std::fmt::Debug;
 use std::time::Duration;
 
 /// The object of a life. All but one lie on a file and are synced now and then.
@@ -38,6 +39,12 @@ impl Scene {
         Scene::LocalFreezable,
         Scene::LocalAnonymous,
     ];
+
+    /// That of a life: all in turn, or those that `COMMONHOLD_TIGHT_SCENES` names.
+    pub fn of_life(number: u64) -> Scene {
+        let scenes = named(&Scene::ALL, "COMMONHOLD_TIGHT_SCENES");
+        scenes[number as usize % scenes.len()]
+    }
 
     /// As a writer is told.
     pub fn word(self) -> String {
@@ -127,6 +134,14 @@ pub struct Plan {
     pub lasting: Duration,
 }
 
+/// Of all, those whose names the variable has, between commas: to have a failure again with less around it.
+fn named<T: Copy + Debug>(all: &[T], variable: &str) -> Vec<T> {
+    let Ok(names) = std::env::var(variable) else { return all.to_vec() };
+    let is_named = |one: &&T| names.split(',').any(|name| name == format!("{one:?}"));
+    let found: Vec<T> = all.iter().filter(is_named).copied().collect();
+    if found.is_empty() { all.to_vec() } else { found }
+}
+
 impl Plan {
     /// The plan of that trial.
     pub fn new(seed: u64, trial: u64, scene: Scene) -> Plan {
@@ -140,7 +155,8 @@ impl Plan {
             scene if scene.is_local() => 1,
             _ => 0,
         };
-        let strike = all[random.random_range(0..all.len() - left_out)];
+        let named = named(&all[..all.len() - left_out], "COMMONHOLD_TIGHT_STRIKES");
+        let strike = named[random.random_range(0..named.len())];
         let host = random.random_range(0..scene.hosts());
         let lasting = Duration::from_millis(random.random_range(0..LEASE * 400));
         Plan { delay, strike, host, lasting }

@@ -4,7 +4,10 @@
 use super::Cache;
 use commonhold_object::Result;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// Clocks of hosts do not differ by more: a number that is later is nobody's clock.
+const LATER: Duration = Duration::from_secs(86400);
 
 impl Cache {
     /// The loss generation, as far as it is known here; zero: it is not.
@@ -16,12 +19,15 @@ impl Cache {
     ///
     /// The number is taken from the clock: a home that knows none of those before gives another, too.
     pub fn has_losses(&self) -> Result<()> {
-        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_micros() as u64);
-        self.raise_loss_generation(|known| now.max(known + 1))
+        self.raise_loss_generation(|known| clock(Duration::ZERO).max(known.saturating_add(1)))
     }
 
-    /// The home told this number, or one that was asked after the home was lost.
+    /// The home told this number, or a host that was asked after the home was lost. One that no clock gives is not taken: none
+    /// would be later.
     pub fn is_told_losses(&self, generation: u64) -> Result<()> {
+        if generation > clock(LATER) {
+            return Ok(());
+        }
         self.raise_loss_generation(|known| generation.max(known))
     }
 
@@ -38,6 +44,11 @@ impl Cache {
     }
 }
 
+fn clock(later: Duration) -> u64 {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    (now + later).as_micros().max(1) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::kept::tests::{Memory, cache};
@@ -50,6 +61,7 @@ mod tests {
         assert_eq!(first.loss_generation(), 0);
         first.is_told_losses(7).unwrap();
         first.is_told_losses(5).unwrap();
+        first.is_told_losses(u64::MAX).unwrap();
         assert_eq!(first.loss_generation(), 7);
         first.has_losses().unwrap();
         let lost = first.loss_generation();
