@@ -80,6 +80,8 @@ struct Score {
     trials: u64,
     strikes: BTreeMap<String, u64>,
     recoveries: Vec<f64>,
+    /// The longest recovery of each kind of trial, in milliseconds.
+    longest: BTreeMap<String, f64>,
     additions: u64,
     syncs: u64,
     allowed: BTreeMap<String, u64>,
@@ -92,7 +94,11 @@ impl Score {
     fn note(&mut self, scene: Scene, plan: &Plan, outcome: &Outcome) {
         let name = format!("{scene:?}: {:?}", plan.strike);
         self.trials += 1;
-        self.recoveries.extend(outcome.recovery.map(|time| time.as_secs_f64() * 1e3));
+        if let Some(time) = outcome.recovery.map(|time| time.as_secs_f64() * 1e3) {
+            self.recoveries.push(time);
+            let longest = self.longest.entry(name.clone()).or_default();
+            *longest = longest.max(rounded(time));
+        }
         *self.strikes.entry(name.clone()).or_default() += 1;
         if outcome.allowed > 0 {
             *self.allowed.entry(name).or_default() += outcome.allowed;
@@ -119,6 +125,7 @@ impl Score {
                 "p50": rounded(median(&self.recoveries)),
                 "p99": rounded(percentile(&self.recoveries, 0.99)),
                 "max": rounded(most(&self.recoveries)),
+                "longest": self.longest,
             },
             "failed_trials": self.failed_trials,
             "failures": self.failures,
