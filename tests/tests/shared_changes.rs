@@ -1,6 +1,7 @@
 //! What changes of an object that several hosts use: its size, and all of it at one instant.
 
 use commonhold_tests::cluster::{another, counts, leased_cluster, paged_cluster, sharers_from};
+use commonhold_tests::crash::rounds;
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::{MIB, PAGE, TestHost, Worker, page, wait};
 use std::time::Duration;
@@ -292,6 +293,21 @@ fn what_is_stored_is_of_one_instant() {
         workers.iter().for_each(|worker| drop(worker.ok("halt")));
         assert!(before > 0, "they counted");
     }
+}
+
+/// The home's own process asks to write a page in the instant in which it went to another host, and the sync wants to read it.
+#[test]
+fn an_instant_is_had_while_hosts_write_the_same_pages() {
+    let hosts = leased_cluster(3, 10);
+    let file = hosts[0].scratch().file("contended", MIB);
+    let options = format!("file={} sync=ordered freezable central", file.display());
+    let workers = sharers_from(&hosts, 0, "/contended", &options);
+    workers.iter().for_each(|worker| drop(worker.ok("pair m 0 1")));
+    let syncers = [another(&hosts[0], "/contended"), another(&hosts[1], "/contended")];
+    for _ in 0..rounds(200).max(60) {
+        syncers.iter().for_each(|syncer| drop(syncer.ok("freeze o 0 16384")));
+    }
+    workers.iter().for_each(|worker| drop(worker.ok("halt")));
 }
 
 /// Of explicit coherence: of the host that syncs it is its memory at one instant, of the others what they synced last.

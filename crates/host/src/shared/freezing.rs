@@ -41,9 +41,29 @@ impl PutOff {
         }
     }
 
+    /// What the home's own processes wait for to write, and cannot read here: it is asked for to be read now, and to be written
+    /// again when it is here. The sync reads it, too, and a host asks once for a page.
+    pub fn to_be_read(&mut self, me: HostId, is_here: impl Fn(u32) -> bool) -> Vec<Event<Said>> {
+        let mut asked = Vec::new();
+        self.messages.retain(|(from, message, _)| {
+            let Said::Central(central::Message::Request { span, .. }) = message else { return true };
+            if *from != me || span.pages().all(&is_here) {
+                return true;
+            }
+            let read = central::Message::Request { span: *span, access: Access::Read, has_copy: false };
+            asked.push(Event::Message { from: me, message: Said::Central(read) });
+            false
+        });
+        asked
+    }
+
     /// That host is lost: what it wanted it does not want any more.
     pub fn forget(&mut self, host: HostId) {
         self.messages.retain(|(from, ..)| *from != host);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
     pub fn clear(&mut self) {
@@ -88,5 +108,35 @@ impl Drop for Frozen {
                 Turn::take(driver, &mut state, Event::Message { from, message }, bytes);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_coherence::Span;
+
+    #[test]
+    fn the_home_asks_to_read_what_it_waits_for_to_write() {
+        let (home, other) = (HostId(1), HostId(2));
+        let request = |from, page, access| {
+            let span = Span::new(page, 2);
+            let message =
+                Said::Central(central::Message::Request { span, access, has_copy: access == Access::Write });
+            Event::Message { from, message }
+        };
+        let mut put_off = PutOff::default();
+        assert!(!put_off.takes(&request(home, 0, Access::Write)), "nobody freezes it");
+        put_off.freezes = 1;
+        assert!(!put_off.takes(&request(other, 0, Access::Read)));
+        for (from, page) in [(home, 0), (other, 0), (home, 4), (other, 4)] {
+            let event = request(from, page, Access::Write);
+            assert!(put_off.takes(&event));
+            put_off.put(event, Vec::new());
+        }
+        assert!(put_off.to_be_read(home, |_| true).is_empty());
+        assert_eq!(put_off.to_be_read(home, |page| page != 5), [request(home, 4, Access::Read)]);
+        assert!(put_off.to_be_read(home, |page| page != 5).is_empty(), "once");
+        assert_eq!(put_off.messages.len(), 3);
     }
 }

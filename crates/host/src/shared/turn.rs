@@ -162,7 +162,8 @@ impl<'d> Turn<'d> {
 
     fn happened(&mut self, event: Event<Said>, bytes: Vec<u8>) {
         if self.state.put_off.takes(&event) {
-            return self.state.put_off.put(event, bytes);
+            self.state.put_off.put(event, bytes);
+            return self.read_what_is_put_off();
         }
         if let Event::Message { message, .. } = &event {
             self.wait_for_holds(message);
@@ -193,6 +194,18 @@ impl<'d> Turn<'d> {
         if !evicts && !self.state.late.is_empty() {
             self.send_late_pages_away();
         }
+        self.read_what_is_put_off();
+    }
+
+    /// At a home that is frozen.
+    fn read_what_is_put_off(&mut self) {
+        if self.state.put_off.is_empty() {
+            return;
+        }
+        let part = &self.state.part;
+        let is_here = |page| part.access(page) != Access::None;
+        let asked = self.state.put_off.to_be_read(self.driver.plan.me, is_here);
+        self.to_do.extend(asked.into_iter().map(|event| (event, Vec::new())));
     }
 
     /// Does what is left to be done, in its order, up to what cannot be done now.
