@@ -25,7 +25,11 @@ impl Host {
     fn opened(&self, session: &Session, id: ObjectId) -> Result<(Arc<Object>, Arc<Cache>, Access)> {
         let access = session.access(id)?;
         let object = self.object(id)?;
-        let cache = object.cache().ok_or_else(|| {
+        let cache = object.cache();
+        if cache.is_none() {
+            object.check_usable()?;
+        }
+        let cache = cache.ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,
                 "the object is direct: the host is not asked about its pages; create it with sync = ordered or \
