@@ -33,6 +33,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ),
     user_of(
         SMALL,
+        "stuck.an_address_space_of_holes",
+        "have the next host look through a mapping of a tebibyte whose address space one holds",
+        an_address_space_of_holes,
+    ),
+    user_of(
+        SMALL,
         "stuck.what_comes_late",
         "let the kernel do late what a killed host had asked for",
         what_comes_late,
@@ -111,12 +117,7 @@ fn what_comes_late(scene: &Local) {
 
 fn an_address_space(scene: &Local) {
     let attacker = fill_the_budget(scene);
-    let below = scene.host.scratch().join("mounts");
-    std::fs::create_dir(&below)
-        .and_then(|()| std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o755)))
-        .expect("a directory");
-    let Some(fuse) = Fuse::mount(&below, ATTACKER.0) else { leave_out("FUSE cannot be mounted here") };
-    fuse.fall_silent(READ);
+    let Some(fuse) = silent_files(scene) else { leave_out("FUSE cannot be mounted here") };
     // Writes to these pages wait for the host, which has to let them in that address space.
     attacker.ok("create f /frozen size=65536 freezable");
     attacker.all("map f f rw shared 0 0\nfill f 0 16 1\nfreeze f 0 65536");
@@ -130,6 +131,33 @@ fn an_address_space(scene: &Local) {
     assert_eq!(attacker.ok("get f 4096"), "7");
     attacker.ok("check m 0 3072 1");
     others_go_on(scene);
+}
+
+/// The next host waits for a scan by what may be found, and not by how long the mapping is.
+fn an_address_space_of_holes(scene: &Local) {
+    const BYTES: u64 = 1 << 40;
+    let attacker = fill_the_budget(scene);
+    let file = scene.new_file("holes", BYTES);
+    attacker.ok(&format!("create h /holes size={BYTES} file={} sync=ordered", file.display()));
+    attacker.all("map h h rw shared 0 0\nput h 0 7");
+    let Some(fuse) = silent_files(scene) else { leave_out("FUSE cannot be mounted here") };
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    is_replaced(scene);
+    fuse.end();
+    assert_eq!(attacker.ok("get h 0"), "7");
+    others_go_on(scene);
+}
+
+/// A file system of the attacker's that does not answer.
+fn silent_files(scene: &Local) -> Option<Fuse> {
+    let below = scene.host.scratch().join("mounts");
+    std::fs::create_dir(&below)
+        .and_then(|()| std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o755)))
+        .expect("a directory");
+    let fuse = Fuse::mount(&below, ATTACKER.0)?;
+    fuse.fall_silent(READ);
+    Some(fuse)
 }
 
 fn claim_words(scene: &Local) {
