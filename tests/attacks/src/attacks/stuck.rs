@@ -3,14 +3,18 @@
 //! system does not answer. What the host asks of that memory, or of that address space, waits.
 //! Nobody else does, and the host can be replaced.
 
-use super::{KILLED, user_of};
+use super::{KILLED, member, user_of};
 use crate::by_hand::ByHand;
-use crate::scene::{ATTACKER, Local, Machine, name, open, others_go_on_with, small};
+use crate::scene::{
+    ATTACKER, BYSTANDER, Local, Machine, Members, SOON, name, open, others_go_on_with, small,
+};
 use crate::{Attack, leave_out};
 use commonhold_object::{Access, CreateOptions};
 use commonhold_tests::fuse::{Fuse, READ};
 use commonhold_tests::host::has_ended;
+use commonhold_tests::raw::Raw;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
+use commonhold_tests::user::as_user;
 use commonhold_tests::{MIB, PAGE, Worker, wait};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -48,6 +52,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "stuck.claim_words",
         "hold the lock of claim words, and of an object's memory, while hosts follow each other",
         claim_words,
+    ),
+    member(
+        "stuck.what_other_hosts_take",
+        "hold the locks of many objects' memory while another host takes their pages",
+        what_other_hosts_take,
     ),
 ];
 
@@ -178,4 +187,51 @@ fn claim_words(scene: &Local) {
         others_go_on(scene);
     }
     drop(nevers);
+}
+
+/// More objects than can have pages on their way out of page tables at once.
+const MANY: usize = 40;
+
+/// At their home, what another host takes has to leave page tables: of the attacker's objects it cannot.
+fn what_other_hosts_take(scene: &Members) {
+    let [taker, home] = [&scene.hosts[0], &scene.hosts[1]];
+    let attacker = home.worker_of(ATTACKER.0, ATTACKER.1);
+    let mut raw = as_user(ATTACKER.0, || Raw::connect(home));
+    let mut nevers = Vec::new();
+    for number in 0..MANY {
+        attacker.eventually(&format!("create o{number} /held{number} size=65536 central"));
+        attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
+        let memory = raw.ask_for(&open(&format!("/held{number}"), Access::ReadWrite)).1.remove(0);
+        nevers.push(StuckWrite::new(memory, 8 * PAGE as u64));
+    }
+    let takers: Vec<Worker> = (0..MANY)
+        .map(|number| {
+            let worker = taker.worker_of(ATTACKER.0, ATTACKER.1);
+            worker.eventually(&format!("open o /held{number} rw"));
+            worker.ok("map m o rw shared 0 0");
+            worker.send("put m 0 8");
+            worker
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(2));
+    for number in 0..16 {
+        let name = format!("/theirs{number}");
+        let theirs = [home, taker].map(|host| host.worker_of(BYSTANDER.0, BYSTANDER.1));
+        in_time(&theirs[0], &format!("create o {name} size=65536 central"));
+        in_time(&theirs[1], &format!("open o {name} rw"));
+        theirs.iter().for_each(|worker| in_time(worker, "map m o rw shared 0 0"));
+        for seed in 1..4 {
+            theirs.iter().for_each(|worker| in_time(worker, &format!("fill m 0 16 {seed}")));
+        }
+        in_time(&theirs[0], &format!("remove {name}"));
+    }
+    drop(nevers);
+    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the write is over")));
+    (0..MANY).for_each(|number| drop(attacker.ok(&format!("remove /held{number}"))));
+}
+
+fn in_time(worker: &Worker, line: &str) {
+    worker.send(line);
+    let answer = worker.answer_within(SOON).unwrap_or_else(|| panic!("{line}: no answer in {SOON:?}"));
+    answer.unwrap_or_else(|why| panic!("{line}: {why:?}"));
 }
