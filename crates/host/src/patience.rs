@@ -153,13 +153,23 @@ impl Patience {
         uid: u32,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let key = Arc::as_ptr(memory).addr();
+        let (key, memory) = (Arc::as_ptr(memory).addr(), memory.clone());
+        self.call_on(key, uid, move || job(&memory))
+    }
+
+    /// The same on what that number names: memory, or an address space of a client of that user, whose lock is held as easily.
+    pub fn call_on<T: Send + 'static>(
+        self: &Arc<Self>,
+        key: usize,
+        uid: u32,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let (under_way, patience) = self.begin(key, uid)?;
         let caller = CALLER.take().map_or_else(Caller::start, Ok)?;
         let (tell, came) = channel();
-        let (this, memory) = (self.clone(), memory.clone());
+        let this = self.clone();
         let job = move || {
-            let result = job(&memory);
+            let result = job();
             let mut state = this.lock();
             if state.stuck.remove(&key) {
                 state.suspects.insert(uid, Instant::now());
@@ -194,7 +204,8 @@ impl Patience {
 fn stuck() -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
-        "somebody has been writing to the object's memory by write(2) all the time: end who does, then try again",
+        "somebody has been writing to the object's memory by write(2) all the time, or changing what they have mapped: end who \
+         does, then try again",
     )
 }
 

@@ -15,7 +15,7 @@ use commonhold_tests::host::has_ended;
 use commonhold_tests::raw::Raw;
 use commonhold_tests::stuck::{StuckWrite, holds_address_space};
 use commonhold_tests::user::as_user;
-use commonhold_tests::{MIB, PAGE, Worker, wait};
+use commonhold_tests::{MIB, PAGE, TestHost, Worker, wait};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,22 @@ pub(crate) const ATTACKS: &[Attack] = &[
     member(
         "stuck.what_other_hosts_take",
         "hold the locks of many objects' memory while another host takes their pages",
-        what_other_hosts_take,
+        |scene| what_other_hosts_take(scene, "central"),
+    ),
+    member(
+        "stuck.what_other_hosts_take_by_forwarding",
+        "the same of objects that are scheduled by forwarding",
+        |scene| what_other_hosts_take(scene, "forwarding"),
+    ),
+    member(
+        "stuck.an_address_space_that_shares",
+        "hold the lock of an address space with pages of many objects that another host takes",
+        an_address_space_that_shares,
+    ),
+    member(
+        "stuck.an_address_space_of_a_sharer",
+        "hold the lock of an address space with pages of an object that their home wants back",
+        an_address_space_of_a_sharer,
     ),
 ];
 
@@ -126,7 +141,7 @@ fn what_comes_late(scene: &Local) {
 
 fn an_address_space(scene: &Local) {
     let attacker = fill_the_budget(scene);
-    let Some(fuse) = silent_files(scene) else { leave_out("FUSE cannot be mounted here") };
+    let Some(fuse) = silent_files(&scene.host) else { leave_out("FUSE cannot be mounted here") };
     // Writes to these pages wait for the host, which has to let them in that address space.
     attacker.ok("create f /frozen size=65536 freezable");
     attacker.all("map f f rw shared 0 0\nfill f 0 16 1\nfreeze f 0 65536");
@@ -149,7 +164,7 @@ fn an_address_space_of_holes(scene: &Local) {
     let file = scene.new_file("holes", BYTES);
     attacker.ok(&format!("create h /holes size={BYTES} file={} sync=ordered", file.display()));
     attacker.all("map h h rw shared 0 0\nput h 0 7");
-    let Some(fuse) = silent_files(scene) else { leave_out("FUSE cannot be mounted here") };
+    let Some(fuse) = silent_files(&scene.host) else { leave_out("FUSE cannot be mounted here") };
     attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
     wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
     is_replaced(scene);
@@ -159,8 +174,8 @@ fn an_address_space_of_holes(scene: &Local) {
 }
 
 /// A file system of the attacker's that does not answer.
-fn silent_files(scene: &Local) -> Option<Fuse> {
-    let below = scene.host.scratch().join("mounts");
+fn silent_files(host: &TestHost) -> Option<Fuse> {
+    let below = host.scratch().join("mounts");
     std::fs::create_dir(&below)
         .and_then(|()| std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o755)))
         .expect("a directory");
@@ -193,31 +208,44 @@ fn claim_words(scene: &Local) {
 const MANY: usize = 40;
 
 /// At their home, what another host takes has to leave page tables: of the attacker's objects it cannot.
-fn what_other_hosts_take(scene: &Members) {
+fn what_other_hosts_take(scene: &Members, how: &str) {
     let [taker, home] = [&scene.hosts[0], &scene.hosts[1]];
     let attacker = home.worker_of(ATTACKER.0, ATTACKER.1);
     let mut raw = as_user(ATTACKER.0, || Raw::connect(home));
     let mut nevers = Vec::new();
     for number in 0..MANY {
-        attacker.eventually(&format!("create o{number} /held{number} size=65536 central"));
+        attacker.eventually(&format!("create o{number} /held{number} size=65536 {how}"));
         attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
         let memory = raw.ask_for(&open(&format!("/held{number}"), Access::ReadWrite)).1.remove(0);
         nevers.push(StuckWrite::new(memory, 8 * PAGE as u64));
     }
-    let takers: Vec<Worker> = (0..MANY)
-        .map(|number| {
-            let worker = taker.worker_of(ATTACKER.0, ATTACKER.1);
-            worker.eventually(&format!("open o /held{number} rw"));
-            worker.ok("map m o rw shared 0 0");
-            worker.send("put m 0 8");
-            worker
-        })
-        .collect();
+    let takers = takers(taker, MANY);
+    others_share(scene, how);
+    drop(nevers);
+    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the write is over")));
+    (0..MANY).for_each(|number| drop(attacker.ok(&format!("remove /held{number}"))));
+}
+
+/// Processes of the attacker at another host, each of which writes to one of the objects there.
+fn takers(host: &TestHost, count: usize) -> Vec<Worker> {
+    let take = |number: usize| {
+        let worker = host.worker_of(ATTACKER.0, ATTACKER.1);
+        worker.eventually(&format!("open o /held{number} rw"));
+        worker.ok("map m o rw shared 0 0");
+        worker.send("put m 0 8");
+        worker
+    };
+    let takers = (0..count).map(take).collect();
     std::thread::sleep(Duration::from_secs(2));
+    takers
+}
+
+/// Another user's objects go between the hosts.
+fn others_share(scene: &Members, how: &str) {
     for number in 0..16 {
         let name = format!("/theirs{number}");
-        let theirs = [home, taker].map(|host| host.worker_of(BYSTANDER.0, BYSTANDER.1));
-        in_time(&theirs[0], &format!("create o {name} size=65536 central"));
+        let theirs = [1, 0].map(|host: usize| scene.hosts[host].worker_of(BYSTANDER.0, BYSTANDER.1));
+        in_time(&theirs[0], &format!("create o {name} size=65536 {how}"));
         in_time(&theirs[1], &format!("open o {name} rw"));
         theirs.iter().for_each(|worker| in_time(worker, "map m o rw shared 0 0"));
         for seed in 1..4 {
@@ -225,9 +253,49 @@ fn what_other_hosts_take(scene: &Members) {
         }
         in_time(&theirs[0], &format!("remove {name}"));
     }
-    drop(nevers);
-    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the write is over")));
-    (0..MANY).for_each(|number| drop(attacker.ok(&format!("remove /held{number}"))));
+}
+
+/// More than there are threads for scheduling.
+const MORE: usize = 70;
+
+/// What another host takes is protected first, in an address space that cannot be changed now.
+fn an_address_space_that_shares(scene: &Members) {
+    let [taker, home] = [&scene.hosts[0], &scene.hosts[1]];
+    let attacker = home.worker_of(ATTACKER.0, ATTACKER.1);
+    for number in 0..MORE {
+        attacker.eventually(&format!("create o{number} /held{number} size=65536 central"));
+        attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
+    }
+    let Some(fuse) = silent_files(home) else { leave_out("FUSE cannot be mounted here") };
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    let takers = takers(taker, MORE);
+    others_share(scene, "central");
+    fuse.end();
+    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
+    (0..MORE).for_each(|number| drop(attacker.ok(&format!("remove /held{number}"))));
+}
+
+/// The same where the home takes: one thread reads what it says of all objects.
+fn an_address_space_of_a_sharer(scene: &Members) {
+    const FEW: usize = 3;
+    let [sharer, home] = [&scene.hosts[0], &scene.hosts[1]];
+    let maker = home.worker_of(ATTACKER.0, ATTACKER.1);
+    let attacker = sharer.worker_of(ATTACKER.0, ATTACKER.1);
+    for number in 0..FEW {
+        maker.eventually(&format!("create o{number} /held{number} size=65536 central"));
+        attacker.eventually(&format!("open o{number} /held{number} rw"));
+        attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
+    }
+    let Some(fuse) = silent_files(sharer) else { leave_out("FUSE cannot be mounted here") };
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    let takers = takers(home, FEW);
+    others_share(scene, "central");
+    fuse.end();
+    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
+    drop(attacker);
+    (0..FEW).for_each(|number| drop(maker.ok(&format!("remove /held{number}"))));
 }
 
 fn in_time(worker: &Worker, line: &str) {
