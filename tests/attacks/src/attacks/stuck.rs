@@ -69,6 +69,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         an_address_space_that_shares,
     ),
     member(
+        "stuck.an_address_space_of_who_waits",
+        "hold the lock of an address space in which a page is to be shown that comes from its home",
+        an_address_space_of_who_waits,
+    ),
+    member(
         "stuck.an_address_space_of_a_sharer",
         "hold the lock of an address space with pages of an object that their home wants back",
         an_address_space_of_a_sharer,
@@ -296,6 +301,26 @@ fn an_address_space_of_a_sharer(scene: &Members) {
     takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
     drop(attacker);
     (0..FEW).for_each(|number| drop(maker.ok(&format!("remove /held{number}"))));
+}
+
+/// A thread waits for a page that its home holds, and then the address space is held: the page comes, and is shown.
+fn an_address_space_of_who_waits(scene: &Members) {
+    let [sharer, home] = [&scene.hosts[0], &scene.hosts[1]];
+    let maker = home.worker_of(ATTACKER.0, ATTACKER.1);
+    let attacker = sharer.worker_of(ATTACKER.0, ATTACKER.1);
+    maker.eventually("create o /held size=65536 central");
+    maker.all("map m o rw shared 0 0\nput m 4096 1\nlock o 4096 4096");
+    attacker.eventually("open o /held rw");
+    attacker.all("map m o rw shared 0 0\nput m 0 7");
+    let Some(fuse) = silent_files(sharer) else { leave_out("FUSE cannot be mounted here") };
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    attacker.send("put m 4096 2"); // the lock is taken a moment later
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    maker.ok("unlock o 4096 4096");
+    others_share(scene, "central");
+    fuse.end();
+    attacker.answer().expect("the page comes when the lock is free");
+    maker.ok("remove /held");
 }
 
 fn in_time(worker: &Worker, line: &str) {
