@@ -3,7 +3,7 @@
 #![cfg(feature = "etcd")]
 
 use commonhold_sys::file_lock::try_lock;
-use commonhold_tests::cluster::{says, until_says};
+use commonhold_tests::cluster::{another, says, until_says};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::etcd::Etcd;
 use commonhold_tests::host::{signal, stop};
@@ -388,6 +388,30 @@ fn what_cannot_move_is_refused() {
     // The file of an object whose home is another host.
     let why = second.worker().ask(&create("strict").replace(" /x ", " /y ")).unwrap_err().message;
     assert!(why.contains("locked") || why.contains("is there already"), "{why}");
+}
+
+/// A loss that the last home counted, and of which one process heard by its sync, is known to the next home: others who had the
+/// object open are told of it there.
+#[test]
+fn the_next_home_tells_of_losses_that_one_process_was_told_of() {
+    for on_loss in ["strict=revert", "forwarding=revert"] {
+        let Some(setting) = Setting::new(4, on_loss) else { return };
+        let Setting { hosts, workers, .. } = &setting;
+        let sync = format!("sync o 0 {MIB}");
+        workers[0].all(&format!("fill m 0 256 1\n{sync}"));
+        let late = [&hosts[2], &hosts[3]].map(|host| another(host, NAME));
+        workers[1].ok("fill m 10 5 2");
+        setting.lose(1);
+        until_says(&hosts[0], "host1 is lost");
+        [2, 3].iter().for_each(|host| drop(workers[*host].eventually("check m 0 256 1")));
+        [2, 3].iter().for_each(|host| drop(workers[*host].refused(&sync, "Lost")));
+        workers[2].ok(&sync);
+        setting.lose(0);
+        workers[2].eventually(&sync);
+        late.iter().for_each(|late| drop(late.refused(&sync, "Lost")));
+        late.iter().for_each(|late| drop(late.ok(&sync)));
+        [2, 3].iter().for_each(|host| drop(workers[*host].ok(&sync))); // and not twice
+    }
 }
 
 /// Who holds pages holds them still when the home is another: the next home knows of all of them.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Signal, TestHost, eventually, kill};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// An address that somebody has, and who has it.
 fn taken() -> (TcpListener, String) {
@@ -120,4 +120,29 @@ fn stop_with_force_ends_a_keeper_that_has_no_host() {
     assert!(commonhold_sys::process::identity(keeper as u32).is_err(), "the keeper lives on");
     assert!(!host.state().join("host.sock").exists());
     host.run(&["host", "start"]).text();
+}
+
+/// What a lock says is the word of whoever may write it.
+#[test]
+fn stop_with_force_ends_no_process_that_a_lock_of_another_names() {
+    let (host, _address, keeper) = without_its_address();
+    let victim = Ending(Command::new("sleep").arg("600").spawn().unwrap());
+    let lock = host.state().join("lock");
+    let lives = || commonhold_sys::process::identity(victim.0.id()).is_ok();
+    if rustix::process::geteuid().is_root() {
+        std::fs::write(&lock, format!("{:<10}\n", victim.0.id())).unwrap();
+        std::os::unix::fs::chown(&lock, Some(64_001), None).unwrap();
+        assert!(said_at_once(&host, &["host", "stop", "--force"]).contains("is not the owner's"));
+        assert!(lives(), "it was told to end by another user's word");
+        std::fs::write(&lock, keeper.to_string()).unwrap();
+        std::os::unix::fs::chown(&lock, Some(0), None).unwrap();
+    }
+    // The lock is another's file.
+    let (other, away) = (host.file("other"), host.state().join("away"));
+    std::fs::write(&other, victim.0.id().to_string()).unwrap();
+    std::fs::rename(&lock, &away).unwrap();
+    std::os::unix::fs::symlink(&other, &lock).unwrap();
+    assert!(said_at_once(&host, &["host", "stop", "--force"]).contains("lock"));
+    assert!(lives(), "it was told to end by a link");
+    std::fs::rename(&away, &lock).unwrap();
 }

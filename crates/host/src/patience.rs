@@ -10,11 +10,12 @@
 
 use commonhold_points as points;
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long anybody waits for what a client can make wait.
@@ -23,6 +24,9 @@ pub const PATIENCE: Duration = Duration::from_millis(500);
 pub const LITTLE: Duration = Duration::from_millis(2);
 /// For how long that.
 const SUSPECT_FOR: Duration = Duration::from_secs(60);
+/// Calls about objects of one user that may be under way at once, those that do not come back among them: each has a thread,
+/// and may have what others need as well (`refuge`).
+const AT_ONCE: usize = 4;
 /// Between two looks at the thread; and how often it must stand still.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 3;
@@ -31,7 +35,11 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Who makes calls wait.
 #[derive(Debug, Default)]
-pub struct Patience(Mutex<State>);
+pub struct Patience {
+    state: Mutex<State>,
+    /// A call came back.
+    came_back: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -39,6 +47,25 @@ struct State {
     stuck: HashSet<usize>,
     /// Users with whose objects that happened, and when.
     suspects: HashMap<u32, Instant>,
+    /// How many calls are under way, by user.
+    under_way: HashMap<u32, usize>,
+}
+
+/// As long as this is there, a call is under way.
+struct UnderWay(Arc<Patience>, u32);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if let Entry::Occupied(mut calls) = state.under_way.entry(self.1) {
+            *calls.get_mut() -= 1;
+            if *calls.get() == 0 {
+                calls.remove();
+            }
+        }
+        drop(state);
+        self.0.came_back.notify_all();
+    }
 }
 
 /// The thread that makes such calls for another.
@@ -91,17 +118,32 @@ impl Caller {
 
 impl Patience {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long to wait for a call on that memory. An error: one has not come back.
-    fn with(&self, memory: usize, uid: u32) -> io::Result<Duration> {
-        let state = self.lock();
-        if state.stuck.contains(&memory) {
-            return Err(stuck());
-        }
+    /// Begins a call on that memory, and says how long to wait for it. An error: one has not come back, or too many of that
+    /// user have not.
+    fn begin(self: &Arc<Self>, memory: usize, uid: u32) -> io::Result<(UnderWay, Duration)> {
+        let mut state = self.lock();
         let is_suspect = state.suspects.get(&uid).is_some_and(|since| since.elapsed() < SUSPECT_FOR);
-        Ok(if is_suspect { LITTLE } else { PATIENCE })
+        let patience = if is_suspect { LITTLE } else { PATIENCE };
+        let until = Instant::now() + patience;
+        loop {
+            if state.stuck.contains(&memory) {
+                return Err(stuck());
+            }
+            let calls = state.under_way.entry(uid).or_default();
+            if *calls < AT_ONCE {
+                *calls += 1;
+                drop(state);
+                return Ok((UnderWay(self.clone(), uid), patience));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(stuck());
+            }
+            state = self.came_back.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Makes a call on the memory of an object of that user.
@@ -111,18 +153,30 @@ impl Patience {
         uid: u32,
         job: impl FnOnce(&OwnedFd) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let key = Arc::as_ptr(memory).addr();
-        let patience = self.with(key, uid)?;
+        let (key, memory) = (Arc::as_ptr(memory).addr(), memory.clone());
+        self.call_on(key, uid, move || job(&memory))
+    }
+
+    /// The same on what that number names: memory, or an address space of a client of that user, whose lock is held as easily.
+    pub fn call_on<T: Send + 'static>(
+        self: &Arc<Self>,
+        key: usize,
+        uid: u32,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (under_way, patience) = self.begin(key, uid)?;
         let caller = CALLER.take().map_or_else(Caller::start, Ok)?;
         let (tell, came) = channel();
-        let (this, memory) = (self.clone(), memory.clone());
+        let this = self.clone();
         let job = move || {
-            let result = job(&memory);
+            let result = job();
             let mut state = this.lock();
             if state.stuck.remove(&key) {
                 state.suspects.insert(uid, Instant::now());
             }
             let _ = tell.send(result); // nobody may want to know any more
+            drop(state);
+            drop(under_way);
         };
         caller
             .jobs
@@ -150,7 +204,8 @@ impl Patience {
 fn stuck() -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
-        "somebody has been writing to the object's memory by write(2) all the time: end who does, then try again",
+        "somebody has been writing to the object's memory by write(2) all the time, or changing what they have mapped: end who \
+         does, then try again",
     )
 }
 
@@ -179,5 +234,38 @@ mod tests {
         });
         assert_eq!(slow.unwrap(), 5);
         assert!(patience.lock().stuck.is_empty() && patience.lock().suspects.is_empty());
+    }
+
+    #[test]
+    fn one_user_has_few_calls_under_way() {
+        let patience = Arc::new(Patience::default());
+        let memories: Vec<_> =
+            (0..AT_ONCE).map(|_| Arc::new(frames::create("patience", 4096).unwrap())).collect();
+        let end = Arc::new(std::sync::Barrier::new(AT_ONCE + 1));
+        let begun: Vec<_> = memories
+            .iter()
+            .map(|memory| {
+                let (patience, memory, end) = (patience.clone(), memory.clone(), end.clone());
+                std::thread::spawn(move || {
+                    patience.call(&memory, 7, move |_| {
+                        end.wait();
+                        Ok(())
+                    })
+                })
+            })
+            .collect();
+        while patience.lock().under_way.get(&7) != Some(&AT_ONCE) {
+            std::thread::sleep(LOOK);
+        }
+        let other = Arc::new(frames::create("patience", 4096).unwrap());
+        let why = patience.call(&other, 7, |_| Ok(())).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut);
+        patience.call(&other, 8, |_| Ok(())).unwrap();
+        end.wait();
+        begun.into_iter().for_each(|begun| begun.join().unwrap().unwrap());
+        patience.call(&other, 7, |_| Ok(())).unwrap();
+        while !patience.lock().under_way.is_empty() {
+            std::thread::sleep(LOOK);
+        }
     }
 }

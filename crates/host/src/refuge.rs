@@ -2,6 +2,7 @@
 //! that is killed before it has put the bytes back must not have lost them. The memory is kept by the keeper; the next host
 //! puts back what it finds.
 
+use crate::patience::PATIENCE;
 use commonhold_object::limits::OBJECT_BYTES;
 use commonhold_points as points;
 use commonhold_sys::frames;
@@ -9,9 +10,10 @@ use commonhold_sys::shared::Shared;
 use rustix::io::pwrite;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
-/// So many objects can be at it at once.
+/// So many objects can be at it at once; of one user no more than there may be calls (`patience`).
 const SLOTS: usize = 16;
 /// Most bytes at once.
 pub const MOST_BYTES: usize = 1 << 20;
@@ -51,7 +53,7 @@ fn put(frames: impl AsFd, bytes: &[u8], offset: u64) {
         if write_all(&frames, bytes, offset).is_ok() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     std::process::abort(); // the keeper starts the next
 }
@@ -73,7 +75,14 @@ fn found(slot: &mut Shared, inode: u64) -> Option<(u64, usize)> {
     (number(0) == inode && number(3) == !inode && is_within).then_some((offset, length))
 }
 
-/// One object's turn at its slot.
+/// Whether nobody's bytes are in the slot.
+fn is_empty(slot: &mut Shared) -> bool {
+    let mut header = [0; WHOSE_BYTES];
+    slot.read(0, &mut header);
+    header == [0; WHOSE_BYTES]
+}
+
+/// One object's turn at a slot.
 struct Slot<'r>(MutexGuard<'r, Option<Shared>>);
 
 impl Slot<'_> {
@@ -88,41 +97,79 @@ impl Refuge {
         Refuge { memory, slots: Default::default() }
     }
 
-    fn slot(&self, inode: u64) -> io::Result<Slot<'_>> {
-        let number = inode as usize % SLOTS;
-        let mut slot = self.slots[number].lock().unwrap_or_else(PoisonError::into_inner);
+    /// That slot, if nobody is at it.
+    fn slot_now(&self, number: usize) -> io::Result<Option<Slot<'_>>> {
+        let mut slot = match self.slots[number].try_lock() {
+            Ok(slot) => slot,
+            Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
         if slot.is_none() {
             *slot = Some(Shared::map(&self.memory, (number * SLOT_BYTES) as u64, SLOT_BYTES)?);
         }
-        Ok(Slot(slot))
+        Ok(Some(Slot(slot)))
+    }
+
+    /// A slot at which nobody is. Who may write to an object's memory can hold the slot in which its bytes are, for as long
+    /// as they like: others take another. One with bytes of somebody's frames comes last.
+    fn free_slot(&self, inode: u64) -> io::Result<Slot<'_>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut last = None;
+            for number in (inode as usize % SLOTS..SLOTS).chain(0..inode as usize % SLOTS) {
+                let Some(mut slot) = self.slot_now(number)? else { continue };
+                if is_empty(slot.memory()) {
+                    return Ok(slot);
+                }
+                last = last.or(Some(slot));
+            }
+            match last {
+                Some(slot) => return Ok(slot),
+                None if Instant::now() > until => return Err(io::ErrorKind::TimedOut.into()),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// The slot with bytes of the frames with that inode, which a host left that was killed; and which bytes.
+    fn left(&self, inode: u64) -> io::Result<Option<(Slot<'_>, u64, usize)>> {
+        for number in 0..SLOTS {
+            // Where somebody is at it, the bytes are those of their own frames.
+            let Some(mut slot) = self.slot_now(number)? else { continue };
+            if let Some((offset, length)) = found(slot.memory(), inode) {
+                return Ok(Some((slot, offset, length)));
+            }
+        }
+        Ok(None)
     }
 
     /// Takes frames out of every page table: punches them, and makes them anew with the bytes that they have, which no
     /// page table can change any more. `inode` is that of the frames.
     pub fn make_anew(&self, frames: impl AsFd, inode: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut slot = self.slot(inode)?;
+        let mut slot = self.free_slot(inode)?;
         let memory = slot.memory();
         memory.write(HEADER_BYTES, bytes);
         memory.write(0, &whose(inode, offset, bytes.len()));
-        frames::punch(&frames, offset, bytes.len() as u64)?;
-        put(&frames, bytes, offset);
+        let punched = frames::punch(&frames, offset, bytes.len() as u64);
+        if punched.is_ok() {
+            put(&frames, bytes, offset);
+        }
         memory.write(0, &[0; WHOSE_BYTES]);
-        Ok(())
+        punched
     }
 
     /// Whether there are bytes of the frames with that inode.
     pub fn has_bytes_of(&self, inode: u64) -> io::Result<bool> {
-        Ok(found(self.slot(inode)?.memory(), inode).is_some())
+        Ok(self.left(inode)?.is_some())
     }
 
     /// Puts back what a host that was killed had taken out of these frames: where there is none, it is missing.
     pub fn put_back(&self, frames: impl AsFd) -> io::Result<()> {
         let inode = inode_of(&frames)?;
-        let mut slot = self.slot(inode)?;
-        let memory = slot.memory();
-        let Some((offset, length)) = found(memory, inode) else { return Ok(()) };
+        let Some((mut slot, offset, length)) = self.left(inode)? else { return Ok(()) };
         let mut bytes = vec![0; length];
-        memory.read(HEADER_BYTES, &mut bytes);
+        slot.memory().read(HEADER_BYTES, &mut bytes);
+        drop(slot); // who may write to the frames can have this thread wait
         let mut there = Vec::new();
         frames::resident_runs(&frames, |from, length| there.push(from..from + length))?;
         for (page, at) in bytes.chunks(4096).zip((offset..).step_by(4096)) {
@@ -130,7 +177,9 @@ impl Refuge {
                 write_all(&frames, page, at)?;
             }
         }
-        memory.write(0, &[0; WHOSE_BYTES]);
+        if let Some((mut slot, ..)) = self.left(inode)? {
+            slot.memory().write(0, &[0; WHOSE_BYTES]);
+        }
         Ok(())
     }
 }
@@ -164,5 +213,32 @@ mod tests {
         refuge.put_back(&fd).unwrap();
         pread(&fd, &mut now, 0).unwrap();
         assert_eq!(now[8192..], [0; 4096]);
+    }
+
+    /// Who waits with a slot keeps nobody from taking pages out of page tables.
+    #[test]
+    fn others_take_another_slot() {
+        let refuge = Refuge::new(Arc::new(new_memory().unwrap()));
+        let fd = frames::create("refuge test", 4096).unwrap();
+        write_all(&fd, &[1; 4096], 0).unwrap();
+        let inode = inode_of(&fd).unwrap();
+        let waits: Vec<_> =
+            (0..SLOTS).filter(|number| *number != 3).map(|number| refuge.slots[number].lock()).collect();
+        refuge.make_anew(&fd, inode, 0, &[1; 4096]).unwrap();
+        let last = refuge.slots[3].lock();
+        let why = refuge.make_anew(&fd, inode, 0, &[1; 4096]).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut, "{why}");
+        drop((waits, last));
+        // What a killed host left is found wherever it is, and nobody overwrites it while there is room.
+        let start = (inode as usize + 5) % SLOTS * SLOT_BYTES;
+        write_all(&refuge.memory, &[7; 4096], (start + HEADER_BYTES) as u64).unwrap();
+        write_all(&refuge.memory, &whose(inode, 0, 4096), start as u64).unwrap();
+        refuge.make_anew(&fd, inode + 5, 0, &[1; 4096]).unwrap();
+        assert!(refuge.has_bytes_of(inode).unwrap());
+        frames::punch(&fd, 0, 4096).unwrap();
+        refuge.put_back(&fd).unwrap();
+        let mut now = [0; 4096];
+        pread(&fd, &mut now, 0).unwrap();
+        assert!(now == [7; 4096] && !refuge.has_bytes_of(inode).unwrap());
     }
 }

@@ -13,6 +13,8 @@ use std::path::Path;
 const PAGE: u64 = 4096;
 /// Bytes of a bitmap that are read at once: of an object of 2 GiB.
 const PART: usize = 64 * 1024;
+/// Bytes of a bitmap of the largest object. Who may write to frames can make them longer than any object is.
+const MOST_BYTES: u64 = commonhold_object::limits::OBJECT_PAGES / 8;
 
 /// Where the marks of an object are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +65,8 @@ impl Marks {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the marks are those of other frames"));
         }
         let mut runs = Vec::new();
-        let bytes = size_bytes.div_ceil(PAGE).div_ceil(8);
+        let written = file.metadata()?.len().saturating_sub(self.bitmaps.iter().min().copied().unwrap_or(0));
+        let bytes = size_bytes.div_ceil(PAGE).div_ceil(8).min(MOST_BYTES).min(written);
         let (mut all, mut one) = (vec![0; PART], vec![0; PART]);
         for part in (0..bytes).step_by(PART) {
             all.fill(0);
@@ -71,7 +74,9 @@ impl Marks {
                 read_or_zeros(&file, &mut one, bitmap + part)?;
                 all.iter_mut().zip(&one).for_each(|(all, one)| *all |= one);
             }
-            add_runs(&mut runs, part * 8, &all);
+            if all.iter().any(|byte| *byte != 0) {
+                add_runs(&mut runs, part * 8, &all);
+            }
         }
         Ok(runs)
     }
@@ -124,6 +129,8 @@ mod tests {
         let expected = vec![PAGE..4 * PAGE, 8 * PAGE..9 * PAGE, far..far + PAGE];
         assert_eq!(marks(7).marked(directory.path(), far + PAGE).unwrap(), expected);
         assert_eq!(marks(7).marked(directory.path(), far).unwrap(), expected[..2]);
+        // What a writer made longer is read no further than the file goes. (Here one bitmap leads into the next.)
+        assert_eq!(marks(7).marked(directory.path(), i64::MAX as u64).unwrap()[..3], expected);
         assert!(marks(8).marked(directory.path(), far).is_err());
         let gone = Marks { file: "none".into(), ..marks(7) };
         assert!(gone.marked(directory.path(), far).is_err());

@@ -37,6 +37,14 @@ pub fn is_alive(who: Identity) -> bool {
     }
 }
 
+/// The real user of the process `pid`.
+pub fn user(pid: u32) -> io::Result<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "unexpected /proc/PID/status");
+    uid.and_then(|uid| uid.parse().ok()).ok_or_else(bad)
+}
+
 /// Memory of the process that is pinned for I/O for long (io_uring buffers, RDMA); 0 where that cannot be seen.
 pub fn pinned_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

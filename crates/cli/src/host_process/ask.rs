@@ -5,8 +5,13 @@
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_keeper::lock_state_directory;
 use commonhold_object::error::Doing;
-use rustix::process::{Pid, Signal};
+use commonhold_sys::process;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -82,20 +87,36 @@ pub fn end_keeper(directory: &Path) -> Result<()> {
                 let _ = std::fs::remove_file(directory.join("host.sock"));
                 return Ok(());
             }
-            Err(error) if Instant::now() > deadline => return Err(error),
+            Err(error) if error.kind != ErrorKind::Busy || Instant::now() > deadline => return Err(error),
             Err(_) => {}
         }
-        let text = std::fs::read_to_string(&path).doing(format!("reading {}", path.display()))?;
-        if let Some(keeper) = text.trim().parse().ok().and_then(Pid::from_raw) {
-            match rustix::process::kill_process(keeper, Signal::TERM) {
+        if let Some((pid, keeper)) = holder(&path).doing(format!("reading {}", path.display()))? {
+            match rustix::process::pidfd_send_signal(keeper, Signal::TERM) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(errno) => {
-                    let pid = keeper.as_raw_nonzero();
                     return Err(errno).doing(format!("telling the keeper, process {pid}, to end"));
                 }
             }
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The process that a lock names, if it lives. An error: it is not the lock's owner's, who may write there what they like.
+fn holder(path: &Path) -> std::io::Result<Option<(u32, OwnedFd)>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let lock = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut text = [0; 16];
+    let length = lock.read_at(&mut text, 0)?;
+    let pid = std::str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    // It is held before it is looked at: if its number is another's by then, it has ended.
+    let Some((pid, held)) = pid.and_then(|pid| Some((pid, process::pidfd(pid).ok()?))) else {
+        return Ok(None);
+    };
+    match process::user(pid) {
+        Ok(user) if user == lock.metadata()?.uid() => Ok(Some((pid, held))),
+        Ok(_) => Err(std::io::Error::other(format!("process {pid} is not the owner's of that lock"))),
+        Err(_) => Ok(None), // it has ended
     }
 }
 

@@ -7,8 +7,9 @@ use commonhold::{Error, ErrorKind, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, lock_state_directory};
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
+use rustix::fs::{Mode, OFlags};
 use std::fs::DirBuilder;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -37,10 +38,11 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let what = || format!("cannot make the state directory {}", options.state_directory.display());
     let directory = std::path::absolute(&options.state_directory).doing(what())?;
     let was_there = directory.exists();
-    let had_nothing = std::fs::read_dir(&directory).map_or(true, |mut entries| entries.next().is_none());
     // Others may pass through root's, to the socket; nobody lists it. What lies in it is private (see `entry`).
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&directory).doing(what())?;
+    let held = Held::of(&directory).doing(what())?;
+    let had_nothing = std::fs::read_dir(held.path()).is_ok_and(|mut entries| entries.next().is_none());
     let lock = match lock_state_directory(&directory) {
         Err(error) if error.kind == ErrorKind::Busy && options.any => match lock_or_answer(&directory)? {
             Found::Answer(status) => return Ok(*status),
@@ -56,16 +58,30 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     let keeper = command.start(lock)?;
     let answer = wait_for_answer(&directory, Some(keeper));
     if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Invalid) && had_nothing {
-        remove(&directory, was_there);
+        remove(&held, &directory, was_there);
     }
     answer
 }
 
+/// The directory that was found empty, whatever is at its path by now: who may write beside it can put something else there.
+struct Held(OwnedFd);
+
+impl Held {
+    fn of(directory: &Path) -> std::io::Result<Held> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Held(rustix::fs::open(directory, flags, Mode::empty())?))
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+}
+
 /// Takes away what a host left that said why it could not begin, unless another has begun there by now.
-fn remove(directory: &Path, was_there: bool) {
-    let Ok(_lock) = lock_state_directory(directory) else { return };
+fn remove(held: &Held, directory: &Path, was_there: bool) {
+    let Ok(_lock) = lock_state_directory(&held.path()) else { return };
     let empty = || -> std::io::Result<()> {
-        for entry in std::fs::read_dir(directory)? {
+        for entry in std::fs::read_dir(held.path())? {
             let entry = entry?;
             let is_directory = entry.file_type()?.is_dir();
             let remove = if is_directory { std::fs::remove_dir_all } else { std::fs::remove_file };
@@ -146,4 +162,24 @@ fn explain(directory: &Path, ended: bool, error: &Error) -> Error {
         ErrorKind::Disconnected,
         format!("the host that was started {what}; {} says: {said}", log.display()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_at_the_path_by_now_is_not_taken_away() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [state, away, precious] = ["state", "away", "precious"].map(|name| scratch.path().join(name));
+        std::fs::create_dir(&state).unwrap();
+        std::fs::create_dir_all(precious.join("below")).unwrap();
+        let held = Held::of(&state).unwrap();
+        std::fs::write(state.join("log"), "why").unwrap();
+        std::fs::rename(&state, &away).unwrap();
+        std::os::unix::fs::symlink(&precious, &state).unwrap();
+        remove(&held, &state, false);
+        assert!(precious.join("below").exists() && !precious.join("lock").exists());
+        assert_eq!(std::fs::read_dir(&away).unwrap().count(), 0);
+    }
 }

@@ -278,7 +278,7 @@ impl Cache {
         for view in inner.views.iter().filter(writable) {
             let part = view.pages.intersect(pages);
             if !part.is_empty() {
-                view.mapping.protect(part).map_err(cannot_protect)?;
+                self.protect_in(&view.mapping, part).map_err(cannot_protect)?;
             }
         }
         Ok(())

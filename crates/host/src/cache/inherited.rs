@@ -89,7 +89,7 @@ impl Cache {
             let (Some(first), Some(last)) = (here.min(), here.max()) else { continue };
             let part = PageRange::new(first.into(), u64::from(last - first) + 1);
             // Where that cannot be told, all count.
-            seen |= match self.seen_by_scan(&mapping, part, |found| found.present) {
+            seen |= match self.seen_by_scan(&mapping, part, here.len(), |found| found.present) {
                 Some(seen) => seen & here,
                 None => here,
             };

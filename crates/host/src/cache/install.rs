@@ -32,12 +32,14 @@ impl Cache {
     }
 
     /// A page that has no frame here and that a thread waits for: the kernel makes the frame, fills it, maps it and wakes
-    /// the thread in one call. False if it cannot be done so: nobody may use it yet, and the long way is to be gone.
+    /// the thread in one call. False if it cannot be done so: nobody may use it yet, and the long way is to be gone. So it is
+    /// for an ordinary user, who can hold the lock of the address space: a page that came late would be an old one.
     pub(super) fn install_for_waiter(self: &Arc<Self>, page: u64, access: Access, bytes: &[u8]) -> bool {
         let (mut inner, one) = (self.lock(), PageRange::new(page, 1));
         let fits = |waiter: &Waiting| {
             u64::from(waiter.page) == page
                 && waiter.mapping.writes_object()
+                && !self.machine.is_ordinary(waiter.mapping.uid)
                 && waiter.mapping.claims.is_none()
         };
         let in_the_way = |set: &RoaringBitmap| set.contains(page as u32);

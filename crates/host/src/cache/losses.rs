@@ -2,12 +2,16 @@
 //! were lost. Its home says which; other hosts know what they were told last. `docs/SHARING.md`, "What a loss does".
 
 use super::Cache;
-use commonhold_object::Result;
+use commonhold_object::{Error, ErrorKind, Result};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// Clocks of hosts do not differ by more: a number that is later is nobody's clock.
-const LATER: Duration = Duration::from_secs(86400);
+/// How far the clocks of two hosts are apart at most, in microseconds: a hundred years.
+const CLOCKS_APART: u64 = 100 * 365 * 86_400 * 1_000_000;
+
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_micros() as u64)
+}
 
 impl Cache {
     /// The loss generation, as far as it is known here; zero: it is not.
@@ -19,14 +23,15 @@ impl Cache {
     ///
     /// The number is taken from the clock: a home that knows none of those before gives another, too.
     pub fn has_losses(&self) -> Result<()> {
-        self.raise_loss_generation(|known| clock(Duration::ZERO).max(known.saturating_add(1)))
+        self.raise_loss_generation(|known| now().max(known.wrapping_add(1)))
     }
 
-    /// The home told this number, or a host that was asked after the home was lost. One that no clock gives is not taken: none
-    /// would be later.
+    /// The home told this number, or one that was asked after the home was lost. After one that nobody takes from a clock
+    /// there would be no room for others.
     pub fn is_told_losses(&self, generation: u64) -> Result<()> {
-        if generation > clock(LATER) {
-            return Ok(());
+        if generation > now().saturating_add(CLOCKS_APART) {
+            let text = format!("another host tells of losses until {generation}, which is no time");
+            return Err(Error::new(ErrorKind::Protocol, text));
         }
         self.raise_loss_generation(|known| generation.max(known))
     }
@@ -44,14 +49,10 @@ impl Cache {
     }
 }
 
-fn clock(later: Duration) -> u64 {
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    (now + later).as_micros().max(1) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::kept::tests::{Memory, cache};
+    use super::*;
 
     #[test]
     fn every_loss_has_another_generation_and_the_next_process_knows_it() {
@@ -61,12 +62,13 @@ mod tests {
         assert_eq!(first.loss_generation(), 0);
         first.is_told_losses(7).unwrap();
         first.is_told_losses(5).unwrap();
-        first.is_told_losses(u64::MAX).unwrap();
         assert_eq!(first.loss_generation(), 7);
         first.has_losses().unwrap();
         let lost = first.loss_generation();
         first.has_losses().unwrap();
         assert!(lost > 7 && first.loss_generation() > lost);
+        let why = first.is_told_losses(u64::MAX).unwrap_err();
+        assert_eq!(why.kind, ErrorKind::Protocol, "{why}");
         let last = first.loss_generation();
         drop(first);
         assert_eq!(cache(directory.path(), &memory).loss_generation(), last);

@@ -1,6 +1,7 @@
 //! What is done to the memory of an object, for which writers of it can make the host wait
 //! (`crate::patience`).
 
+use super::view::Mapping;
 use super::{Cache, write_frames};
 use crate::workers::Share;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange};
@@ -44,6 +45,15 @@ impl Cache {
         } else {
             job(&self.frames)
         }
+    }
+
+    /// Protects pages in a client's address space, whose lock the client can hold. Protected late they are no less its own.
+    pub(super) fn protect_in(&self, mapping: &Arc<Mapping>, pages: PageRange) -> io::Result<()> {
+        if !self.may_wait_for_a_writer() || !self.machine.is_ordinary(mapping.uid) {
+            return Ok(mapping.protect(pages)?);
+        }
+        let (space, of) = (Arc::as_ptr(&mapping.uffd).addr(), mapping.clone());
+        self.machine.patience.call_on(space, mapping.uid, move || Ok(of.protect(pages)?))
     }
 
     /// Gives frames back.

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 /// How long the next host, and so everybody, waits for a scan of one client's page tables. Without
 /// it all pages count as written.
 const SCAN_WAIT: Duration = Duration::from_millis(200);
-/// How much longer for each page: some four times what one takes.
+/// How much longer for each page that may be found: some four times what one takes.
 const A_PAGE: Duration = Duration::from_nanos(500);
+/// How long at most: a client says how long a mapping is, and how many pages of it are in memory.
+const LONGEST_SCAN: Duration = Duration::from_secs(2);
 
 impl Cache {
     /// Frames that exist are resident.
@@ -61,10 +63,11 @@ impl Cache {
     /// they are to be had again in a moment. An entry without a frame that is not a mark of protection may also be that of a
     /// page which the kernel is moving: it is found again.
     fn look_for_refused(&self, mapping: &Arc<Mapping>, pages: PageRange) {
-        /// Far more than are refused within a second, and few enough to be told of one by one.
+        /// Of all mappings: far more than are refused within a second, and few enough to be told of one by one.
         const MOST: usize = 4096;
         let is_refused = |found: &Found| found.written && !found.present && found.swapped;
-        let Some(refused) = self.seen_by_scan(mapping, pages, is_refused) else { return };
+        let here = book::within(&self.lock().resident, pages).len();
+        let Some(refused) = self.seen_by_scan(mapping, pages, here, is_refused) else { return };
         if refused.is_empty() {
             return;
         }
@@ -73,7 +76,10 @@ impl Cache {
             address: mapping.address_of(page.into()),
             since: Instant::now(),
         };
-        self.lock().refused.extend(refused.iter().take(MOST).map(of));
+        let mut inner = self.lock();
+        let room = MOST.saturating_sub(inner.refused.len());
+        inner.refused.extend(refused.iter().take(room).map(of));
+        drop(inner);
         self.machine.arm();
     }
 
@@ -90,8 +96,10 @@ impl Cache {
         if self.pager.is_anonymous() || mapping.kind == Kind::Synchronous {
             return unknown;
         }
+        let (Some(first), Some(last)) = (unknown.min(), unknown.max()) else { return unknown };
+        let part = PageRange::new(first.into(), u64::from(last - first) + 1);
         let traces = |found: &Found| found.present || !found.written;
-        let Some(seen) = self.seen_by_scan(mapping, pages, traces) else { return unknown };
+        let Some(seen) = self.seen_by_scan(mapping, part, unknown.len(), traces) else { return unknown };
         let suspects = &unknown - &seen;
         for page in suspects {
             if self.equals_stored(page.into()) {
@@ -104,11 +112,12 @@ impl Cache {
     /// Pages whose entries are as `wanted` says; none: they cannot be told. A client can hold the
     /// lock that a scan of its page tables takes for as long as it likes, and everybody waits for
     /// the next host: so it is waited for once, on another thread, and of its user nothing is
-    /// scanned any more.
+    /// scanned any more. `here`: so many of the pages are in memory. Holes take no time.
     pub(super) fn seen_by_scan(
         &self,
         mapping: &Arc<Mapping>,
         pages: PageRange,
+        here: u64,
         wanted: fn(&Found) -> bool,
     ) -> Option<RoaringBitmap> {
         if self.machine.holds_up(mapping.uid) {
@@ -132,12 +141,11 @@ impl Cache {
             return told.try_recv().ok().flatten();
         }
         points::thread(|| std::thread::Builder::new().name("scanning".into()).spawn(scan)).ok()?;
-        told.recv_timeout(SCAN_WAIT + A_PAGE * u32::try_from(pages.count).unwrap_or(u32::MAX)).unwrap_or_else(
-            |_| {
-                self.machine.note_holds_up(mapping.uid);
-                None
-            },
-        )
+        let wait = SCAN_WAIT + A_PAGE * u32::try_from(here).unwrap_or(u32::MAX);
+        told.recv_timeout(wait.min(LONGEST_SCAN)).unwrap_or_else(|_| {
+            self.machine.note_holds_up(mapping.uid);
+            None
+        })
     }
 
     /// Whether a frame holds what is stored.

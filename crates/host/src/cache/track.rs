@@ -5,7 +5,6 @@ use super::{Cache, Inner, book, lock};
 use commonhold_object::{Error, PageRange, Result};
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
-use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Pages compared with what is stored while the lock is held.
@@ -174,8 +173,8 @@ impl Cache {
 }
 
 /// Without that, writes would not be noticed.
-pub(super) fn cannot_protect(errno: Errno) -> Error {
-    Error::io("protecting pages from writes", &errno.into())
+pub(super) fn cannot_protect(error: impl Into<std::io::Error>) -> Error {
+    Error::io("protecting pages from writes", &error.into())
 }
 
 /// Scans the part of a view, without changing anything.

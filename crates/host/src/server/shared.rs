@@ -290,7 +290,11 @@ impl Host {
         freeze: bool,
     ) -> Result<Synced> {
         match self.with_cluster().filter(|_| record.options.coherence.is_strict()) {
-            Some(cluster) if record.is_elsewhere => cluster.sync_elsewhere(record.uuid, pages, freeze),
+            Some(cluster) if record.is_elsewhere => {
+                let synced = cluster.sync_elsewhere(record.uuid, pages, freeze)?;
+                cache.is_told_losses(synced.loss_generation)?; // so that the next home knows it
+                Ok(synced)
+            }
             Some(cluster) => cluster.store_shared(cache, pages, freeze),
             None => cache.sync(pages, freeze).map(|pages| Synced { pages, ..Synced::default() }),
         }
@@ -318,9 +322,7 @@ impl Host {
         access: Access,
     ) -> Result<Arc<Object>> {
         let found = cluster.open_elsewhere(name, &session.credentials, access)?;
-        let object = self.import_known(cluster, &found)?;
-        object.losses_told.fetch_max(found.loss_generation, Ordering::Relaxed);
-        Ok(object)
+        self.import_known(cluster, &found)
     }
 
     /// What processes of this host use of an object: under explicit coherence not its home's own, even here.
@@ -341,11 +343,14 @@ impl Host {
         cluster.wait_left(found.object)?;
         let mut registry = lock(&self.registry);
         if let Some(object) = self.object_of(found.object, true) {
+            object.losses_told.fetch_max(found.loss_generation, Ordering::Relaxed);
             return Ok(object);
         }
         let options = options_here(&found.options);
         let record = registry.import(found.object, &found.name, found.ownership, options)?;
         let object = Object::new(record, None, String::new());
+        // Before anybody finds it: who opens it must not think that its home is lost.
+        object.losses_told.store(found.loss_generation, Ordering::Relaxed);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
         Ok(object)
     }
