@@ -1,4 +1,5 @@
 //! The host: it caches frames, serves faults, keeps names, and stores objects.
+pub mod again;
 pub mod arriving;
 pub mod asker;
 pub mod budget;

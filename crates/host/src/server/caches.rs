@@ -2,6 +2,7 @@
 
 use super::object::Object;
 use super::{Host, lock};
+use crate::again::and_again;
 use crate::cache::book::Book;
 use crate::cache::kept::Lent;
 use crate::cache::stored;
@@ -21,10 +22,6 @@ use std::time::Duration;
 
 /// How long an external pager may take, unless its object was created with another deadline.
 const PAGER_DEADLINE_MS: u32 = 30_000;
-
-/// How often frames are taken over where that fails for a moment, and the time in between.
-const ADOPTIONS: u32 = 5;
-const BETWEEN_ADOPTIONS: Duration = Duration::from_millis(50);
 
 impl Host {
     /// The cache of a controlled object, made at its first use.
@@ -205,7 +202,11 @@ impl Host {
         frames: Arc<OwnedFd>,
         takes_over: bool,
     ) -> Result<Arc<Cache>> {
-        let result = self.adopt_cache_soon(object, &frames, takes_over);
+        // Else the object could not be used until the host starts again.
+        let again = |error: &Error| {
+            self.machine.log(format_args!("object {}: {error}; taking it over again", object.id.0));
+        };
+        let result = and_again(again, || self.adopt_cache_now(object, frames.clone(), takes_over));
         let Err(error) = &result else { return result };
         let is_lost = error.kind == ErrorKind::Lost;
         let record = object.record().clone();
@@ -226,33 +227,6 @@ impl Host {
             ),
         });
         result
-    }
-
-    /// What fails for a moment (memory, a disk, descriptors) is tried again: else the object could not be used until the host
-    /// starts again.
-    fn adopt_cache_soon(
-        &self,
-        object: &Object,
-        frames: &Arc<OwnedFd>,
-        takes_over: bool,
-    ) -> Result<Arc<Cache>> {
-        let mut attempts = 1..ADOPTIONS;
-        loop {
-            let result = self.adopt_cache_now(object, frames.clone(), takes_over);
-            let passes = |error: &Error| {
-                matches!(
-                    error.kind,
-                    ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::TooMany | ErrorKind::Busy
-                )
-            };
-            match &result {
-                Err(error) if passes(error) && attempts.next().is_some() => {
-                    self.machine.log(format_args!("object {}: {error}; taking it over again", object.id.0));
-                    std::thread::sleep(BETWEEN_ADOPTIONS);
-                }
-                _ => return result,
-            }
-        }
     }
 
     fn adopt_cache_now(&self, object: &Object, frames: Arc<OwnedFd>, takes_over: bool) -> Result<Arc<Cache>> {

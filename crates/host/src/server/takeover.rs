@@ -5,6 +5,7 @@ use super::kept::{SavedRegion, deadline_key, object_key, session_key};
 use super::object::Object;
 use super::session::{SavedSession, Session};
 use super::{Host, lock};
+use crate::again::and_again;
 use crate::cache::view::Mapping;
 use crate::faults::space::Shown;
 use crate::faults::stream::Stream;
@@ -69,7 +70,12 @@ impl Host {
         // Only now that every view of every object is known: a fault may evict any page.
         for session in self.sessions() {
             if let Err(error) = self.start_serving(&session) {
-                self.repaired(format!("faults of process {} are not served: {error}", session.process.pid));
+                let pid = session.process.pid;
+                self.repaired(format!(
+                    "faults of process {pid} cannot be served: {error}; it begins a new session"
+                ));
+                // It comes back with what it has, and asks for that again.
+                let _ = rustix::net::shutdown(&*session.socket, rustix::net::Shutdown::Both);
             }
         }
         let ended = kept.iter().filter(|k| k.key.0.contains(deadline::ENDED_PART));
@@ -172,8 +178,8 @@ impl Host {
     /// Faults of a taken-over session are served from now on: every mapping of it is known again.
     fn start_serving(&self, session: &Arc<Session>) -> Result<()> {
         for uffd in session.space.descriptors.faults.iter().filter_map(|f| f.get()) {
-            let token = self.faults.add(session.space.clone(), uffd.clone(), session.credentials.uid)?;
-            lock(&session.tokens).push(token);
+            let add = || self.faults.add(session.space.clone(), uffd.clone(), session.credentials.uid);
+            lock(&session.tokens).push(and_again(|_| (), add)?);
             // Also where nothing is known to be mapped: the host before may have read of a fault there.
             let _ = uffd.wake_all();
         }

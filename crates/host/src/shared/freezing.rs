@@ -43,7 +43,7 @@ impl PutOff {
 
     /// What the home's own processes wait for to write, and cannot read here: it is asked for to be read now, and to be written
     /// again when it is here. The sync reads it, too, and a host asks once for a page.
-    pub fn to_be_read(&mut self, me: HostId, is_here: impl Fn(u32) -> bool) -> Vec<Event<Said>> {
+    pub fn ask_to_read(&mut self, me: HostId, is_here: impl Fn(u32) -> bool) -> Vec<Event<Said>> {
         let mut asked = Vec::new();
         self.messages.retain(|(from, message, _)| {
             let Said::Central(central::Message::Request { span, .. }) = message else { return true };
@@ -134,9 +134,9 @@ mod tests {
             assert!(put_off.takes(&event));
             put_off.put(event, Vec::new());
         }
-        assert!(put_off.to_be_read(home, |_| true).is_empty());
-        assert_eq!(put_off.to_be_read(home, |page| page != 5), [request(home, 4, Access::Read)]);
-        assert!(put_off.to_be_read(home, |page| page != 5).is_empty(), "once");
+        assert!(put_off.ask_to_read(home, |_| true).is_empty());
+        assert_eq!(put_off.ask_to_read(home, |page| page != 5), [request(home, 4, Access::Read)]);
+        assert!(put_off.ask_to_read(home, |page| page != 5).is_empty(), "once");
         assert_eq!(put_off.messages.len(), 3);
     }
 }

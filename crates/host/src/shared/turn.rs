@@ -204,7 +204,7 @@ impl<'d> Turn<'d> {
         }
         let part = &self.state.part;
         let is_here = |page| part.access(page) != Access::None;
-        let asked = self.state.put_off.to_be_read(self.driver.plan.me, is_here);
+        let asked = self.state.put_off.ask_to_read(self.driver.plan.me, is_here);
         self.to_do.extend(asked.into_iter().map(|event| (event, Vec::new())));
     }
 
