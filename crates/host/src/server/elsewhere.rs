@@ -44,6 +44,7 @@ impl Host {
                     }
                 }
                 Err(error) => {
+                    info.losses.generation = 0; // what was told last may be old, and would be taken for no loss
                     warn_of_losses(&mut info);
                     if info.warning.is_empty() {
                         info.warning = format!("what its home knows is not told here: {}", error.message);
