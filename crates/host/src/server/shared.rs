@@ -319,7 +319,9 @@ impl Host {
     ) -> Result<Arc<Object>> {
         let found = cluster.open_elsewhere(name, &session.credentials, access)?;
         let object = self.import_known(cluster, &found)?;
-        object.losses_told.fetch_max(found.loss_generation, Ordering::Relaxed);
+        if found.loss_generation != 0 {
+            object.losses_told.store(found.loss_generation, Ordering::Relaxed);
+        }
         Ok(object)
     }
 
