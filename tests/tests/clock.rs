@@ -1,8 +1,9 @@
 //! A wall clock that jumps back a year while a host and its clients work.
 
+use commonhold_tests::cluster::{another, free_address, sharers_from};
 use commonhold_tests::host::kill;
 use commonhold_tests::ledger::Ledger;
-use commonhold_tests::{PAGE, Scratch, TestHost, left_out, page, wait};
+use commonhold_tests::{MIB, PAGE, Scratch, TestHost, left_out, page, wait};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -109,4 +110,34 @@ fn a_clock_that_jumps_back_a_year_changes_nothing() {
     assert_eq!(std::fs::read(&file).unwrap(), page::bytes(0, 256, 5));
     worker.ok("halt");
     worker.ok(&format!("counted p 0 1 1024 {}", path.display()));
+}
+
+/// A home takes the numbers of its losses from its clock. One that has forgotten them, and whose clock was set back, begins with
+/// a smaller one: who opens the object from then on is told of nothing.
+#[test]
+fn a_home_whose_clock_was_set_back_tells_nobody_twice() {
+    let scratch = Scratch::new();
+    let Some(library) = shim(&scratch) else { return };
+    let (state, jump) = (scratch.join("state"), scratch.join("jump"));
+    let environment =
+        [("LD_PRELOAD", library.to_str().unwrap()), ("TEST_CLOCK_JUMPS_WHEN", jump.to_str().unwrap())];
+    let (list, own) = (free_address(), free_address());
+    let words = ["--plain", "--listen", &list, "--name", "home", "--lease", "3"];
+    let home = TestHost::not_started(scratch, state, &words, &environment);
+    home.start_again().unwrap();
+    let other = TestHost::with(&["--plain", "--listen", &own, "--join", &list, "--name", "other"]);
+    let hosts = [home, other];
+    let file = hosts[0].scratch().file("stored", MIB);
+    let workers = sharers_from(&hosts, 0, "/shared", &format!("file={} central", file.display()));
+    std::fs::write(&jump, []).unwrap();
+    workers[0].kill();
+    hosts[0].kill_both();
+    hosts[0].start_again().unwrap();
+    let sync = format!("sync o 0 {MIB}");
+    let told = wait::until("the home answers a sync", || {
+        workers[1].ask(&sync).err().filter(|why| why.kind != "Disconnected" && why.kind != "Busy")
+    });
+    assert_eq!(told.kind, "Lost", "{}", told.message);
+    workers[1].ok(&sync);
+    another(&hosts[1], "/shared").ok(&sync);
 }

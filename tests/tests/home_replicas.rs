@@ -85,6 +85,7 @@ fn another_host_goes_on_as_the_home() {
         }
         workers[3 - home].all("check m 250 5 1\nfill m 250 5 6\nfill m 0 1 7");
         workers[home].all("check m 250 5 6\ncheck m 0 1 7\ncheck m 1 9 2");
+        workers[3 - home].refused(&format!("sync o 0 {MIB}"), "Lost"); // what the home alone had: said once
         workers[3 - home].ok(&format!("sync o 0 {MIB}"));
         workers[3 - home].refused(&format!("create x {NAME} size=4096 strict"), "Exists");
         // Who was the home comes back as any sharer.

@@ -389,9 +389,11 @@ fn a_freeze_ends_and_what_cannot_be_frozen_is_refused() {
     workers[0].send("fill m 100 8 2");
     std::thread::sleep(Duration::from_millis(300)); // so that it has begun
     kill_together(&[host, keeper, third.pid()]);
-    workers[1].answer().expect("the host is lost, and so is what it alone had");
+    // The host is lost, and so is what it alone had: whoever syncs is told so once.
+    assert_eq!(workers[1].answer().expect_err("it is told").kind, "Lost");
     workers[0].answer().expect("nobody is held any more");
     workers[1].all("check m 100 8 2\nfill m 0 64 3");
+    workers[0].refused(&format!("freeze o 0 {MIB}"), "Lost");
     workers[0].ok(&format!("freeze o 0 {MIB}"));
     assert_eq!(std::fs::read(&file).unwrap()[..PAGE], page::bytes(0, 1, 3));
     let local = hosts[0].worker();

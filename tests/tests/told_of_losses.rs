@@ -41,12 +41,18 @@ fn shared(how: &str) -> (Vec<TestHost>, Vec<Worker>) {
     (hosts, workers)
 }
 
+/// Waits until the home has decided what is lost with that host: who reverts before reverts nothing.
+fn until_lost(home: &TestHost, worker: &Worker, host: &str) {
+    until_says(home, &format!("{host} is lost"));
+    wait::until("pages are lost", || (worker.ok("stat /shared losses") != "0 0").then_some(()));
+}
+
 #[test]
 fn what_a_sharer_lost_with_host_and_keeper_is_told_to_whoever_had_it_open() {
     for how in EVERY_WAY {
         let (hosts, workers) = shared(how);
         hosts[1].kill_both();
-        until_says(&hosts[0], "host1 is lost");
+        until_lost(&hosts[0], &workers[0], "host1");
         if how == "central" {
             // All five at once, and at once.
             assert!(workers[0].refused(&sync(), "Lost").contains("commonhold revert"));
@@ -118,11 +124,62 @@ fn who_was_not_told_by_one_process_of_the_home_is_told_by_the_next() {
         let (hosts, workers) = shared(how);
         hosts[1].kill_both();
         workers[1].kill();
-        until_says(&hosts[0], "host1 is lost");
+        until_lost(&hosts[0], &workers[0], "host1");
         workers[0].ok("revert /shared");
         let late = another(&hosts[0], "/shared");
         hosts[0].kill_host();
         late.ok(&format!("sync o 0 {PAGE}")); // it opened the object afterwards
         is_told_once(&workers[0], how);
+    }
+}
+
+/// A program that asks on another host, before that has found the home again, is not told that nothing was lost.
+#[test]
+fn no_host_tells_an_old_loss_generation() {
+    for how in EVERY_WAY {
+        let (hosts, workers) = shared(how);
+        let before = workers[1].ok("info o generation");
+        hosts[1].kill_both();
+        until_lost(&hosts[0], &workers[0], "host1");
+        workers[0].ok("revert /shared");
+        let now = workers[0].ok("info o generation");
+        hosts[1].start_again().unwrap();
+        wait::until("the home tells what was lost", || {
+            let told = workers[1].ask("info o generation").ok()?;
+            assert!(told == now || told == "0", "{how}: {told}, before {before}");
+            (told == now).then_some(())
+        });
+    }
+}
+
+/// Who was told before the home is lost is not told of it again by the next home, and who was not is. What was lost then, and
+/// has been stored since, is not lost a second time.
+#[cfg(feature = "etcd")]
+#[test]
+fn the_next_home_knows_who_was_told_by_the_one_before() {
+    use commonhold_tests::{Scratch, cluster::says, etcd::Etcd, moving::claimant};
+    for how in EVERY_WAY {
+        let Some(etcd) = Etcd::start() else { return };
+        let hosts: Vec<TestHost> = (0..4).map(|number| etcd.host(number)).collect();
+        let scratch = Scratch::new();
+        let file = scratch.file("stored", MIB);
+        let workers =
+            sharers_from(&hosts, 0, "/shared", &format!("file={} home-moves {how}", file.display()));
+        workers[0].all(&format!("fill m 0 256 1\n{}", sync()));
+        workers[3].ok("fill m 10 5 2");
+        hosts[3].kill_both();
+        until_lost(&hosts[0], &workers[0], "host3");
+        workers[0].ok("revert /shared");
+        is_told_once(&workers[1], how);
+        hosts[0].kill_both();
+        workers[0].kill();
+        let home = claimant(&hosts, &[0, 3]);
+        assert!(told(&workers[1]).is_ok(), "{how}: told twice");
+        workers[1].ok("check m 10 5 1");
+        assert!(!says(&hosts[home], "the newest versions of"), "{how}: {}", hosts[home].log());
+        is_told_once(&workers[2], how);
+        hosts[3].start_again().unwrap();
+        is_told_once(&workers[3], how);
+        another(&hosts[3], "/shared").ok(&sync());
     }
 }

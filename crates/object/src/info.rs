@@ -92,7 +92,8 @@ pub struct Losses {
     pub reverted_pages: u64,
     /// The *loss generation*: another number whenever newest versions of pages were lost, or older ones began to serve. It is
     /// another too when a home begins without the memory of the process before. Whoever maps the object compares it with
-    /// what it was before. Zero: the object is not one that hosts share page by page.
+    /// what it was before. Zero: the object is not one that hosts share page by page, or its home cannot be asked now, and it
+    /// is not known whether it is another.
     pub generation: u64,
 }
 

@@ -13,6 +13,14 @@ fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_micros() as u64)
 }
 
+fn check_is_a_time(generation: u64) -> Result<()> {
+    if generation > now().saturating_add(CLOCKS_APART) {
+        let text = format!("another host tells of losses until {generation}, which is no time");
+        return Err(Error::new(ErrorKind::Protocol, text));
+    }
+    Ok(())
+}
+
 impl Cache {
     /// The loss generation, as far as it is known here; zero: it is not.
     pub fn loss_generation(&self) -> u64 {
@@ -23,21 +31,25 @@ impl Cache {
     ///
     /// The number is taken from the clock: a home that knows none of those before gives another, too.
     pub fn has_losses(&self) -> Result<()> {
-        self.raise_loss_generation(|known| now().max(known.wrapping_add(1)))
+        self.change_loss_generation(|known| now().max(known.wrapping_add(1)))
     }
 
     /// The home told this number, or one that was asked after the home was lost. After one that nobody takes from a clock
     /// there would be no room for others.
     pub fn is_told_losses(&self, generation: u64) -> Result<()> {
-        if generation > now().saturating_add(CLOCKS_APART) {
-            let text = format!("another host tells of losses until {generation}, which is no time");
-            return Err(Error::new(ErrorKind::Protocol, text));
-        }
-        self.raise_loss_generation(|known| generation.max(known))
+        check_is_a_time(generation)?;
+        self.change_loss_generation(|known| generation.max(known))
+    }
+
+    /// The home told this number to who opens the object here. What was told before may be greater: the home has forgotten it, and
+    /// its clock was set back. (This host may be the home by now: then its own counts.)
+    pub fn is_opened_with_losses(&self, generation: u64) -> Result<()> {
+        check_is_a_time(generation)?;
+        self.change_loss_generation(|known| if self.is_copies() { generation } else { generation.max(known) })
     }
 
     /// The next process finds the number before anybody hears of it.
-    fn raise_loss_generation(&self, next: impl FnOnce(u64) -> u64) -> Result<()> {
+    fn change_loss_generation(&self, next: impl FnOnce(u64) -> u64) -> Result<()> {
         let inner = self.lock();
         let known = self.loss_generation();
         let next = next(known);

@@ -7,7 +7,7 @@ use commonhold_object::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// How long another host may take for what needs no pages.
@@ -73,11 +73,18 @@ impl Cluster {
     pub(super) fn answer_to(&self, asked: Asked, within: Duration) -> Result<(Answer, Vec<u8>)> {
         let Asked { host, number, answer } = asked;
         let result = answer.and_then(|answer| {
-            answer.recv_timeout(within).unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::TimedOut,
-                    format!("{} does not answer within {} s", self.called(host), within.as_secs_f32()),
-                ))
+            answer.recv_timeout(within).unwrap_or_else(|why| {
+                let host = self.called(host);
+                Err(match why {
+                    RecvTimeoutError::Timeout => Error::new(
+                        ErrorKind::TimedOut,
+                        format!("{host} does not answer within {} s", within.as_secs_f32()),
+                    ),
+                    RecvTimeoutError::Disconnected => Error::new(
+                        ErrorKind::Disconnected,
+                        format!("{host} has not answered, and {} begins anew: try again", self.me.name),
+                    ),
+                })
             })
         });
         lock(&self.calls.pending).remove(&number);

@@ -366,6 +366,7 @@ impl Cluster {
         if !self.is_without_successor(home) || self.reads_alone() {
             return Ok(None);
         }
+        self.wait_begun(PATIENCE / 2)?; // before, it may not know yet who belongs
         let Some((object, homed)) = self.registry()?.homed_as(name)? else { return Ok(None) };
         if !self.is_without_successor(homed.home) {
             return Ok(None);

@@ -429,10 +429,14 @@ impl Cluster {
     pub fn sync_elsewhere(self: &Arc<Self>, object: u128, pages: PageRange, freeze: bool) -> Result<Synced> {
         let home = self.home_to_store_at(object)?;
         let call = Call::Sync { object, offset: pages.offset_bytes(), length: pages.length_bytes(), freeze };
-        match self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? {
-            Answer::Synced(synced) => Ok(synced),
-            _ => Err(unexpected()),
+        let Answer::Synced(synced) = self.ask(home, call, PAGES_BACK + FROZEN + PATIENCE)? else {
+            return Err(unexpected());
+        };
+        // If this home is lost the next one has it from here: whoever was told is not told again.
+        if let Some(driver) = self.driver(object) {
+            driver.is_told_losses(synced.loss_generation);
         }
+        Ok(synced)
     }
 }
 

@@ -44,6 +44,7 @@ impl Host {
                     }
                 }
                 Err(error) => {
+                    info.losses.generation = 0; // what was told last may be old, and would be taken for no loss
                     warn_of_losses(&mut info);
                     if info.warning.is_empty() {
                         info.warning = format!("what its home knows is not told here: {}", error.message);
@@ -102,7 +103,7 @@ impl Host {
         match object.losses_told.load(Ordering::Relaxed) {
             0 if !object.record().is_elsewhere || cache.loss_generation() != 0 => Ok(()),
             0 if object.record().options.coherence.is_strict() => cache.has_losses(), // its home is lost
-            told => cache.is_told_losses(told),
+            told => cache.is_opened_with_losses(told),
         }
     }
 

@@ -290,11 +290,7 @@ impl Host {
         freeze: bool,
     ) -> Result<Synced> {
         match self.with_cluster().filter(|_| record.options.coherence.is_strict()) {
-            Some(cluster) if record.is_elsewhere => {
-                let synced = cluster.sync_elsewhere(record.uuid, pages, freeze)?;
-                cache.is_told_losses(synced.loss_generation)?; // so that the next home knows it
-                Ok(synced)
-            }
+            Some(cluster) if record.is_elsewhere => cluster.sync_elsewhere(record.uuid, pages, freeze),
             Some(cluster) => cluster.store_shared(cache, pages, freeze),
             None => cache.sync(pages, freeze).map(|pages| Synced { pages, ..Synced::default() }),
         }
@@ -343,7 +339,9 @@ impl Host {
         cluster.wait_left(found.object)?;
         let mut registry = lock(&self.registry);
         if let Some(object) = self.object_of(found.object, true) {
-            object.losses_told.fetch_max(found.loss_generation, Ordering::Relaxed);
+            if found.loss_generation != 0 {
+                object.losses_told.store(found.loss_generation, Ordering::Relaxed);
+            }
             return Ok(object);
         }
         let options = options_here(&found.options);

@@ -379,6 +379,7 @@ impl Driver {
         }
         if self.plan.how.serves_older() {
             self.reverted.fetch_add(lost.len(), Ordering::Relaxed);
+            book::runs(&lost).into_iter().for_each(|run| self.has_again(run));
         }
         let pages = self.plan.sizes.pages_of(&lost);
         match &mut state.part {

@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::insist::insist;
+use super::part::How;
 use commonhold_coherence::Span;
 use commonhold_object::{Losses, PageRange};
 use std::sync::atomic::Ordering;
@@ -22,6 +23,14 @@ impl Driver {
         }
     }
 
+    /// At the home, in a turn: what it has of these frames is the newest version from now on, and with nobody else. (Under
+    /// forwarding somebody else may own them.) What is stored of it the next home does not take for lost a second time.
+    pub(super) fn has_again(&self, frames: PageRange) {
+        if let (Some(saved), How::Central(_)) = (self.saved(), &self.plan.how) {
+            saved.returned(frames);
+        }
+    }
+
     /// The loss generation when no turn is under way: of what was lost before, whatever is known here is told by it.
     pub fn loss_generation(&self) -> u64 {
         let _still = self.state();
@@ -31,6 +40,15 @@ impl Driver {
     /// The same as it is known here, whatever is under way.
     pub fn loss_generation_told(&self) -> u64 {
         self.cache().map_or(0, |cache| cache.loss_generation())
+    }
+
+    /// At another host: the home told this loss generation.
+    pub fn is_told_losses(&self, generation: u64) {
+        if let Some(cache) = self.cache()
+            && let Err(error) = cache.is_told_losses(generation)
+        {
+            cache.report(&error);
+        }
     }
 
     /// What is lost of the object, as far as this host knows: its home knows all of it.

@@ -318,10 +318,12 @@ impl<'d> Turn<'d> {
             Action::KeepOld { page } => self.keep_old(page)?,
             Action::DropKept { page } => self.drop_kept(page)?,
             Action::Restore { page } => self.restore(page)?,
-            Action::NewestLost { page, older_serves } => {
-                let frames = if older_serves { self.frames_of(Span::one(page)).count } else { 0 };
-                self.driver.reverted.fetch_add(frames, Ordering::Relaxed);
+            Action::NewestLost { page, older_serves } if older_serves => {
+                let frames = self.frames_of(Span::one(page));
+                self.driver.reverted.fetch_add(frames.count, Ordering::Relaxed);
+                self.driver.has_again(frames);
             }
+            Action::NewestLost { .. } => {}
             Action::Keep => self.state.kept.push_back(std::mem::take(&mut self.came)),
             Action::TakeKept => self.came = self.state.kept.pop_front().unwrap_or_default(),
             Action::Hold { page } => self.begin_hold(page),
