@@ -280,6 +280,12 @@ pub(crate) mod tests {
                 on_way: on_way::new_memory().unwrap().into(),
             }
         }
+
+        /// The same, whose frames can be read alone.
+        pub(crate) fn to_be_read(&self) -> Memory {
+            let frames = frames::reopen_read_only(&*self.frames).unwrap();
+            Memory { frames: frames.into(), on_way: self.on_way.clone() }
+        }
     }
 
     /// The cache of an object of another host, in the next process if there was one before.

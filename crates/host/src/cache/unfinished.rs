@@ -2,6 +2,7 @@
 
 use super::evictor::{drain, read_exact};
 use super::{Cache, book, lock};
+use crate::live::INTENT_PAGES;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, Result};
 use commonhold_points as points;
@@ -59,11 +60,17 @@ impl Cache {
     fn finish_by(&self, pipe: Option<&OwnedFd>) -> Result<()> {
         let mut inner = self.lock();
         let victims = inner.book.live().intent()?;
+        let copy = match pipe {
+            Some(pipe) if !victims.is_empty() => {
+                Some(copy_of(pipe).doing("looking at frames that were to go")?)
+            }
+            _ => None,
+        };
         let mut content = vec![0u8; PAGE_SIZE_BYTES as usize];
         let mut back = RoaringBitmap::new();
         for page in &victims {
-            let Some(pipe) = pipe else { break };
-            if read_exact(pipe, &mut content).is_err() {
+            let Some(copy) = &copy else { break };
+            if read_exact(copy, &mut content).is_err() {
                 break; // it died while it filled the pipe: nothing was punched
             }
             let at = u64::from(*page) * PAGE_SIZE_BYTES;
@@ -86,5 +93,44 @@ impl Cache {
         inner.book.live().evicted()?;
         pipe.map(drain);
         Ok(())
+    }
+}
+
+/// What is in the pipe, in another: where putting it back fails, all of it is there still, for who tries again.
+fn copy_of(pipe: &OwnedFd) -> std::io::Result<OwnedFd> {
+    let (read, write) = frames::frame_pipe(INTENT_PAGES)?;
+    match frames::duplicate_pipe(pipe, &write, INTENT_PAGES * PAGE_SIZE_BYTES as usize) {
+        Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(read), // empty: it died before anything was in it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::tests::{Memory, cache};
+    use super::*;
+
+    #[test]
+    fn an_eviction_that_could_not_be_finished_is_finished_by_who_tries_again() {
+        let (directory, memory) = (tempfile::tempdir().unwrap(), Memory::new());
+        let (read, write) = frames::frame_pipe(INTENT_PAGES).unwrap();
+        let page = |seed: u8| [seed; PAGE_SIZE_BYTES as usize];
+        for victim in [3, 1] {
+            rustix::io::write(&write, &page(victim)).unwrap();
+        }
+        // Nothing can be put back into what may be read alone.
+        let first = cache(directory.path(), &memory.to_be_read());
+        first.lock().book.live().announce(&[3, 1]).unwrap();
+        first.finish_by(Some(&read)).unwrap_err();
+        drop(first);
+        let host = cache(directory.path(), &memory);
+        host.finish_by(Some(&read)).unwrap();
+        for victim in [3, 1] {
+            let mut found = page(0);
+            rustix::io::pread(&*host.frames, &mut found, u64::from(victim) * PAGE_SIZE_BYTES).unwrap();
+            assert_eq!(found, page(victim), "page {victim}");
+        }
+        assert!(host.lock().book.live().intent().unwrap().is_empty());
+        assert!(rustix::io::read(&read, &mut page(0)).is_err(), "nothing is left for the next eviction");
     }
 }

@@ -35,10 +35,26 @@ impl Host {
         }
         let options = object.record().options.clone();
         self.check_page_size(&options)?;
-        let made = object.hold().and_then(|_held| self.make_cache(object));
+        let made = object.hold().and_then(|_held| match self.take_over_late(object)? {
+            Some(cache) => Ok(cache),
+            None => self.make_cache(object),
+        });
         // Who wanted it may have gone meanwhile, and be the last.
         self.settle_object(object.id);
         made
+    }
+
+    /// Frames of the host before, which could not be taken over at first.
+    fn take_over_late(self: &Arc<Self>, object: &Arc<Object>) -> Result<Option<Arc<Cache>>> {
+        let making = lock(&object.making);
+        let Some(frames) = object.left_frames() else { return Ok(None) };
+        let cache = self.adopt_cache(object, frames, true)?;
+        drop(making);
+        if !self.returning.expects(object.id) {
+            self.has_all_clients(object);
+        }
+        self.repaired(format!("object {}: its frames are taken over now", object.id.0));
+        Ok(Some(cache))
     }
 
     fn make_cache(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
@@ -193,8 +209,8 @@ impl Host {
     }
 
     /// Takes frames over whose book is in `live/<id>`. Where that fails for a reason that may pass (no memory, no
-    /// descriptors), they stay with the keeper and the object cannot be used until the next host has tried: other
-    /// frames in their place would lose what is in them. The same where the book is gone: nobody knows then which pages are
+    /// descriptors), they stay with the keeper, and it is tried again when the object is used next: other frames in their
+    /// place would lose what is in them. Where the book is gone the object cannot be used: nobody knows then which pages are
     /// the newest, and nobody is given others without a word.
     pub(super) fn adopt_cache(
         &self,
@@ -207,7 +223,10 @@ impl Host {
             self.machine.log(format_args!("object {}: {error}; taking it over again", object.id.0));
         };
         let result = and_again(again, || self.adopt_cache_now(object, frames.clone(), takes_over));
-        let Err(error) = &result else { return result };
+        let Err(error) = &result else {
+            object.leave_frames(None);
+            return result;
+        };
         let is_lost = error.kind == ErrorKind::Lost;
         let record = object.record().clone();
         // What clients bring may be anything. What hosts share is settled with its home.
@@ -215,18 +234,20 @@ impl Host {
             return result;
         }
         self.keep_frames(object, &frames);
-        object.set_unusable(match is_lost {
-            true => format!(
+        if is_lost {
+            object.set_unusable(format!(
                 "its memory is lost: {error}. Put live/{} of the state directory back as it was and restart the host, or \
                  remove the object",
                 object.id.0
-            ),
-            false => format!(
-                "its pages could not be taken over from the host before, and are kept: {error}; restart the host to \
-                 try again"
-            ),
-        });
-        result
+            ));
+            return result;
+        }
+        object.leave_frames(Some(frames));
+        let text = format!(
+            "its pages could not be taken over from the host before, and are kept: {}; try again later",
+            error.message
+        );
+        Err(Error::new(error.kind, text))
     }
 
     fn adopt_cache_now(&self, object: &Object, frames: Arc<OwnedFd>, takes_over: bool) -> Result<Arc<Cache>> {

@@ -32,6 +32,8 @@ pub struct Object {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// The cache of a controlled one, from its first use on.
     pub cache: Mutex<Option<Arc<Cache>>>,
+    /// Frames of the host before that could not be taken over yet.
+    left: Mutex<Option<Arc<OwnedFd>>>,
     /// Held while the cache is made, which may take long; `cache` itself is never held for long.
     pub making: Mutex<()>,
     /// Its journal is to be redone.
@@ -58,6 +60,7 @@ impl Object {
             record: Mutex::new(record),
             descriptor: Mutex::new(descriptor),
             cache: Mutex::default(),
+            left: Mutex::default(),
             making: Mutex::default(),
             redoes: AtomicBool::new(false),
             resizing: Mutex::default(),
@@ -109,6 +112,16 @@ impl Object {
     /// Its memory came back.
     pub fn set_descriptor(&self, fd: Arc<OwnedFd>) {
         *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = Some(fd);
+    }
+
+    /// Frames that are to be taken over before anything else is done with the object.
+    pub fn left_frames(&self) -> Option<Arc<OwnedFd>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Those are there, or (none) they are taken over.
+    pub fn leave_frames(&self, frames: Option<Arc<OwnedFd>>) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = frames;
     }
 
     /// Its cache, if it has one.

@@ -88,7 +88,7 @@ impl Host {
 
     /// All clients that had the object are back, with their mappings, or dead. Only now it takes part among hosts: that may
     /// change page tables, and page tables that the host does not know of would be left as they are.
-    fn has_all_clients(&self, object: &Object) {
+    pub(super) fn has_all_clients(&self, object: &Object) {
         let _one_at_a_time = lock(&object.making);
         let Some(cache) = object.cache() else { return };
         if object.record().options.is_shared()
@@ -241,21 +241,29 @@ impl Host {
 impl Host {
     /// Frames come back, or are the ones that another client brought before.
     fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
-        let Some(cache) = object.cache() else {
-            self.adopt_cache(object, Arc::new(frames), false)?;
-            if !self.returning.expects(object.id) {
-                self.has_all_clients(object);
-            }
-            self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
-            return Ok(());
-        };
+        let making = lock(&object.making);
+        let cache = object.cache();
+        let known = cache.as_ref().map(|cache| cache.frames.clone()).or_else(|| object.left_frames());
         let inode =
             |fd: &OwnedFd| rustix::fs::fstat(fd).map_err(std::io::Error::from).doing("looking at frames");
-        if inode(&cache.frames)?.st_ino == inode(&frames)?.st_ino {
+        if let Some(known) = &known
+            && inode(known)?.st_ino != inode(&frames)?.st_ino
+        {
+            let what = "the object has other frames by now: what this process had mapped is lost";
+            return Err(Error::new(ErrorKind::Lost, what));
+        }
+        if cache.is_some() {
             return Ok(());
         }
-        let what = "the object has other frames by now: what this process had mapped is lost";
-        Err(Error::new(ErrorKind::Lost, what))
+        // Of frames that this host's keeper has it also has what an eviction was about to take.
+        let takes_over = known.is_some();
+        self.adopt_cache(object, known.unwrap_or_else(|| Arc::new(frames)), takes_over)?;
+        drop(making);
+        if !self.returning.expects(object.id) {
+            self.has_all_clients(object);
+        }
+        self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
+        Ok(())
     }
 }
 

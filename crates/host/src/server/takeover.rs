@@ -20,7 +20,7 @@ use commonhold_sys::inspect::Mounts;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,30 +39,27 @@ impl Host {
     ///
     /// Where the host before died while it filled a new keeper, not all was kept (`complete`): some sessions would be
     /// there by half, and pages that they wrote be taken for clean. Then none is taken over. Their sockets close, and
-    /// they come back with all they have, as after the death of host and keeper.
+    /// they come back with all they have, as after the death of host and keeper. So do those that cannot be taken over now,
+    /// or have open what cannot.
     pub(super) fn take_over(self: &Arc<Self>, kept: &[Kept], complete: bool) -> Result<()> {
         let by_key: HashMap<&str, &Kept> = kept.iter().map(|k| (k.key.0.as_str(), k)).collect();
-        self.adopt_objects(&by_key)?;
+        let not_yet = self.adopt_objects(&by_key)?;
         let sessions = kept.iter().filter_map(|k| {
             let id = k.key.0.strip_prefix("session/")?.strip_suffix("/socket")?.parse().ok()?;
             Some((SessionId(id), k))
         });
         if complete {
             for (id, socket) in sessions {
-                if let Err(error) = self.adopt_session(id, socket, kept, &by_key) {
-                    self.repaired(format!("session {} could not be taken over: {error}", id.0));
+                if let Err(error) = self.adopt_session(id, socket, &not_yet, kept, &by_key) {
+                    self.repaired(format!("session {} cannot be taken over, and begins anew: {error}", id.0));
+                    self.leave_sessions(kept, &session_key(id, "").0);
                 }
             }
         } else {
             self.repaired(
                 "the host before died while it filled a new keeper: clients bring everything again".into(),
             );
-            for entry in kept.iter().filter(|k| k.key.0.starts_with("session/")) {
-                if let Some(socket) = entry.fd.clone().filter(|_| entry.key.0.ends_with("/socket")) {
-                    self.end_connection(socket);
-                }
-                self.unkeep(&entry.key);
-            }
+            self.leave_sessions(kept, "session/");
         }
         self.forget_begun(kept.iter().map(|k| &k.key));
         self.expect_clients()?;
@@ -87,7 +84,19 @@ impl Host {
         Ok(())
     }
 
-    fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>) -> Result<()> {
+    /// Nothing is known of sessions whose keys begin so: their clients bring everything again.
+    fn leave_sessions(&self, kept: &[Kept], prefix: &str) {
+        for entry in kept.iter().filter(|k| k.key.0.starts_with(prefix)) {
+            if let Some(socket) = entry.fd.clone().filter(|_| entry.key.0.ends_with("/socket")) {
+                self.end_connection(socket);
+            }
+            self.unkeep(&entry.key);
+        }
+    }
+
+    /// Gives those whose frames could not be taken over yet.
+    fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>) -> Result<HashSet<ObjectId>> {
+        let mut not_yet = HashSet::new();
         let records = lock(&self.registry).records()?;
         let mounts = read_mounts()?;
         for record in records {
@@ -116,6 +125,7 @@ impl Host {
                 lock(&self.handovers).remove(&id);
                 self.unkeep(&object_key(id, "handovers"));
                 self.repaired(format!("object {}: its frames could not be taken over: {error}", id.0));
+                not_yet.extend(object.left_frames().map(|_| id));
             }
         }
         // Of a creation that was cut short before the object had its name.
@@ -125,18 +135,24 @@ impl Host {
                 self.unkeep(key);
             }
         }
-        self.set_strays_aside()
+        self.set_strays_aside()?;
+        Ok(not_yet)
     }
 
     fn adopt_session(
         self: &Arc<Self>,
         id: SessionId,
         socket: &Kept,
+        not_yet: &HashSet<ObjectId>,
         kept: &[Kept],
         by_key: &HashMap<&str, &Kept>,
     ) -> Result<()> {
         let bad = || Error::new(ErrorKind::Corrupt, "what the keeper held of it cannot be read");
         let saved: SavedSession = postcard::from_bytes(&socket.blob).map_err(|_| bad())?;
+        if let Some((id, _)) = saved.opened.iter().find(|(id, _)| not_yet.contains(id)) {
+            let text = format!("object {}, which it has open, is not taken over", id.0);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         let fd = |part: &str| by_key.get(session_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
         let process = Identity { pid: saved.pid, start_ticks: saved.start_ticks };
         let share = self.share_of(saved.credentials.uid);
