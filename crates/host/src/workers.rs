@@ -2,7 +2,8 @@
 
 use commonhold_points as points;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -116,12 +117,37 @@ impl Share {
     }
 }
 
+/// Between two attempts to start a thread.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Pools that lack a thread because it could not be started. Whoever gave them work must not wait, and nobody else may come by
+/// for long. Where this thread cannot be started either the process ends: the keeper starts the next.
+fn late_starter() -> &'static Sender<Arc<Workers>> {
+    static STARTER: OnceLock<Sender<Arc<Workers>>> = OnceLock::new();
+    STARTER.get_or_init(|| {
+        let (sender, late) = channel::<Arc<Workers>>();
+        let start = move || {
+            for pool in late {
+                while !pool.start_late() {
+                    std::thread::sleep(AGAIN);
+                }
+            }
+        };
+        let starter = std::thread::Builder::new().name("starting workers".into());
+        if points::thread(|| starter.spawn(start)).is_err() {
+            std::process::abort();
+        }
+        sender
+    })
+}
+
 /// An idle thread leaves after this long.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Workers {
     /// A pool without threads.
     pub fn new(limit: usize) -> Arc<Workers> {
+        late_starter();
         Arc::new(Workers { state: Mutex::default(), wake: Condvar::new(), limit })
     }
 
@@ -133,6 +159,12 @@ impl Workers {
             self.wake.notify_one();
             return;
         }
+        if !self.start_thread(state) {
+            let _ = late_starter().send(self.clone()); // it never ends
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
         state.threads += 1;
         drop(state);
         let this = self.clone();
@@ -141,6 +173,13 @@ impl Workers {
         if spawned.is_err() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).threads -= 1;
         }
+        spawned.is_ok()
+    }
+
+    /// Starts the thread that is missing, if it still is; whether none is.
+    fn start_late(self: &Arc<Self>) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.idle >= state.jobs.len() || state.threads >= self.limit || self.start_thread(state)
     }
 
     fn work(&self) {

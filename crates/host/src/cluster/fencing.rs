@@ -4,6 +4,7 @@ use super::threads::begin;
 use super::{Cluster, lock};
 use crate::shared::Driver;
 use commonhold_object::{PAGE_SIZE_BYTES, Result};
+use commonhold_points as points;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ fn fence_all(drivers: &[Arc<Driver>]) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 1..AT_ONCE.min(drivers.len()) {
             // Without it the others do all.
-            let _ = std::thread::Builder::new().name("fencing".into()).spawn_scoped(scope, work);
+            let fencing = || std::thread::Builder::new().name("fencing".into());
+            let _ = points::thread(|| fencing().spawn_scoped(scope, work));
         }
         work();
     });
