@@ -251,7 +251,9 @@ impl Host {
         if object.record().options.is_shared() {
             return self.revert_lost(object).map(Reply::Pages);
         }
-        match object.cache() {
+        // What was not synced may be in frames that are not taken over yet.
+        let left = object.left_frames().map(|_| self.cache_of(object)).transpose()?;
+        match left.or_else(|| object.cache()) {
             Some(cache) => cache.revert().map(Reply::Pages),
             None if object.is_controlled() => Ok(Reply::Pages(0)),
             None => Err(Error::new(

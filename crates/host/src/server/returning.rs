@@ -119,7 +119,8 @@ impl Host {
         let record = object.record().clone();
         let present = object.descriptor().is_some() || object.cache().is_some();
         // Frames that could not be taken over this time are there still, with the keeper.
-        if self.returning.expects(object.id) || !object.unusable().is_empty() {
+        let is_kept = object.left_frames().is_some() || !object.unusable().is_empty();
+        if self.returning.expects(object.id) || is_kept {
             return false;
         }
         if record.options.pager != PagerKind::Anonymous {
