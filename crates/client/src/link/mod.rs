@@ -81,6 +81,8 @@ pub(crate) struct State {
     start_failed: Option<(Instant, Error)>,
     /// Connections that were lost before the host said anything.
     unheard: Unheard,
+    /// Since when hosts refuse something for a reason that may pass.
+    refused_since: Option<Instant>,
 }
 
 /// What the host said of itself and of the session.
@@ -117,6 +119,7 @@ impl State {
             guarded: Vec::new(),
             start_failed: None,
             unheard: Unheard::default(),
+            refused_since: None,
         }
     }
 

@@ -29,11 +29,8 @@ const RETRY: Duration = Duration::from_millis(50);
 /// For so long after a host could not be started, no thread tries it again: each would wait as long as the first.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether a host refuses for lack of memory or disk. It may have some later: nothing is given up, and the next
-/// attempt brings all of it again.
-fn is_for_now(error: &Error) -> bool {
-    error.kind == ErrorKind::NoSpace
-}
+/// For how long a host may refuse something that its disk or a limit keeps it from.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 /// A connection that nobody uses yet.
 struct Fresh {
@@ -106,6 +103,7 @@ impl Shared {
         let mut state = lock(&self.state);
         state.recovering = false;
         let mut fresh = result?;
+        state.refused_since = None;
         let objects = std::mem::take(&mut fresh.objects);
         let guard = state.put_in_use(fresh);
         objects.iter().for_each(|object| object.is_open_at(state.generation));
@@ -194,7 +192,7 @@ impl Shared {
         {
             now = if let Reply::Hello(again) = reply { again.session } else { now };
         }
-        let objects = Self::bring_objects(&mut talk, &belongings.objects)?;
+        let objects = self.bring_objects(&mut talk, &belongings.objects)?;
         let kinds = self.bring_mappings(&mut talk, &greeting, &belongings.pieces)?;
         if let Some(session) = session {
             // Said again: this was all. Whoever waits for this process's pages may go on.
@@ -207,16 +205,28 @@ impl Shared {
         Ok(Fresh { guard, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
     }
 
+    /// Whether a host refuses for a reason that may pass. Then nothing is given up, and the next attempt brings all of it again:
+    /// for lack of memory or disk as long as that lasts, for others for a while.
+    fn is_for_now(&self, error: &Error) -> bool {
+        if error.kind == ErrorKind::NoSpace {
+            return true;
+        }
+        let passes =
+            matches!(error.kind, ErrorKind::Io | ErrorKind::Busy | ErrorKind::TooMany | ErrorKind::TimedOut);
+        let since = *lock(&self.state).refused_since.get_or_insert_with(Instant::now);
+        passes && since.elapsed() < REFUSED_FOR
+    }
+
     /// Gives those that the host took. It keeps one access for each object of a session, that of the last word:
     /// so writers come last.
-    fn bring_objects(talk: &mut Handshake, all: &[Arc<Core>]) -> Result<Vec<Arc<Core>>> {
+    fn bring_objects(&self, talk: &mut Handshake, all: &[Arc<Core>]) -> Result<Vec<Arc<Core>>> {
         let mut taken = Vec::with_capacity(all.len());
         let (writers, readers): (Vec<_>, Vec<_>) = all.iter().partition(|object| object.access().writes());
         for object in readers.into_iter().chain(writers) {
             let request = Request::Reattach { object: object.id(), access: object.access() };
             match talk.ask(&request, &[object.fd().as_fd()], true)? {
                 Ok(_) => taken.push(object.clone()),
-                Err(error) if is_for_now(&error) => return Err(error),
+                Err(error) if self.is_for_now(&error) => return Err(error),
                 Err(error) if object.is_controlled() => {
                     complain(&format!("object {} was refused by the next host: {error}", object.label()));
                 }
@@ -249,7 +259,7 @@ impl Shared {
             match talk.ask(&Request::Map(request), &fds, true)? {
                 Ok(_) if known => {}
                 Ok(_) => kinds.push((kind, descriptors)),
-                Err(error) if is_for_now(&error) => return Err(error),
+                Err(error) if self.is_for_now(&error) => return Err(error),
                 Err(error) => {
                     let name = piece.value.object().label();
                     complain(&format!(

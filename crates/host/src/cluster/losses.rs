@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to reach a host.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Between two attempts to take pages out of page tables.
+const AGAIN: Duration = Duration::from_millis(20);
 /// Two hosts that both have leases and cannot reach each other for so long do not wait for each other any more.
 pub(super) const APART: Duration = Duration::from_secs(10);
 /// Whoever has to begin anew then waits longer than a lease by this: a host that is dead counts as lost before.
@@ -169,6 +171,7 @@ impl Cluster {
         object: u128,
         former: HostId,
     ) -> Result<()> {
+        self.driver(object).map_or(Ok(()), |driver| driver.has_dropped_old())?;
         let given_up = self.beginnings.given_up(object);
         let number = match given_up {
             _ if former != self.me.host => FOR_EVER,
@@ -301,8 +304,23 @@ impl Cluster {
                 self.find_home(&driver);
             }
         }
+        self.wait_dropped();
         if let Ok(this) = self.host() {
             this.settle_removed();
+        }
+    }
+
+    /// The next process of a home begins when all who had its pages have said that they heard of the loss: that is said when
+    /// what is old has left page tables. (Where a client keeps it there, this host is as one that does not hear.)
+    fn wait_dropped(self: &Arc<Self>) {
+        let deadline = Instant::now() + LITTLE;
+        for driver in self.drivers().iter().filter(|driver| !driver.is_home()) {
+            while driver.has_dropped_old().is_err() && !self.lease.is_fenced() {
+                if Instant::now() > deadline {
+                    self.fence("pages of a home that is lost could not be taken out of page tables");
+                }
+                std::thread::sleep(AGAIN);
+            }
         }
     }
 

@@ -268,6 +268,7 @@ impl Cluster {
         if driver.plan().home_moves && self.take_home_of(driver, home)? {
             return Ok(()); // this host is the home now
         }
+        driver.has_dropped_old()?;
         self.say_given_up(home, driver)?;
         self.reach(home)?;
         let called = self.check_may_decide(home)?;

@@ -122,6 +122,8 @@ pub(super) struct State {
     pub stuck: bool,
     /// At the home, explicit: not all pages of the sync that comes to its end could be kept.
     pub not_kept: bool,
+    /// Something that may be old could not be taken out of page tables.
+    pub keeps_old: bool,
     /// Pages that are held here.
     pub held_here: Kept,
     /// At the home: what waits for the end of a freeze.
@@ -182,6 +184,7 @@ impl Driver {
             parked: None,
             stuck: false,
             not_kept: false,
+            keeps_old: false,
             held_here: Kept::default(),
             put_off: PutOff::default(),
             held_back: HeldBack::default(),

@@ -164,7 +164,7 @@ impl Driver {
     }
 
     /// The home is to be found again: what is newest here stays for it.
-    pub(super) fn keep_newest(&self, state: &State) {
+    pub(super) fn keep_newest(&self, state: &mut State) {
         let Some(cache) = self.cache() else { return };
         let kept = match &state.part {
             // Who owns a page has its newest version, written here or not.
@@ -174,9 +174,23 @@ impl Driver {
             }
             _ => cache.keep_newest(),
         };
+        state.keeps_old = kept.is_err();
         if let Err(error) = kept {
             cache.report(&error);
         }
+    }
+
+    /// At a host that has no home now: what may be old is in no page table any more. Before that is so nobody may hear that
+    /// this host has given it up. Where it fails it is tried again by whoever asks next.
+    pub fn has_dropped_old(&self) -> Result<()> {
+        let mut state = self.state();
+        if state.keeps_old
+            && let Some(cache) = self.cache()
+        {
+            cache.keep_newest()?; // which is the newest is marked
+        }
+        state.keeps_old = false;
+        Ok(())
     }
 
     /// At a home that has not begun: whoever may have pages of the process before, of these members and others.

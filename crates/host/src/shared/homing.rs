@@ -182,7 +182,7 @@ impl Driver {
         // Whatever is here may be old by the time the home is back, but for what the home then asks for.
         state.home = None;
         self.machine.on_way.park(self.plan.object);
-        self.keep_newest(&state);
+        self.keep_newest(&mut state);
         state.part = self.plan.part(host);
         true
     }
