@@ -55,7 +55,11 @@ pub fn recover(
     options: Options,
 ) -> Result<Journal<JournalStorage>> {
     let (mut journal, found) = Journal::open(Uuid(uuid.to_be_bytes()), storages, options).map_err(|e| {
-        let kind = if e.is_no_space() { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
+        let kind = match &e {
+            full if full.is_no_space() => ErrorKind::NoSpace,
+            commonhold_journal::Error::Io { .. } => ErrorKind::Io, // of what is in it that says nothing
+            _ => ErrorKind::Corrupt,
+        };
         let folder = machine.directory.join("journal");
         Error::new(kind, format!("journal of object {} in {}: {e}", id.0, folder.display()))
     })?;
