@@ -95,3 +95,26 @@ fn an_object_whose_last_client_dies_before_it_came_back_is_lost_and_only_it() {
     host.worker().all("open o /kept r\nmap m o r shared 0 0\ncheck m 0 256 4");
     stays.ok("check m 0 256 4");
 }
+
+/// Its page tables, which alone said that it had written, are gone with it.
+#[test]
+fn what_a_client_wrote_while_nobody_served_is_stored_though_it_died_before_the_next_host() {
+    for kind in ["sync=ordered", "sync=atomic", "sync=ordered freezable"] {
+        let host = TestHost::start();
+        let file = host.scratch().file("stored", MIB);
+        let (writer, other) = (host.worker(), host.worker());
+        writer.all(&format!("create o /x size={MIB} file={} {kind}\nmap m o rw shared 0 0", file.display()));
+        other.all("open o /x rw\nmap m o rw shared 0 0");
+        writer.all(&format!("fill m 0 256 1\nsync o 0 {MIB}"));
+        other.ok("check m 0 256 1");
+        // Written again, so that page tables let it be written once more without a word.
+        writer.ok("fill m 0 16 2");
+        host.kill_both();
+        writer.ok("fill m 0 16 3");
+        writer.kill();
+        host.start_again().unwrap();
+        other.all(&format!("check m 0 16 3\nsync o 0 {MIB}"));
+        let stored = std::fs::read(&file).unwrap();
+        assert!(stored[..16 * 4096] == commonhold_tests::page::bytes(0, 16, 3), "{kind}");
+    }
+}

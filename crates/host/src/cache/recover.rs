@@ -20,6 +20,13 @@ const A_PAGE: Duration = Duration::from_nanos(500);
 const LONGEST_SCAN: Duration = Duration::from_secs(2);
 
 impl Cache {
+    /// Somebody may have written to any of them, and the page tables that would say so are gone.
+    pub fn all_may_be_newer(&self) -> Result<()> {
+        let mut inner = self.lock();
+        let clean = &inner.resident - inner.book.dirty();
+        inner.book.add_dirty(&clean)
+    }
+
     /// Frames that exist are resident.
     pub fn adopt_frames(&self) -> Result<()> {
         let mut resident = RoaringBitmap::new();

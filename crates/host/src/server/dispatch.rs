@@ -147,6 +147,9 @@ impl Host {
             Request::Map(map) => {
                 let id = map.object;
                 let mapped = self.map(session, map, repeated, fds, give);
+                if mapped.is_err() && session.bringing.load(std::sync::atomic::Ordering::Acquire) {
+                    self.returning.is_unsure_of(id);
+                }
                 // The last user of the object may have gone meanwhile, also this one.
                 self.settle_object(id);
                 mapped

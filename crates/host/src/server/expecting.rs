@@ -36,6 +36,8 @@ struct Expectations {
     of_object: HashMap<ObjectId, usize>,
     /// Objects for which nobody is expected any more, until somebody settles them.
     released: Vec<ObjectId>,
+    /// Objects to which somebody may have written whose page tables nobody can ask any more.
+    unsure: HashSet<ObjectId>,
     looked: Option<Instant>,
 }
 
@@ -71,16 +73,24 @@ impl Expectations {
         }
         self.looked = Some(now);
         let dead: Vec<u64> = self.clients.values().filter(|c| !c.lives()).map(|c| c.session).collect();
-        dead.into_iter().for_each(|session| self.remove(session));
+        for session in dead {
+            self.unsure.extend(self.clients[&session].objects.iter().copied());
+            self.remove(session);
+        }
     }
 }
 
 impl Returning {
-    /// Expects these clients. Gives the objects that they have.
+    /// Expects those of these clients that live. Gives the objects that they have.
     pub(super) fn expect(&self, clients: impl IntoIterator<Item = Expected>) -> HashSet<ObjectId> {
         let mut unsettled = lock(&self.unsettled);
         let mut expected = lock(&self.expected);
-        clients.into_iter().for_each(|client| expected.add(client));
+        let (alive, dead): (Vec<_>, Vec<_>) = clients.into_iter().partition(Expected::lives);
+        alive.into_iter().for_each(|client| expected.add(client));
+        // What nobody else has is gone with them.
+        let had_by_dead = dead.into_iter().flat_map(|client| client.objects);
+        let unsure = had_by_dead.filter(|id| expected.of_object.contains_key(id)).collect();
+        expected.unsure = unsure;
         *unsettled = expected.of_object.keys().copied().collect();
         self.under_way.store(!unsettled.is_empty(), Ordering::Release);
         unsettled.clone()
@@ -132,14 +142,31 @@ impl Returning {
         lock(&self.expected).clients.values().cloned().collect()
     }
 
-    /// The process has brought everything that it has, objects and mappings. Gives the sessions that it had before.
-    pub(super) fn finished(&self, pid: u32) -> Vec<u64> {
+    /// The process has brought everything that it has, objects (`has` says which) and mappings. Gives the sessions that it had
+    /// before.
+    pub(super) fn finished(&self, pid: u32, has: impl Fn(ObjectId) -> bool) -> Vec<u64> {
         let mut expected = lock(&self.expected);
         let former: Vec<u64> =
             expected.clients.values().filter(|c| c.pid == pid).map(|c| c.session).collect();
+        let had = former.iter().flat_map(|session| expected.clients[session].objects.clone());
+        let not_brought: Vec<ObjectId> = had.filter(|id| !has(*id)).collect();
+        expected.unsure.extend(not_brought);
         former.iter().for_each(|session| expected.remove(*session));
         self.changed.notify_all();
         former
+    }
+
+    /// A mapping of a client that comes back was refused: where it wrote nobody knows.
+    pub(super) fn is_unsure_of(&self, object: ObjectId) {
+        let mut expected = lock(&self.expected);
+        if expected.of_object.contains_key(&object) {
+            expected.unsure.insert(object);
+        }
+    }
+
+    /// Whether somebody may have written to the object of whom that cannot be known. Asked once.
+    pub(super) fn was_unsure_of(&self, object: ObjectId) -> bool {
+        lock(&self.expected).unsure.remove(&object)
     }
 
     /// Whether somebody who lives has pages of the object that the host does not know of yet.
@@ -223,12 +250,14 @@ mod tests {
         assert_eq!(objects.len(), 2);
         assert!(returning.is_under_way() && returning.expects(ObjectId(10)));
         assert_eq!(returning.settle(|_| {}, |_| panic!("nobody is back")), []);
-        assert_eq!(returning.finished(me), [1]);
+        assert_eq!(returning.finished(me, |_| true), [1]);
         assert_eq!(returning.settle(|_| {}, |_| returning.publish_is_shut()), [ObjectId(10)]);
         assert!(returning.is_under_way() && returning.expects(ObjectId(11)));
         assert!(!returning.expects(ObjectId(10)) && returning.wait_for(ObjectId(10)).is_ok());
-        assert_eq!(returning.finished(init), [2]);
+        assert_eq!(returning.finished(init, |id| id == ObjectId(10)), [2]);
         assert_eq!(returning.settle(|_| {}, |_| {}), [ObjectId(11)]);
+        assert!(!returning.was_unsure_of(ObjectId(10)), "whoever had it brought it");
+        assert!(returning.was_unsure_of(ObjectId(11)) && !returning.was_unsure_of(ObjectId(11)), "once");
         assert_eq!(returning.settle(|_| {}, |_| panic!("it is settled")), []);
         assert!(!returning.is_under_way() && returning.is_over());
     }
@@ -238,10 +267,13 @@ mod tests {
         let returning = Returning::default();
         let mut dead = client(1, std::process::id(), &[10]);
         dead.start_ticks += 1; // another process had the number
-        returning.expect([dead]);
+        let alive = client(2, std::process::id(), &[11]);
+        returning.expect([dead.clone(), alive]);
         returning.wait_for(ObjectId(10)).unwrap();
-        assert_eq!(returning.settle(|_| {}, |_| {}), [ObjectId(10)]);
-        assert_eq!(returning.count(), 0);
+        assert_eq!((returning.count(), returning.was_unsure_of(ObjectId(10))), (1, false));
+        dead.objects = [ObjectId(10), ObjectId(11)].into();
+        returning.expect([dead]);
+        assert!(returning.was_unsure_of(ObjectId(11)) && !returning.was_unsure_of(ObjectId(10)));
     }
 
     impl Returning {

@@ -9,6 +9,8 @@ use super::clients;
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
+use crate::again::and_again;
+use crate::cache::Cache;
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
 use commonhold_sys::plain;
@@ -31,8 +33,8 @@ impl Host {
         let path = self.machine.directory.join("live").join("clients");
         let clients = clients::read(&path);
         let here: HashSet<u64> = self.sessions().iter().map(|s| s.id.0).collect();
-        let alive = clients.into_iter().filter(|c| !here.contains(&c.session) && c.lives());
-        let objects = self.returning.expect(alive);
+        let away = clients.into_iter().filter(|c| !here.contains(&c.session));
+        let objects = self.returning.expect(away);
         let count = self.returning.count();
         if count > 0 {
             self.repaired(format!("host and keeper had died: {count} clients are expected back"));
@@ -52,7 +54,8 @@ impl Host {
         if !session.bringing.load(Ordering::Acquire) {
             return;
         }
-        let former = self.returning.finished(session.process.pid);
+        let has = |id| lock(&session.opened).contains_key(&id);
+        let former = self.returning.finished(session.process.pid, has);
         // In this order: a host that takes over in between must not wait for a session that is here already, nor take
         // one for whole that is still on its way.
         self.unlist_former(&former);
@@ -76,7 +79,12 @@ impl Host {
         };
         let settled = self.returning.settle(begin, |now| {
             let objects = known(now);
-            for cache in objects.iter().filter_map(|object| object.cache()) {
+            for object in &objects {
+                let Some(cache) = object.cache() else { continue };
+                // What writers are stopped for was noted before they wrote.
+                if self.returning.was_unsure_of(object.id) && !object.record().options.stops_writers() {
+                    all_may_be_newer(&cache);
+                }
                 cache.set_incomplete(false);
             }
             if let Err(error) = self.drop_lost(&objects) {
@@ -265,6 +273,15 @@ impl Host {
         }
         self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
         Ok(())
+    }
+}
+
+/// What cannot be noted now would be taken for stored. Where it cannot be noted at all this process ends: the next expects the
+/// same clients.
+fn all_may_be_newer(cache: &Cache) {
+    let said = and_again(|error| cache.report(error), || cache.all_may_be_newer());
+    if said.is_err() {
+        std::process::abort();
     }
 }
 
