@@ -140,6 +140,7 @@ fn two_of_three_are_lost_at_once() {
         assert!(says(&hosts[home], "the newest versions of 10 pages are lost"), "{}", hosts[home].log());
         assert_eq!(worker.ok(&format!("revert {NAME}")), "10");
         worker.ok("check m 60 10 1");
+        worker.refused(&format!("sync o 0 {MIB}"), "Lost"); // once
     } else {
         worker.ok("check m 60 10 3");
     }
@@ -229,7 +230,10 @@ fn a_home_that_was_paused_changes_nothing_any_more() {
     workers[2].all("check m 0 10 3\ncheck m 10 10 1\ncheck m 20 1 4\ncheck m 21 79 1\ncheck m 100 10 2");
     // Its own client goes on, at another's object.
     workers[0].ok("check m 0 10 3");
-    workers[0].all(&format!("check m 20 1 4\nfill m 0 1 5\nsync o 0 {MIB}"));
+    workers[0].ok("check m 20 1 4");
+    // If the sync before was not told that pages are lost this one is.
+    drop(workers[0].ask(&format!("sync o 0 {MIB}")));
+    workers[0].all(&format!("fill m 0 1 5\nsync o 0 {MIB}"));
     // And what the replicas have is what was synced, without what the home that was paused had.
     wait::until("there are enough", || {
         workers[home].ok(&format!("stat {NAME} warning")).is_empty().then_some(())
