@@ -4,7 +4,7 @@ use commonhold_tests::cluster::{another, free_address, sharers_from};
 use commonhold_tests::host::kill;
 use commonhold_tests::ledger::Ledger;
 use commonhold_tests::{MIB, PAGE, Scratch, TestHost, left_out, page, wait};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Asks for the wall clock give a year less from the moment on at which a file is there.
@@ -41,24 +41,28 @@ time_t time(time_t *out) {
 }
 "#;
 
-fn shim(scratch: &Scratch) -> Option<PathBuf> {
+/// What puts another clock before a host, and the file whose presence makes it jump.
+fn shim(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
     let (source, library) = (scratch.file_of("clock.c", SHIM.as_bytes()), scratch.join("clock.so"));
     let built =
         Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").status();
     if built.is_ok_and(|status| status.success()) {
-        return Some(library);
+        return Some((library, scratch.join("jump")));
     }
     left_out("a C compiler is needed to put another clock before a host");
     None
 }
 
+fn jumping<'p>(library: &'p Path, jump: &'p Path) -> [(&'static str, &'p str); 2] {
+    let text = |path: &'p Path| path.to_str().expect("a path of this test");
+    [("LD_PRELOAD", text(library)), ("TEST_CLOCK_JUMPS_WHEN", text(jump))]
+}
+
 #[test]
 fn a_clock_that_jumps_back_a_year_changes_nothing() {
     let scratch = Scratch::new();
-    let Some(library) = shim(&scratch) else { return };
-    let (state, jump) = (scratch.join("state"), scratch.join("jump"));
-    let environment =
-        [("LD_PRELOAD", library.to_str().unwrap()), ("TEST_CLOCK_JUMPS_WHEN", jump.to_str().unwrap())];
+    let Some((library, jump)) = shim(&scratch) else { return };
+    let (state, environment) = (scratch.join("state"), jumping(&library, &jump));
     let host = TestHost::not_started(scratch, state, &[], &environment);
     host.start_again().unwrap();
     let file = host.scratch().file("file", 256 * PAGE as u64);
@@ -117,10 +121,8 @@ fn a_clock_that_jumps_back_a_year_changes_nothing() {
 #[test]
 fn a_home_whose_clock_was_set_back_tells_nobody_twice() {
     let scratch = Scratch::new();
-    let Some(library) = shim(&scratch) else { return };
-    let (state, jump) = (scratch.join("state"), scratch.join("jump"));
-    let environment =
-        [("LD_PRELOAD", library.to_str().unwrap()), ("TEST_CLOCK_JUMPS_WHEN", jump.to_str().unwrap())];
+    let Some((library, jump)) = shim(&scratch) else { return };
+    let (state, environment) = (scratch.join("state"), jumping(&library, &jump));
     let (list, own) = (free_address(), free_address());
     let words = ["--plain", "--listen", &list, "--name", "home", "--lease", "3"];
     let home = TestHost::not_started(scratch, state, &words, &environment);

@@ -220,8 +220,8 @@ impl Core {
     fn stored(&self, seen: u64, synced: Synced) -> Result<u64> {
         let Synced { pages, loss_generation } = synced;
         if seen != loss_generation {
-            // Unless another thread was told meanwhile: of a later loss, too.
             let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+            // It fails where another thread was told meanwhile, maybe of a later loss: then that stays.
             let _ = self.losses_seen.compare_exchange(seen, loss_generation, set, fetch);
         }
         if seen == loss_generation || seen == 0 {

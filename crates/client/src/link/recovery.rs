@@ -213,8 +213,7 @@ impl Shared {
         }
         let passes =
             matches!(error.kind, ErrorKind::Io | ErrorKind::Busy | ErrorKind::TooMany | ErrorKind::TimedOut);
-        let since = *lock(&self.state).refused_since.get_or_insert_with(Instant::now);
-        passes && since.elapsed() < REFUSED_FOR
+        passes && lock(&self.state).refused_since.get_or_insert_with(Instant::now).elapsed() < REFUSED_FOR
     }
 
     /// Gives those that the host took. It keeps one access for each object of a session, that of the last word:

@@ -72,9 +72,8 @@ fn fence_all(drivers: &[Arc<Driver>]) -> Result<()> {
     };
     std::thread::scope(|scope| {
         for _ in 1..AT_ONCE.min(drivers.len()) {
-            // Without it the others do all.
             let fencing = || std::thread::Builder::new().name("fencing".into());
-            let _ = points::thread(|| fencing().spawn_scoped(scope, work));
+            let _ = points::thread(|| fencing().spawn_scoped(scope, work)); // without it the others do all
         }
         work();
     });

@@ -327,7 +327,7 @@ impl Control {
     fn hung_up(&self, session: &Arc<Session>) {
         let _ = epoll::delete(&self.epoll, &*session.socket);
         // Whoever lives at the other end, and waits for an answer, hears that there will be none: it comes back.
-        let _ = rustix::net::shutdown(&*session.socket, rustix::net::Shutdown::Both);
+        session.hang_up();
         session.hung_up.store(true, Ordering::Relaxed);
         self.host.pagers.disconnect(session.id.0);
         let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));

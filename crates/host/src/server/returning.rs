@@ -9,8 +9,7 @@ use super::clients;
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
-use crate::again::and_again;
-use crate::cache::Cache;
+use crate::shared::insist;
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
 use commonhold_sys::plain;
@@ -83,7 +82,8 @@ impl Host {
                 let Some(cache) = object.cache() else { continue };
                 // What writers are stopped for was noted before they wrote.
                 if self.returning.was_unsure_of(object.id) && !object.record().options.stops_writers() {
-                    all_may_be_newer(&cache);
+                    // What cannot be noted would be taken for stored.
+                    insist(&cache, || cache.all_may_be_newer());
                 }
                 cache.set_incomplete(false);
             }
@@ -188,7 +188,7 @@ impl Host {
         };
         let Some(former) = former.filter(same) else { return };
         // The control thread stops listening to it first.
-        let _ = rustix::net::shutdown(&*former.socket, rustix::net::Shutdown::Both);
+        former.hang_up();
         let until = Instant::now() + FAREWELL;
         while !former.hung_up.load(Ordering::Acquire) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -273,15 +273,6 @@ impl Host {
         }
         self.repaired(format!("process {} brought object {} back", session.process.pid, object.id.0));
         Ok(())
-    }
-}
-
-/// What cannot be noted now would be taken for stored. Where it cannot be noted at all this process ends: the next expects the
-/// same clients.
-fn all_may_be_newer(cache: &Cache) {
-    let said = and_again(|error| cache.report(error), || cache.all_may_be_newer());
-    if said.is_err() {
-        std::process::abort();
     }
 }
 

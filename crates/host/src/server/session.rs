@@ -269,8 +269,14 @@ impl Session {
             sent = socket::send(&*self.socket, &bytes, fds, Wait::No);
         }
         if sent.is_err() {
-            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+            self.hang_up();
         }
+    }
+
+    /// Whoever lives at the other end hears that nothing comes any more, and comes back with what it has.
+    pub fn hang_up(&self) {
+        // It fails where the other end has hung up: then it knows.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
     /// Whether it holds anything that must be served or kept.

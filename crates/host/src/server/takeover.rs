@@ -34,6 +34,13 @@ fn adopt_claims(kept: &Kept, region: &SavedRegion) -> Result<Claims> {
     Ok(claims)
 }
 
+/// Those whose keys begin so. All are in the order of their keys: with a thousand clients not everybody looks through
+/// everybody's.
+fn kept_under<'k>(kept: &'k [Kept], prefix: &'k str) -> impl Iterator<Item = &'k Kept> {
+    let first = kept.partition_point(|k| k.key.0.as_str() < prefix);
+    kept[first..].iter().take_while(move |k| k.key.0.starts_with(prefix))
+}
+
 impl Host {
     /// Makes objects and sessions again from what the keeper held and the state directory holds.
     ///
@@ -71,8 +78,7 @@ impl Host {
                 self.repaired(format!(
                     "faults of process {pid} cannot be served: {error}; it begins a new session"
                 ));
-                // It comes back with what it has, and asks for that again.
-                let _ = rustix::net::shutdown(&*session.socket, rustix::net::Shutdown::Both);
+                session.hang_up();
             }
         }
         let ended = kept.iter().filter(|k| k.key.0.contains(deadline::ENDED_PART));
@@ -86,7 +92,7 @@ impl Host {
 
     /// Nothing is known of sessions whose keys begin so: their clients bring everything again.
     fn leave_sessions(&self, kept: &[Kept], prefix: &str) {
-        for entry in kept.iter().filter(|k| k.key.0.starts_with(prefix)) {
+        for entry in kept_under(kept, prefix) {
             if let Some(socket) = entry.fd.clone().filter(|_| entry.key.0.ends_with("/socket")) {
                 self.end_connection(socket);
             }
@@ -213,9 +219,7 @@ impl Host {
 
     fn adopt_regions(self: &Arc<Self>, session: &Arc<Session>, kept: &[Kept], by_key: &HashMap<&str, &Kept>) {
         let prefix = session_key(session.id, "").0;
-        // They are in the order of their keys: with a thousand clients not everybody looks through everybody's.
-        let mine = &kept[kept.partition_point(|k| k.key.0 < prefix)..];
-        for entry in mine.iter().take_while(|k| k.key.0.starts_with(&prefix)) {
+        for entry in kept_under(kept, &prefix) {
             let part = &entry.key.0[prefix.len()..];
             if part.starts_with("map/") {
                 let region = postcard::from_bytes::<SavedRegion>(&entry.blob).ok();

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Tries until it is done. A host that cannot do it for a second ends, and the next process decides anew, from what the others
 /// have (`docs/LEASES.md`, "Giving back").
-pub(super) fn insist(cache: &Cache, what: impl FnMut() -> Result<()>) {
+pub fn insist(cache: &Cache, what: impl FnMut() -> Result<()>) {
     if !tried(cache, what) {
         std::process::abort(); // the keeper starts the next
     }

@@ -57,6 +57,7 @@ mod turn;
 pub use driver::{Driver, Plan};
 pub use give_back::{Back, Loan, Seen};
 pub use holds::Holds;
+pub use insist::insist;
 #[cfg(test)]
 pub(crate) use part::MOST_TOGETHER;
 pub(crate) use part::some_together;

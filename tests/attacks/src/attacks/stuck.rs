@@ -260,6 +260,21 @@ fn others_share(scene: &Members, how: &str) {
     }
 }
 
+/// The attacker's address space cannot be changed while its pages are taken at the other host.
+fn others_share_meanwhile(
+    scene: &Members,
+    (host, attacker): (&TestHost, &Worker),
+    (taker, count): (&TestHost, usize),
+) {
+    let Some(fuse) = silent_files(host) else { leave_out("FUSE cannot be mounted here") };
+    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
+    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
+    let takers = takers(taker, count);
+    others_share(scene, "central");
+    fuse.end();
+    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
+}
+
 /// More than there are threads for scheduling.
 const MORE: usize = 70;
 
@@ -271,13 +286,7 @@ fn an_address_space_that_shares(scene: &Members) {
         attacker.eventually(&format!("create o{number} /held{number} size=65536 central"));
         attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
     }
-    let Some(fuse) = silent_files(home) else { leave_out("FUSE cannot be mounted here") };
-    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
-    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
-    let takers = takers(taker, MORE);
-    others_share(scene, "central");
-    fuse.end();
-    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
+    others_share_meanwhile(scene, (home, &attacker), (taker, MORE));
     (0..MORE).for_each(|number| drop(attacker.ok(&format!("remove /held{number}"))));
 }
 
@@ -292,13 +301,7 @@ fn an_address_space_of_a_sharer(scene: &Members) {
         attacker.eventually(&format!("open o{number} /held{number} rw"));
         attacker.all(&format!("map m{number} o{number} rw shared 0 0\nput m{number} 0 7"));
     }
-    let Some(fuse) = silent_files(sharer) else { leave_out("FUSE cannot be mounted here") };
-    attacker.ok(&format!("hold-address-space {}", fuse.file().display()));
-    wait::until("the mapping waits", || holds_address_space(attacker.pid()).then_some(()));
-    let takers = takers(home, FEW);
-    others_share(scene, "central");
-    fuse.end();
-    takers.iter().for_each(|worker| drop(worker.answer().expect("the page comes when the lock is free")));
+    others_share_meanwhile(scene, (sharer, &attacker), (home, FEW));
     drop(attacker);
     (0..FEW).for_each(|number| drop(maker.ok(&format!("remove /held{number}"))));
 }
