@@ -39,6 +39,12 @@ fn others_do_not_wait_for_a_page_that_a_home_reads() {
         writer.ok(&format!("fill m 0 {PAGES} {seed}"));
         reader.ok(&format!("check m 0 {PAGES} {seed}"));
     }
+    // Who opens the object, or asks what there is, does not ask the pager.
+    drop(another(&hosts[1], "/slow"));
+    for host in &hosts {
+        host.command(&["ls", "--long"], |_| {}).expect("what there is can be listed");
+        host.command(&["stat", "/slow"], |_| {}).expect("all there is to know of an object can be told");
+    }
     assert!(slow[1].answer_within(Duration::ZERO).is_none(), "the page is there, though nobody gave it");
     assert!(fuse.waiting() > 0, "nobody asked for the page");
     fuse.end(); // whoever waits gets an error

@@ -350,7 +350,7 @@ impl Cluster {
         }
         let found = self.driver(object).map(|driver| driver.valid_since(lost, from_page));
         let (pages, bytes, more) = found.unwrap_or_else(|| Ok(Default::default()))?;
-        let loss_generation = self.driver(object).map_or(0, |driver| driver.loss_generation_told());
+        let loss_generation = self.driver(object).map_or(0, |driver| driver.loss_generation());
         Ok((Answer::Valid { pages, more, loss_generation }, bytes))
     }
 

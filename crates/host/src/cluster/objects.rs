@@ -401,7 +401,8 @@ impl Cluster {
     pub fn store_shared(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<Synced> {
         let pages = self.store_all(cache, pages, freeze)?;
         // Of what was lost before it was stored the number tells.
-        let loss_generation = self.driver(cache.uuid).map_or(0, |driver| driver.loss_generation());
+        let loss_generation =
+            self.driver(cache.uuid).map_or(0, |driver| driver.loss_generation_after_turns());
         Ok(Synced { pages, loss_generation })
     }
 

@@ -282,7 +282,8 @@ impl Host {
             info.warning = cache.pinned_warning().unwrap_or_default();
         }
         if info.warning.is_empty() {
-            info.warning = self.lacks_hosts(object.record().uuid).unwrap_or_default();
+            let uuid = object.record().uuid; // the record's lock ends here: renewing the lease needs it
+            info.warning = self.lacks_hosts(uuid).unwrap_or_default();
         }
         info
     }

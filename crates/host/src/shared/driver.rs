@@ -92,6 +92,8 @@ pub struct Driver {
     pub(super) seeking: Mutex<()>,
     /// At the home: of which pages an older version serves.
     pub(super) reverted: AtomicU64,
+    /// Frames of lost pages, as they were counted last.
+    pub(super) lost: AtomicU64,
     /// At another host, of forwarding: what its next process is to know.
     pub(super) handovers: Option<Handovers>,
 }
@@ -216,6 +218,7 @@ impl Driver {
             freezing: Mutex::default(),
             seeking: Mutex::default(),
             reverted: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             handovers,
         });
         if !apart {

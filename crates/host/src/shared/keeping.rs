@@ -104,7 +104,7 @@ impl Driver {
 
     /// Of forwarding: says so if there are fewer hosts than the object's replicas need.
     pub fn lacks_hosts(&self) -> Option<String> {
-        let state = self.state();
+        let state = self.state_soon()?;
         let (Part::Forwarding(node), How::Forwarding(kept)) = (&state.part, self.plan.how) else {
             return None;
         };

@@ -31,14 +31,15 @@ impl Driver {
         }
     }
 
-    /// The loss generation when no turn is under way: of what was lost before, whatever is known here is told by it.
-    pub fn loss_generation(&self) -> u64 {
+    /// The loss generation for who has stored something: when no turn is under way, for a turn that finds losses may not have
+    /// noted them yet.
+    pub fn loss_generation_after_turns(&self) -> u64 {
         let _still = self.state();
-        self.loss_generation_told()
+        self.loss_generation()
     }
 
-    /// The same as it is known here, whatever is under way.
-    pub fn loss_generation_told(&self) -> u64 {
+    /// The loss generation as it is known here, whatever is under way: nobody who opens an object waits for its pager.
+    pub fn loss_generation(&self) -> u64 {
         self.cache().map_or(0, |cache| cache.loss_generation())
     }
 
@@ -51,11 +52,15 @@ impl Driver {
         }
     }
 
-    /// What is lost of the object, as far as this host knows: its home knows all of it.
+    /// What is lost of the object, as far as this host knows: its home knows all of it. While a turn waits for a pager, as many
+    /// pages as were said before.
     pub fn losses(&self) -> Losses {
-        let lost = self.lost_in(PageRange::new(0, u64::MAX)).iter().map(|run| run.count).sum();
+        if let Some(state) = self.state_soon() {
+            let lost = self.count_frames(&state.part.lost_pages());
+            self.lost.store(lost, Ordering::Relaxed);
+        }
         Losses {
-            lost_pages: lost,
+            lost_pages: self.lost.load(Ordering::Relaxed),
             reverted_pages: self.reverted.load(Ordering::Relaxed),
             generation: self.loss_generation(),
         }
