@@ -105,6 +105,10 @@ ch_object *ch_open(const char *name, int access);
 #define CH_RESERVE_YES 1
 #define CH_RESERVE_NO 2 /* sparse: memory can run out later, and then an access fails */
 
+/* How an address reaches a page. */
+#define CH_PAGED 0         /* by page tables of each process's own */
+#define CH_SHARED_TABLES 1 /* by page tables that all processes share: of huge pages, which are all taken at creation */
+
 /* How to create an object. Begin with CH_OPTIONS_INIT or ch_options_init(), then set what differs. */
 typedef struct ch_options {
     size_t struct_bytes;        /* sizeof(ch_options): how later versions know this one */
@@ -125,9 +129,11 @@ typedef struct ch_options {
     uint64_t page_size_bytes;   /* strict: what goes from host to host at once, 4 KiB (0) to 2 MiB */
     uint32_t replicas;          /* hosts that may be lost without losing what another has read: CH_FORWARDING, or home_moves */
     int home_moves;             /* 1: another host takes a lost home's place; with replicas, or a file others open by the same path */
+    int translation;            /* CH_PAGED, CH_SHARED_TABLES: the size is rounded up to whole huge pages then */
+    uint32_t unused;            /* 0 */
 } ch_options;
 
-#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0}
+#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0, 0, 0}
 
 /* The same at run time. */
 void ch_options_init(ch_options *options);
@@ -160,6 +166,7 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 #define CH_LOCKED_IN 0x20 /* hold and pin each page as it comes in, as ch_lock() does */
 #define CH_PREFETCH 0x40  /* begin to bring all pages in, without waiting */
 #define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
+#define CH_OWN_TABLES 0x100 /* of an object with shared page tables: by tables of this process's own */
 
 /* Maps part of an object. Address (NULL: anywhere) and offset are multiples of the page size, 4096; the length is
  * rounded up to whole pages, and the range must lie in the object as it is now, whoever resized it (its last page
@@ -252,7 +259,8 @@ typedef struct ch_info {
     uint64_t reverted_pages; /* that went back to an older version for that reason */
     uint64_t loss_generation; /* another number whenever newest versions were lost: compare it with what it was */
     int is_elsewhere;        /* its home is another host */
-    uint32_t unused2;
+    int translation;         /* CH_PAGED, CH_SHARED_TABLES */
+    uint64_t page_tables;    /* shared: how many map each page at most, two of them the host's; 0: the kernel does not tell */
 } ch_info;
 
 int ch_stat(const char *name, ch_info *info);

@@ -82,6 +82,7 @@ class Host:
         page_size: int | None = None,
         replicas: int = 0,
         home_moves: bool = False,
+        translation: Literal["paged", "shared-tables"] = "paged",
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -107,6 +108,7 @@ class Host:
                 page_size_bytes=page_size,
                 replicas=replicas,
                 home_moves=home_moves,
+                translation=translation,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -202,6 +204,7 @@ def create(
     page_size: int | None = None,
     replicas: int = 0,
     home_moves: bool = False,
+    translation: Literal["paged", "shared-tables"] = "paged",
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -231,6 +234,8 @@ def create(
       what another host has read: as many keep each version, beside the one that has it newest.
     * `home_moves`: another host becomes the object's home when its home is lost; with `replicas`, or with a `file` that those
       hosts have under the same path, and a cluster whose registry is etcd.
+    * `translation`: with `shared-tables`, its processes share the page tables of it, which is of huge pages that are all
+      taken now; its size is rounded up to whole ones (2 MiB).
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
       object that hosts share, of others never), a pager has failed.
 
@@ -243,7 +248,7 @@ def create(
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
         scheduler=scheduler, page_size=page_size, replicas=replicas,
-        home_moves=home_moves,
+        home_moves=home_moves, translation=translation,
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ impl Host {
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
-        scheduler, page_size_bytes, replicas, home_moves))]
+        scheduler, page_size_bytes, replicas, home_moves, translation))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -102,6 +102,7 @@ impl Host {
         #[pyo3(from_py_with = natural_or_none)] page_size_bytes: Option<u64>,
         #[pyo3(from_py_with = natural)] replicas: u32,
         home_moves: bool,
+        translation: &str,
     ) -> PyResult<Object> {
         let options = CreateOptions {
             size_bytes,
@@ -123,6 +124,7 @@ impl Host {
             page_size: page_size_bytes.map_or(Ok(PageSize::SMALLEST), PageSize::new).or_raise(py)?,
             replicas,
             home_moves,
+            translation: crate::options::translation(translation).or_raise(py)?,
             coherence: Coherence::Local,
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;

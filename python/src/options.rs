@@ -3,7 +3,7 @@
 use crate::errors::exception;
 use commonhold::{
     Access, Coherence, CreateOptions, Error, MapFlags, OnLastDeath, OnLoss, Protection, Result, Sharing,
-    SyncMode,
+    SyncMode, Translation,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -91,6 +91,15 @@ pub(crate) fn sync_mode(word: &str) -> Result<SyncMode> {
         "ordered" => Ok(SyncMode::Ordered),
         "atomic" => Ok(SyncMode::Atomic),
         _ => Err(Error::invalid(format!("sync {word:?} is none of \"plain\", \"ordered\" and \"atomic\""))),
+    }
+}
+
+/// Reads how an address reaches a page.
+pub(crate) fn translation(word: &str) -> Result<Translation> {
+    match word {
+        "paged" => Ok(Translation::Paged),
+        "shared-tables" => Ok(Translation::SharedTables),
+        _ => Err(Error::invalid(format!("translation {word:?} is neither \"paged\" nor \"shared-tables\""))),
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `raw` | a connection that says whatever a test wants said |
 //! | `stranger` | a host made by hand, which says whatever a test wants said |
 //! | `fuse` | a file system that falls silent |
+//! | `huge` | huge pages for a test, which are given back |
 //! | `lingering` | sockets whose close waits |
 //! | `lease` | files whose opening waits |
 //! | `user` | is another user for a moment |
@@ -37,6 +38,7 @@ pub mod etcd;
 pub mod field;
 pub mod fuse;
 pub mod host;
+pub mod huge;
 pub mod lease;
 pub mod ledger;
 #[path = "../left_out.rs"]

@@ -4,7 +4,7 @@
 use crate::people::People;
 use commonhold::{
     Coherence, CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership,
-    PageSize, PagerKind, Protection, Scheduler,
+    PageSize, PagerKind, Protection, Scheduler, Translation,
 };
 use commonhold::{Sharing, SyncMode};
 use serde::Serialize;
@@ -66,6 +66,9 @@ pub struct ObjectView {
     page_size: Option<u64>,
     replicas: u32,
     home_moves: bool,
+    translation: &'static str,
+    /// With shared page tables: how many map each page at most; none where the host is not told.
+    page_tables: Option<u64>,
     sync: &'static str,
     controlled: bool,
     freezable: bool,
@@ -98,6 +101,14 @@ pub fn sync_word(mode: SyncMode) -> &'static str {
         SyncMode::Plain => "plain",
         SyncMode::Ordered => "ordered",
         SyncMode::Atomic => "atomic",
+    }
+}
+
+/// The word for how an address reaches a page.
+fn translation_word(translation: Translation) -> &'static str {
+    match translation {
+        Translation::Paged => "paged",
+        Translation::SharedTables => "shared-tables",
     }
 }
 
@@ -156,6 +167,8 @@ impl ObjectView {
             page_size: strict_page_size(options).map(PageSize::bytes),
             replicas: options.replicas,
             home_moves: options.home_moves,
+            translation: translation_word(options.translation),
+            page_tables: Some(info.page_tables).filter(|tables| *tables > 0),
             sync: sync_word(options.sync),
             controlled: info.controlled,
             freezable: options.freezable,

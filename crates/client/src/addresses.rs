@@ -5,7 +5,9 @@
 
 use crate::link::{Call, Shared, lock};
 use crate::object::Core;
-use crate::{Error, ErrorKind, MapFlags, MappingId, PAGE_SIZE_BYTES, Protection, Result, Sharing, in_thread};
+use crate::{
+    Error, ErrorKind, MapFlags, MappingId, PAGE_SIZE_BYTES, Protection, Result, Sharing, in_thread, segments,
+};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Request;
 use commonhold_object::{AddressMap, Region, limits};
@@ -28,6 +30,8 @@ pub(crate) struct Origin {
     pub(crate) flags: MapFlags,
     /// The process that serves its own faults of it; 0: the host does.
     pub(crate) served_by: u32,
+    /// With shared page tables, bytes of addresses that it takes: whole gigabytes. Else zero.
+    pub(crate) takes: u64,
     /// How, once the host has agreed.
     pub(crate) service: OnceLock<in_thread::Service>,
 }
@@ -211,6 +215,7 @@ fn take_out(address: u64, length: u64, only: Option<&Arc<Origin>>) -> Result<()>
         let what = format!("the mapping at {:#x} is being unmapped by another thread", busy.address);
         return Err(Error::new(ErrorKind::Busy, what));
     }
+    pieces.iter().try_for_each(|piece| segments::check_cut(&piece.value, piece.offset, piece.length))?;
     refuse_too_many(map.len_after_remove(address, length))?;
     let serving: Vec<Arc<Origin>> =
         pieces.iter().map(|p| &p.value.origin).filter(|o| o.service.get().is_some()).cloned().collect();
@@ -251,7 +256,8 @@ fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceSta
 /// given the same addresses in between.
 fn end(map: &mut AddressMap<Piece>, piece: &Region<Piece>) -> Result<()> {
     // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.
-    let result = unsafe { memory::unmap(start_of(piece.address), piece.length as usize) };
+    let length = piece.length.max(piece.value.origin.takes);
+    let result = unsafe { memory::unmap(start_of(piece.address), length as usize) };
     result.doing(format_args!("unmapping {:#x}..{:#x}", piece.address, piece.end()))?;
     map.remove(piece.address, piece.length).map(drop)
 }

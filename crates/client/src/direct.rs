@@ -1,7 +1,7 @@
 //! Direct objects: the kernel serves them, and this process does for itself what a host does for others.
 
 use crate::object::Core;
-use crate::{Error, ErrorKind, PageState, PagerKind, Result};
+use crate::{Error, ErrorKind, PageState, PagerKind, Result, segments};
 use commonhold_object::error::Doing;
 use commonhold_object::{PageRange, pages_of};
 use commonhold_points as points;
@@ -45,6 +45,10 @@ pub(crate) fn incore(core: &Core, pages: PageRange) -> Result<Vec<(PageState, bo
 /// Asks for a whole run at once, and halves it where its pages differ.
 fn ask(core: &Core, pages: PageRange, states: &mut [(PageState, bool)]) -> Result<()> {
     if pages.is_empty() {
+        return Ok(());
+    }
+    if segments::is_one(core.options()) {
+        states.fill((PageState::Clean, false)); // all of it is in memory, always
         return Ok(());
     }
     let cache = frames::cache_state(core.fd(), pages.offset_bytes(), pages.length_bytes())
@@ -101,6 +105,9 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
 
 /// Copies bytes into the file or memfd.
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
+    if segments::is_one(core.options()) {
+        return segments::write(core, data, offset);
+    }
     let mut done = 0;
     while done < data.len() {
         match points::pwrite(|| rustix::io::pwrite(core.fd(), &data[done..], offset + done as u64)) {

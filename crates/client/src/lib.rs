@@ -20,13 +20,14 @@ mod locate;
 mod mapping;
 mod object;
 mod pager;
+mod segments;
 mod start;
 
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
     MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo,
     OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection,
-    Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced,
+    Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
 };
 pub use host::Host;
 pub use locate::default_state_directory;

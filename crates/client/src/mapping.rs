@@ -1,5 +1,6 @@
 //! A mapping: one range of an object in this process's address space.
 
+use crate::segments;
 use crate::addresses::{self, Origin};
 use crate::object::Core;
 use crate::{
@@ -95,6 +96,7 @@ impl Prepared {
         if (options.hint as u64).checked_add(length as u64).is_none() {
             return Err(Error::invalid("address hint + length overflows"));
         }
+        segments::check(core, options, length as u64)?;
         Ok(Prepared { object: object.clone(), options: options.clone(), length })
     }
 
@@ -124,6 +126,7 @@ impl Prepared {
             sharing: self.options.sharing,
             flags: self.options.flags,
             served_by: if self.serves_itself() { std::process::id() } else { 0 },
+            takes: segments::takes(core, &self.options),
             service: OnceLock::new(),
         });
         let address = self.map_at_hint(&origin)?;
@@ -150,6 +153,10 @@ impl Prepared {
     }
 
     fn map_at_hint(&self, origin: &Origin) -> Result<NonNull<u8>> {
+        if segments::is_one(self.object.core.options()) {
+            let attached = segments::attach(&self.object.core, &self.options, self.length);
+            return attached.map_err(|error| self.explain(&error));
+        }
         let hint = self.options.hint as *mut u8;
         let wish = origin.wish(hint, self.options.flags.fixed);
         let address = memory::map(self.object.core.fd(), self.options.offset, self.length, wish);
@@ -197,7 +204,7 @@ pub(crate) fn make_all<'a>(
 impl Mapping {
     /// Begins in-thread service: a second, ordinary mapping of the same pages stands behind it.
     fn serve_itself(&self, options: &MapOptions) -> Result<()> {
-        let flags = MapFlags { in_thread: false, fixed: false, prefetch: false, lock: false };
+        let flags = MapFlags { ..MapFlags::default() };
         let behind = MapOptions { hint: 0, flags, length: Some(self.length as u64), ..options.clone() };
         let hidden = Prepared { object: self.object.clone(), options: behind, length: self.length }.make()?;
         let descriptors = controlled::descriptors_of(&self.origin)?;

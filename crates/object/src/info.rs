@@ -81,6 +81,9 @@ pub struct ObjectInfo {
     pub is_elsewhere: bool,
     /// Of an object that hosts share.
     pub losses: Losses,
+    /// Of an object with shared page tables: how many tables map each of its pages at most, the host's two among them. Zero: the
+    /// kernel does not tell this host (it says so to root).
+    pub page_tables: u64,
 }
 
 /// What an object that hosts share has lost with hosts, as far as its home knows.

@@ -29,6 +29,16 @@ pub enum SyncMode {
     Atomic,
 }
 
+/// How an address reaches a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Translation {
+    /// By page tables of each process's own.
+    #[default]
+    Paged,
+    /// By page tables that all processes share (Ko & Yoo): of huge pages, all of which are there from its creation on.
+    SharedTables,
+}
+
 /// What becomes of unsynced pages when the last process that mapped the object was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnLastDeath {
@@ -77,6 +87,8 @@ pub struct CreateOptions {
     /// Another host becomes the object's home when its home is lost. For objects with replicas, or on a file that those
     /// hosts can open by the same path, in a cluster whose registry is etcd.
     pub home_moves: bool,
+    /// How an address reaches its pages. With shared page tables its size is rounded up to whole huge pages, for life.
+    pub translation: Translation,
 }
 
 impl Default for CreateOptions {
@@ -98,6 +110,7 @@ impl Default for CreateOptions {
             page_size: PageSize::SMALLEST,
             replicas: 0,
             home_moves: false,
+            translation: Translation::Paged,
         }
     }
 }
@@ -153,6 +166,7 @@ impl CreateOptions {
         self.check_page_size()?;
         self.check_replicas()?;
         self.check_home_moves()?;
+        self.check_translation()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
@@ -309,6 +323,27 @@ impl CreateOptions {
         Ok(())
     }
 
+    /// Page tables are shared of memory whose pages all stay: nobody can be told of a write, and none can be taken back.
+    fn check_translation(&self) -> Result<()> {
+        if self.translation == Translation::Paged {
+            return Ok(());
+        }
+        let what = if self.pager != PagerKind::Anonymous {
+            "a file or an external pager"
+        } else if self.is_shared() {
+            "another coherence than local"
+        } else if self.is_controlled() {
+            "what needs its faults to be served (controlled, freezable, sync, a budget)"
+        } else if self.reserve == Some(false) {
+            "reserve = no"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!(
+            "page tables are shared of huge pages that are all there from the beginning, and {what} does not go with that:              leave it out, or leave translation = shared-tables out"
+        )))
+    }
+
     /// The host serves no fault of a direct object and keeps none of its pages back: what would need that is refused.
     fn check_direct(&self) -> Result<()> {
         let what = if self.fault_deadline_ms.is_some() {
@@ -354,6 +389,9 @@ pub struct MapFlags {
     pub prefetch: bool,
     /// The faulting thread serves itself where the page can be had without asking anybody.
     pub in_thread: bool,
+    /// Of an object with shared page tables: by tables of this process's own, for protections of its own, or a part of it
+    /// (Ko & Yoo, 5.3).
+    pub own_tables: bool,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 
 /// Bytes of a page of a segment.
 pub const HUGE: u64 = 2 << 20;
@@ -33,7 +34,9 @@ pub fn make(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
         Errno::NOSPC | Errno::NOMEM => too_few(size_bytes),
         other => other.into(),
     })?;
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    // Who may write to it can enlarge it by a mapping all the same, past this seal. Its maker cuts that off, so that there is none
+    // against shrinking.
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
 }
 
@@ -62,30 +65,32 @@ fn pool(what: &str) -> Option<u64> {
 #[derive(Debug)]
 pub struct Segment {
     writers: Attachment,
-    readers: Attachment,
-    readers_fd: OwnedFd,
+    _readers: Attachment,
+    size_bytes: u64,
 }
 
 impl Segment {
-    /// Makes the masters of a segment that [`make`] made.
-    pub fn hold(fd: impl AsFd) -> io::Result<Segment> {
-        let size_bytes = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+    /// Makes the masters of a segment that [`make`] made. Whoever may write to it may have made its memory longer since: the size
+    /// is what it was made with.
+    pub fn hold(fd: impl AsFd, size_bytes: u64) -> io::Result<Segment> {
         let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
         let readers_fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let writers = attach(&fd, size_bytes, None, true)?;
         let readers = attach(&readers_fd, size_bytes, None, false)?;
-        writers.fill(size_bytes)?;
-        readers.fill(size_bytes)?;
-        Ok(Segment { writers, readers, readers_fd })
+        // A page that somebody has taken out since is made again when it is touched, if there is one.
+        for master in [&writers, &readers] {
+            match master.fill(size_bytes) {
+                Err(error) if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) => {}
+                filled => filled?,
+            }
+        }
+        Ok(Segment { writers, _readers: readers, size_bytes })
     }
 
-    /// What who may only read is given: by it nobody writes, and the readers' tables are shared.
-    pub fn for_readers(&self) -> &OwnedFd {
-        &self.readers_fd
-    }
-
-    /// The master of those who write, or of those who read.
-    pub fn master(&self, writes: bool) -> &Attachment {
-        if writes { &self.writers } else { &self.readers }
+    /// Where a byte of it is, by the master of those who write. None: it has no such byte.
+    pub fn place(&self, byte: u64) -> Option<NonNull<u8>> {
+        let inside = usize::try_from(byte).ok().filter(|_| byte < self.size_bytes)?;
+        // SAFETY: within the mapping, which is longer than the segment.
+        Some(unsafe { self.writers.address().add(inside) })
     }
 }

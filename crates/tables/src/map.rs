@@ -9,6 +9,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
+/// Where in a gigabyte tables of a process's own begin: not where it does. Whatever is mapped of the segment lies elsewhere in its
+/// gigabytes then than by the shared tables, unless its offset is as far from the beginning of one.
+const OWN_PLACE: usize = HUGE as usize;
+
 /// An attached segment: detached when it is dropped.
 #[derive(Debug)]
 pub struct Attachment {
@@ -28,8 +32,8 @@ pub fn attach(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool) -> 
     }
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     let mapped = match at {
-        Some(at) => map(&fd, at as usize, length, flags | MapFlags::FIXED_NOREPLACE)?,
-        None => Reserved::new(length)?.fill(|at| map(&fd, at, length, flags | MapFlags::FIXED))?,
+        Some(at) => map(&fd, 0, at as usize, length, flags | MapFlags::FIXED_NOREPLACE)?,
+        None => Reserved::new(length)?.fill(|at| map(&fd, 0, at, length, flags | MapFlags::FIXED))?,
     };
     if at.is_some_and(|at| at as usize != mapped.address) {
         return Err(Errno::EXIST.into()); // a kernel that does not know MAP_FIXED_NOREPLACE
@@ -41,22 +45,26 @@ pub fn attach(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool) -> 
     Ok(mapped)
 }
 
-/// Attaches a segment with tables of this process's own (the paper's 5.3): for protections of its own, or referenced and
-/// modified bits of its own. At an address, which begins a huge page, or anywhere.
-pub fn attach_own(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool) -> io::Result<Attachment> {
-    let length = usize::try_from(size_bytes).map_err(|_| Errno::NOMEM)?;
-    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+/// Attaches a part of a segment with tables of this process's own (the paper's 5.3): for protections of its own, or referenced
+/// and modified bits of its own. Offset, length and address are of whole huge pages.
+pub fn attach_own(
+    fd: impl AsFd,
+    offset: u64,
+    length: usize,
+    at: Option<u64>,
+    writes: bool,
+) -> io::Result<Attachment> {
+    let place = |at, flags| map(&fd, offset, at, length, MapFlags::SHARED | MapFlags::NORESERVE | flags);
     let mapped = match at {
-        Some(at) => map(&fd, at as usize, length, flags | MapFlags::FIXED_NOREPLACE)?,
-        None => Reserved::new(length + HUGE as usize)?.fill(|at| {
-            // The kernel shares no table among mappings that are at different places of a gigabyte.
-            map(&fd, at + HUGE as usize, length, flags | MapFlags::FIXED)
-        })?,
+        Some(at) => place(at as usize, MapFlags::FIXED_NOREPLACE)?,
+        // The kernel shares no table among mappings that are at different places of a gigabyte.
+        None => Reserved::new(length.checked_add(OWN_PLACE).ok_or(Errno::NOMEM)?)?
+            .fill(|gigabyte| place(gigabyte + OWN_PLACE, MapFlags::FIXED))?,
     };
     if at.is_some_and(|at| at as usize != mapped.address) {
         return Err(Errno::EXIST.into());
     }
-    if at.is_some_and(|at| at.is_multiple_of(GIGABYTE)) {
+    if at.is_some_and(|at| at % GIGABYTE == offset % GIGABYTE) {
         // Nor with a mapping that is left out of core dumps, where the other is not.
         // SAFETY: the advice changes a flag of the mapping alone.
         unsafe { rustix::mm::madvise(mapped.start(), length, Advice::LinuxDontDump) }?;
@@ -68,9 +76,9 @@ pub fn attach_own(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool)
     Ok(mapped)
 }
 
-fn map(fd: impl AsFd, at: usize, length: usize, flags: MapFlags) -> io::Result<Attachment> {
+fn map(fd: impl AsFd, offset: u64, at: usize, length: usize, flags: MapFlags) -> io::Result<Attachment> {
     // SAFETY: MAP_FIXED is given only for addresses that this module has reserved itself.
-    let address = unsafe { rustix::mm::mmap(at as *mut c_void, length, ProtFlags::READ, flags, &fd, 0) }?;
+    let address = unsafe { rustix::mm::mmap(at as *mut c_void, length, ProtFlags::READ, flags, &fd, offset) }?;
     Ok(Attachment { address: address as usize, length })
 }
 

@@ -83,7 +83,7 @@ fn other_process() {
     let how = std::env::var("HOW").unwrap();
     let writes = how != "read";
     let attached = match how.as_str() {
-        "own" => attach_own(fd, SIZE, None, true),
+        "own" => attach_own(fd, 0, SIZE as usize, None, true),
         _ => attach(fd, SIZE, None, writes),
     };
     let attached = attached.unwrap();
@@ -116,16 +116,16 @@ fn pages() -> u64 {
 fn the_second_process_has_no_tables_of_its_own() {
     let Some(_pool) = Pool::with(pages()) else { return };
     let fd = make("commonhold-segment", SIZE).unwrap();
-    let segment = Segment::hold(&fd).unwrap();
-    let first = segment.master(true).address();
-    // SAFETY: within the segment: its last page, which is in the gigabyte that the segment does not fill.
-    let last = unsafe { first.add((SIZE - 4096) as usize) };
+    let segment = Segment::hold(&fd, SIZE).unwrap();
+    let for_readers = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap().into();
+    // The last page is in the gigabyte that the segment does not fill.
+    let [first, last] = [0, SIZE - 4096].map(|byte| segment.place(byte).unwrap());
     let tables = |place| tables_of_page(place).expect("root may count").0;
-    let _ = (read(segment.master(true), 0), read(segment.master(true), SIZE - 1));
+    assert!(segment.place(SIZE).is_none());
     assert_eq!((tables(first), tables(last)), (2, 2), "the masters");
     let mut all = Vec::new();
     for how in ["write", "write", "read", "read"] {
-        let fd = if how == "read" { segment.for_readers() } else { &fd };
+        let fd = if how == "read" { &for_readers } else { &fd };
         let (other, faults) = Other::attach(fd, how);
         assert!(faults <= 4, "{how}: {faults} faults");
         all.push(other);
@@ -146,25 +146,24 @@ fn own_tables_are_had_whichever_came_first() {
     let fd = make("commonhold-segment", SIZE).unwrap();
     let (_own, faults) = Other::attach(&fd, "own");
     assert!(faults >= pages(), "{faults} faults");
-    let segment = Segment::hold(&fd).unwrap();
+    let segment = Segment::hold(&fd, SIZE).unwrap();
     let (_other, faults) = Other::attach(&fd, "write");
     assert!(faults <= 4, "{faults} faults");
     // At an address that tables could be shared at, too.
     let at = 0x6000_0000_0000;
-    let own = attach_own(&fd, SIZE, Some(at), true).unwrap();
+    let own = attach_own(&fd, 0, SIZE as usize, Some(at), true).unwrap();
     let _ = read(&own, 0);
     assert_eq!(tables_of_page(own.address()).unwrap().0, 4, "both masters, the other process, and this");
     drop(segment);
 }
 
 #[test]
-fn a_segment_neither_grows_nor_shrinks_and_gives_its_pages_back() {
+fn a_segment_does_not_grow_and_gives_its_pages_back() {
     let Some(_pool) = Pool::with(pages()) else { return };
     let free = || std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap();
     let before = free();
     let fd = make("commonhold-segment", SIZE).unwrap();
     assert!(rustix::fs::ftruncate(&fd, SIZE + HUGE).is_err());
-    assert!(rustix::fs::ftruncate(&fd, HUGE).is_err());
     let attached = attach(&fd, SIZE, None, true).unwrap();
     assert_eq!(attached.length() as u64, spanned(SIZE));
     assert_eq!(rustix::fs::fstat(&fd).unwrap().st_size as u64, SIZE, "mapping past its end enlarges it not");

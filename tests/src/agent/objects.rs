@@ -3,7 +3,7 @@
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
     Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
-    PageSize, PageState, PagerKind, Protection, Sharing, SyncMode,
+    PageSize, PageState, PagerKind, Protection, Sharing, SyncMode, Translation,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -134,6 +134,7 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         "home" => format!("{}{}", info.home, if info.is_elsewhere { " elsewhere" } else { "" }),
         "losses" => format!("{} {}", info.losses.lost_pages, info.losses.reverted_pages),
         "generation" => info.losses.generation.to_string(),
+        "page-tables" => info.page_tables.to_string(),
         "id" => info.id.0.to_string(),
         "tag" => info.options.tag.clone(),
         "page-size" => info.options.page_size.bytes().to_string(),
@@ -172,6 +173,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "hold-us" => hold_us = Some(number(value)? as u32),
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
+            "shared-tables" => options.translation = Translation::SharedTables,
             "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),
@@ -218,6 +220,7 @@ fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
             ("lock", _) => wishes.lock = true,
             ("prefetch", _) => wishes.prefetch = true,
             ("in-thread", _) => wishes.in_thread = true,
+            ("own-tables", _) => wishes.own_tables = true,
             _ => return Err(wrong(format!("no wish {flag}"))),
         }
     }

@@ -61,6 +61,9 @@ pub struct Create {
     /// have the same file; and a registry in etcd
     #[arg(long)]
     pub home_moves: bool,
+    /// How an address reaches its pages: shared-tables takes huge pages for all of it now, whose page tables its processes share
+    #[arg(long, value_enum, default_value_t = Translation::Paged)]
+    pub translation: Translation,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
     #[arg(long, value_name = "N")]
     pub reader_bound: Option<u32>,
@@ -121,6 +124,15 @@ pub enum Scheduler {
     Central,
     /// All hosts that use it: requests go from host to host, to whoever had the page last
     Forwarding,
+}
+
+/// `--translation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Translation {
+    /// By page tables of each process's own
+    Paged,
+    /// By page tables that all processes share, of huge pages
+    SharedTables,
 }
 
 /// `--on-loss`.

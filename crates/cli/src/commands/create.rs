@@ -1,6 +1,6 @@
 //! `create`.
 
-use crate::arguments::objects::{Coherence, Create, OnLastDeath, OnLoss, Scheduler, SyncMode};
+use crate::arguments::objects::{Coherence, Create, OnLastDeath, OnLoss, Scheduler, SyncMode, Translation};
 use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
@@ -61,6 +61,10 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
         tag: arguments.tag.clone(),
         replicas: arguments.replicas,
         home_moves: arguments.home_moves,
+        translation: match arguments.translation {
+            Translation::Paged => commonhold::Translation::Paged,
+            Translation::SharedTables => commonhold::Translation::SharedTables,
+        },
         page_size: arguments.page_size,
         coherence: match arguments.coherence {
             Coherence::Local | Coherence::Strict => commonhold::Coherence::Local,

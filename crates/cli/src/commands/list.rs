@@ -136,6 +136,7 @@ mod tests {
             warning: String::new(),
             home: String::new(),
             is_elsewhere: false,
+            page_tables: 0,
             losses: commonhold::Losses::default(),
         }
     }

@@ -7,7 +7,7 @@ use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
 use crate::view::{EntryView, MappingView, coherence_word, last_death_word, strict_page_size, sync_word};
-use commonhold::{EntryInfo, Host, Losses, ObjectInfo, Ownership, PagerKind};
+use commonhold::{EntryInfo, Host, Losses, ObjectInfo, Ownership, PagerKind, Translation};
 
 /// Tells all there is to know of each name.
 pub fn stat(host: &Host, arguments: &Names) -> Done {
@@ -73,6 +73,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("page size", strict_page_size(options).map(|size| size.to_string())),
         ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
         ("home", home(info)),
+        ("page tables", page_tables(info)),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
@@ -99,6 +100,15 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         lines.push(("warning", info.warning.clone()));
     }
     lines
+}
+
+/// Whether processes share its page tables, and what proves it.
+fn page_tables(info: &ObjectInfo) -> Option<String> {
+    let tables = match info.page_tables {
+        0 => "how many there are, the kernel tells a host of root".to_owned(),
+        tables => format!("{tables} of each page, 2 of them the host's"),
+    };
+    (info.options.translation == Translation::SharedTables).then(|| format!("shared; {tables}"))
 }
 
 /// Where an object of a cluster has its home, and whether that moves.

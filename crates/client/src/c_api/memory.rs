@@ -18,6 +18,7 @@ const FIXED: c_int = 0x10;
 const LOCKED_IN: c_int = 0x20;
 const PREFETCH: c_int = 0x40;
 const IN_THREAD: c_int = 0x80;
+const OWN_TABLES: c_int = 0x100;
 
 /// `ch_region`: one part of an object to be mapped together with others.
 #[allow(non_camel_case_types, missing_docs)] // the names of the header, documented there
@@ -43,7 +44,7 @@ fn protection_of(protection: c_int) -> Result<Protection> {
 }
 
 fn sharing_of(sharing: c_int) -> Result<(Sharing, MapFlags)> {
-    let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD;
+    let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD | OWN_TABLES;
     let how = match sharing & (SHARED | PRIVATE) {
         SHARED => Sharing::Shared,
         PRIVATE => Sharing::Private,
@@ -58,6 +59,7 @@ fn sharing_of(sharing: c_int) -> Result<(Sharing, MapFlags)> {
         fixed: has(FIXED),
         prefetch: has(PREFETCH),
         in_thread: has(IN_THREAD),
+        own_tables: has(OWN_TABLES),
     };
     Ok((how, flags))
 }

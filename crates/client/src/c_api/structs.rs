@@ -4,7 +4,7 @@
 use super::null;
 use crate::{
     Coherence, CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, OnLastDeath, OnLoss, Ownership,
-    PageSize, PagerKind, Result, SyncMode,
+    PageSize, PagerKind, Result, SyncMode, Translation,
 };
 use std::ffi::{c_char, c_int};
 
@@ -31,6 +31,8 @@ pub struct ch_options {
     pub page_size_bytes: u64,
     pub replicas: u32,
     pub home_moves: c_int,
+    pub translation: c_int,
+    pub unused: u32,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -68,7 +70,8 @@ pub struct ch_info {
     pub reverted_pages: u64,
     pub loss_generation: u64,
     pub is_elsewhere: c_int,
-    pub unused2: u32,
+    pub translation: c_int,
+    pub page_tables: u64,
 }
 
 const OLDEST_INFO_BYTES: usize = size_of::<ch_info>();
@@ -93,6 +96,8 @@ impl ch_options {
         page_size_bytes: 0,
         replicas: 0,
         home_moves: 0,
+        translation: 0,
+        unused: 0,
     };
 
     /// The Rust form.
@@ -187,6 +192,14 @@ impl ch_options {
             },
             replicas: self.replicas,
             home_moves: flag("home_moves", self.home_moves)?,
+            translation: match self.translation {
+                0 => Translation::Paged,
+                1 => Translation::SharedTables,
+                other => {
+                    let what = format!("translation {other} is neither CH_PAGED nor CH_SHARED_TABLES");
+                    return Err(Error::invalid(what));
+                }
+            },
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),
@@ -299,6 +312,8 @@ impl ch_info {
         self.controlled = c_int::from(object.controlled);
         self.freezable = c_int::from(options.freezable);
         self.own(object.ownership);
+        self.translation = c_int::from(options.translation == Translation::SharedTables);
+        self.page_tables = object.page_tables;
         fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));
         fill(&mut self.tag, &options.tag);
         fill(&mut self.file_path, &object.file_path);

@@ -23,6 +23,10 @@ int main(void) {
     FIELD(ch_options, mode);
     FIELD(ch_options, coherence);
     FIELD(ch_options, page_size_bytes);
+    FIELD(ch_options, replicas);
+    FIELD(ch_options, home_moves);
+    FIELD(ch_options, translation);
+    FIELD(ch_options, unused);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);
@@ -52,7 +56,8 @@ int main(void) {
     FIELD(ch_info, reverted_pages);
     FIELD(ch_info, loss_generation);
     FIELD(ch_info, is_elsewhere);
-    FIELD(ch_info, unused2);
+    FIELD(ch_info, translation);
+    FIELD(ch_info, page_tables);
     SIZE(ch_region);
     FIELD(ch_region, address);
     FIELD(ch_region, length);

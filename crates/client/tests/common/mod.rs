@@ -331,6 +331,7 @@ fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
         home: String::new(),
         is_elsewhere: false,
         losses: Losses::default(),
+        page_tables: 0,
     }
 }
 

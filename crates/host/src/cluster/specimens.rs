@@ -71,6 +71,7 @@ fn info() -> ObjectInfo {
         warning: "b".into(),
         home: "c".into(),
         is_elsewhere: true,
+        page_tables: 0,
         losses: Losses { lost_pages: 7, reverted_pages: 8, generation: 9 },
     }
 }

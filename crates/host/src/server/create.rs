@@ -4,15 +4,17 @@ use super::backing::grow_file;
 use super::moving::Unused;
 use super::object::Object;
 use super::session::Session;
+use super::tables;
 use super::{Host, lock};
 use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
+    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
+use commonhold_tables::Segment;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
@@ -32,6 +34,9 @@ impl Host {
         };
         let taken = self.take_backing(&mut options, given.as_ref(), session, own.is_some())?;
         let (backing, memory_bytes) = taken.map_or((None, 0), |taken| (Some(taken.file), taken.memory_bytes));
+        if options.translation == Translation::SharedTables {
+            options.size_bytes = tables::whole_pages(options.size_bytes);
+        }
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
@@ -61,8 +66,9 @@ impl Host {
         let made = self.make_memory(prepared.record(), given);
         let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
         let kept = kept.and_then(|fd| self.claim_name(prepared.record()).map(|()| fd));
-        let descriptor = match kept {
-            Ok(descriptor) => descriptor,
+        let held = kept.and_then(|fd| Ok((tables::hold(&prepared.record().options, fd.as_deref())?, fd)));
+        let (tables, descriptor) = match held {
+            Ok(made) => made,
             Err(error) => {
                 self.remove_files(id);
                 self.forget_moving(prepared.record());
@@ -71,7 +77,7 @@ impl Host {
             }
         };
         let moves = prepared.record().options.home_moves;
-        let object = self.commit_create(prepared, descriptor).inspect_err(|_| {
+        let object = self.commit_create(prepared, descriptor, tables).inspect_err(|_| {
             if moves {
                 self.tell_names(); // its name hangs on no lease
             }
@@ -85,6 +91,7 @@ impl Host {
         &self,
         prepared: commonhold_registry::NewObject,
         descriptor: Option<Arc<OwnedFd>>,
+        tables: Option<Segment>,
     ) -> Result<Arc<Object>> {
         let id = prepared.record().id;
         let mut registry = lock(&self.registry);
@@ -95,6 +102,7 @@ impl Host {
             self.unkeep_object(id);
         })?;
         let object = Object::new(record, descriptor, String::new());
+        *lock(&object.tables) = tables;
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
     }
@@ -135,6 +143,11 @@ impl Host {
                 }
                 self.note_unused(record.id)?;
                 Ok(None)
+            }
+            PagerKind::Anonymous if options.translation == Translation::SharedTables => {
+                let fd = tables::make(options.size_bytes)?;
+                self.note_memory(record.id, &fd)?;
+                Ok(Some(Arc::new(fd)))
             }
             PagerKind::Anonymous => {
                 let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;

@@ -52,6 +52,7 @@ mod shared;
 mod slots;
 pub mod start;
 mod status;
+mod tables;
 mod takeover;
 mod trimming;
 

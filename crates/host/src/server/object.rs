@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
+use commonhold_tables::Segment;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,8 @@ pub struct Object {
     pub record: Mutex<ObjectRecord>,
     /// The memory of a direct anonymous object, or the backing file.
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    /// Of one with shared page tables, those that stay.
+    pub tables: Mutex<Option<Segment>>,
     /// The cache of a controlled one, from its first use on.
     pub cache: Mutex<Option<Arc<Cache>>>,
     /// Frames of the host before that could not be taken over yet.
@@ -59,6 +62,7 @@ impl Object {
             id: record.id,
             record: Mutex::new(record),
             descriptor: Mutex::new(descriptor),
+            tables: Mutex::default(),
             cache: Mutex::default(),
             left: Mutex::default(),
             making: Mutex::default(),

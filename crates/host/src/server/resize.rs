@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;
@@ -68,6 +68,12 @@ impl Host {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
         options.check()?;
+        if options.translation == Translation::SharedTables {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "an object with shared page tables keeps its size, which its tables are made for: create another one",
+            ));
+        }
         let external = matches!(options.pager, PagerKind::External { .. });
         if external && size_bytes < object.record().options.size_bytes {
             return Err(Error::new(

@@ -1,0 +1,124 @@
+//! Mapping objects whose page tables all processes share. What would end the sharing silently is refused.
+
+use crate::addresses::Piece;
+use crate::object::Core;
+use crate::{CreateOptions, Error, ErrorKind, MapOptions, Protection, Result, Sharing, Translation};
+use commonhold_object::error::Doing;
+use commonhold_tables::{Attachment, HUGE, attach_own, check_address, spanned};
+use std::io;
+use std::ptr::NonNull;
+
+/// Whether an object has shared page tables.
+pub(crate) fn is_one(options: &CreateOptions) -> bool {
+    options.translation == Translation::SharedTables
+}
+
+/// Bytes of addresses that a mapping takes by shared tables; zero: by tables of its own, it takes what it shows.
+pub(crate) fn takes(core: &Core, options: &MapOptions) -> u64 {
+    if is_one(core.options()) && !options.flags.own_tables { spanned(core.size_bytes()) } else { 0 }
+}
+
+/// Refuses a mapping that tables cannot be shared of.
+pub(crate) fn check(core: &Core, options: &MapOptions, length: u64) -> Result<()> {
+    let refused = |text: String| Err(Error::invalid(text));
+    let name = core.label();
+    if !is_one(core.options()) {
+        return match options.flags.own_tables {
+            true => refused(format!("object {name} has no shared page tables: leave own_tables out")),
+            false => Ok(()),
+        };
+    }
+    if options.sharing == Sharing::Private {
+        return refused(format!("object {name} is of huge pages, of which no copies are made: map it shared"));
+    }
+    if options.flags.own_tables {
+        return check_huge(options, length);
+    }
+    if options.offset != 0 || length != core.size_bytes() {
+        return refused(format!(
+            "the page tables of object {name} are shared as a whole, and {length} bytes from {} on are a part of it: map all \
+             of it, or by page tables of this process's own (own_tables)",
+            options.offset
+        ));
+    }
+    if core.access().writes() && options.protection == Protection::Read {
+        return refused(format!(
+            "object {name} is open for writing: who opened it to read shares page tables by which nobody writes; open it so, \
+             or map it by page tables of this process's own (own_tables)"
+        ));
+    }
+    if options.flags.fixed {
+        check_address(options.hint as u64).map_err(|error| Error::invalid(error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn check_huge(options: &MapOptions, length: u64) -> Result<()> {
+    let numbers = [("offset", options.offset), ("length", length), ("address", options.hint as u64)];
+    for (what, number) in numbers {
+        if !number.is_multiple_of(HUGE) {
+            let nearest = number - number % HUGE;
+            return Err(Error::invalid(format!(
+                "the object is of huge pages: {what} {number:#x} is no multiple of {HUGE:#x}; {nearest:#x} is"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Maps what [`check`] let pass.
+pub(crate) fn attach(core: &Core, options: &MapOptions, length: usize) -> io::Result<NonNull<u8>> {
+    let writes = options.protection == Protection::ReadWrite;
+    let map = |at: Option<u64>| match options.flags.own_tables {
+        true => attach_own(core.fd(), options.offset, length, at, writes),
+        false => commonhold_tables::attach(core.fd(), core.size_bytes(), at, writes),
+    };
+    let wished = Some(options.hint as u64).filter(|hint| *hint != 0);
+    let attached = match (wished, options.flags.fixed) {
+        (Some(hint), false) => map(Some(hint)).or_else(|_| map(None)),
+        (at, _) => map(at),
+    };
+    attached.map(Attachment::leak)
+}
+
+/// Refuses to unmap a part: shared tables are detached as a whole, and huge pages are not cut.
+pub(crate) fn check_cut(piece: &Piece, offset: u64, length: u64) -> Result<()> {
+    let core = piece.object();
+    if !is_one(core.options()) {
+        return Ok(());
+    }
+    if piece.origin.takes > 0 && (offset, length) != (0, core.size_bytes()) {
+        return Err(Error::invalid(format!(
+            "object {} is mapped by page tables that all share: unmap all of it",
+            core.label()
+        )));
+    }
+    if !(offset.is_multiple_of(HUGE) && length.is_multiple_of(HUGE)) {
+        return Err(Error::invalid(format!(
+            "object {} is of huge pages: unmap a multiple of {HUGE} bytes, from a multiple of that on",
+            core.label()
+        )));
+    }
+    Ok(())
+}
+
+/// Copies bytes in: a file of huge pages is written only through a mapping.
+pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
+    let first = offset - offset % HUGE;
+    let end = (offset + data.len() as u64).next_multiple_of(HUGE);
+    let length = usize::try_from(end - first).map_err(|_| Error::invalid("the data does not fit this machine"))?;
+    if length == 0 {
+        return Ok(());
+    }
+    if !core.access().writes() {
+        let what = format!("object {} was opened for reading: open it for writing", core.label());
+        return Err(Error::new(ErrorKind::Permission, what));
+    }
+    let mapped = attach_own(core.fd(), first, length, None, true);
+    let mapped = mapped.doing(format_args!("mapping object {}", core.label()))?;
+    mapped.fill(length as u64).doing(format_args!("writing object {}", core.label()))?;
+    let place = mapped.address().as_ptr().wrapping_add((offset - first) as usize);
+    // SAFETY: within the mapping, whose pages were just brought in; `data` is this process's own.
+    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), place, data.len()) };
+    Ok(())
+}
