@@ -119,6 +119,11 @@ pub fn books_kib(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
+/// Memory of all page tables of the machine, in KiB.
+pub fn page_tables_kib() -> Result<u64> {
+    field_kib("/proc/meminfo", "PageTables:")
+}
+
 fn field_kib(path: &str, name: &str) -> Result<u64> {
     let text = fs::read_to_string(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -19,6 +19,7 @@ const CHOSEN: &[&str] = &[
     "hotspot.central_messages",
     "hotspot.first_cycle",
     "mach.fig8",
+    "ptshare.hugetlb_second_faults",
     "restart.pause_ratio",
     "scale.hosts_1000",
     "scale.untouched_bytes",

@@ -30,9 +30,6 @@ fn tables(worker: &Worker) -> String {
 
 #[test]
 fn processes_share_the_tables_that_the_host_holds() {
-    if !is_root("huge pages") {
-        return;
-    }
     let Some(pool) = HugePages::more(HUGE_PAGES) else { return };
     let host = TestHost::start();
     let first = create(&host, "mode=644");
@@ -62,9 +59,6 @@ fn processes_share_the_tables_that_the_host_holds() {
 
 #[test]
 fn a_segment_outlives_its_host_and_all_its_processes() {
-    if !is_root("huge pages") {
-        return;
-    }
     let Some(_pool) = HugePages::more(HUGE_PAGES) else { return };
     let host = TestHost::start();
     let first = create(&host, "");
@@ -88,9 +82,6 @@ fn a_segment_outlives_its_host_and_all_its_processes() {
 
 #[test]
 fn what_would_end_the_sharing_is_refused() {
-    if !is_root("huge pages") {
-        return;
-    }
     let Some(_pool) = HugePages::more(HUGE_PAGES) else { return };
     let host = TestHost::start();
     let worker = create(&host, "mode=644");
@@ -128,9 +119,6 @@ fn what_would_end_the_sharing_is_refused() {
 
 #[test]
 fn a_segment_larger_than_the_pool_leaves_nothing_behind() {
-    if !is_root("huge pages") {
-        return;
-    }
     let Some(pool) = HugePages::more(HUGE_PAGES) else { return };
     let host = TestHost::start();
     let worker = host.worker();
@@ -156,7 +144,8 @@ fn what_a_hostile_writer_adds_to_a_segment_is_cut_off() {
     let worker = host.worker_of(65534, 65534);
     worker.ok(&format!("create o /segment size={SIZE} shared-tables"));
     let is_segment = |path: &PathBuf| {
-        std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().starts_with("/memfd:commonhold-segment"))
+        std::fs::read_link(path)
+            .is_ok_and(|name| name.to_string_lossy().starts_with("/memfd:commonhold-segment"))
     };
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", worker.pid())).unwrap();
     let path = descriptors.map(|entry| entry.unwrap().path()).find(is_segment).unwrap();

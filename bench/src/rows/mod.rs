@@ -30,6 +30,7 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod ptshare_hugetlb;
 mod rebase_add_one;
 mod rebase_differences;
 mod rebase_memory;
@@ -106,6 +107,9 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sprite_remote::SpriteTable4Remote,
         &sprite_table5::SpriteTable5,
         &sprite_remote::SpriteTable6Remote,
+        &ptshare_hugetlb::KibPerProcess,
+        &ptshare_hugetlb::SecondFaults,
+        &ptshare_hugetlb::AttachRatio,
         &images_data::DataInclude,
         &images_data::DataVsRkyv,
         &rebase_time::ClangTime,

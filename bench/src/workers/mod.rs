@@ -10,6 +10,7 @@ mod page_watcher;
 mod prober;
 mod recorder;
 mod row;
+mod segment_client;
 mod sharer;
 pub mod slow_file;
 mod slow_pager;
@@ -49,6 +50,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "idle-client" => idle_client::run(arguments),
         "page-server" => page_server::run(arguments),
         "page-watcher" => page_watcher::run(arguments),
+        "segment-client" => segment_client::run(arguments),
         "sharer" => sharer::run(arguments),
         "slow-file" => slow_file::run(arguments),
         "slow-pager" => slow_pager::run(arguments),

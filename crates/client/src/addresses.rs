@@ -255,8 +255,8 @@ fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceSta
 /// Unmaps a piece and takes it out of the map, in one step under the map's lock: else another thread could be
 /// given the same addresses in between.
 fn end(map: &mut AddressMap<Piece>, piece: &Region<Piece>) -> Result<()> {
-    // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.
     let length = piece.length.max(piece.value.origin.takes);
+    // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.
     let result = unsafe { memory::unmap(start_of(piece.address), length as usize) };
     result.doing(format_args!("unmapping {:#x}..{:#x}", piece.address, piece.end()))?;
     map.remove(piece.address, piece.length).map(drop)

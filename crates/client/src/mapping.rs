@@ -1,8 +1,8 @@
 //! A mapping: one range of an object in this process's address space.
 
-use crate::segments;
 use crate::addresses::{self, Origin};
 use crate::object::Core;
+use crate::segments;
 use crate::{
     Error, ErrorKind, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing, classical,
     controlled, in_thread,

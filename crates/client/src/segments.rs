@@ -29,7 +29,9 @@ pub(crate) fn check(core: &Core, options: &MapOptions, length: u64) -> Result<()
         };
     }
     if options.sharing == Sharing::Private {
-        return refused(format!("object {name} is of huge pages, of which no copies are made: map it shared"));
+        return refused(format!(
+            "object {name} is of huge pages, of which no copies are made: map it shared"
+        ));
     }
     if options.flags.own_tables {
         return check_huge(options, length);
@@ -106,7 +108,8 @@ pub(crate) fn check_cut(piece: &Piece, offset: u64, length: u64) -> Result<()> {
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
     let first = offset - offset % HUGE;
     let end = (offset + data.len() as u64).next_multiple_of(HUGE);
-    let length = usize::try_from(end - first).map_err(|_| Error::invalid("the data does not fit this machine"))?;
+    let length =
+        usize::try_from(end - first).map_err(|_| Error::invalid("the data does not fit this machine"))?;
     if length == 0 {
         return Ok(());
     }

@@ -25,7 +25,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use info::{ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Synced};
 pub use letters::misleads;
 pub use name::Name;
-pub use options::{CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode, Translation};
+pub use options::{
+    CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode, Translation,
+};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};

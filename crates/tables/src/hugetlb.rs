@@ -1,6 +1,7 @@
 //! The memory of a segment: a file of huge pages, all of which are there before anybody maps it.
 
 use crate::map::{Attachment, attach};
+use crate::pool::number_in;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use std::io;
@@ -54,10 +55,8 @@ fn too_few(size_bytes: u64) -> io::Error {
     )
 }
 
-/// A number of the pool of 2 MiB pages, as the kernel tells it.
 fn pool(what: &str) -> Option<u64> {
-    let path = format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{what}");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    number_in(&format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{what}")).ok()
 }
 
 /// A segment whose tables are held: the masters of the paper's 3.2, one for those who write and one for those who read

@@ -7,10 +7,12 @@
 
 mod hugetlb;
 mod map;
+mod pool;
 mod proof;
 mod span;
 
 pub use hugetlb::{HUGE, Segment, make};
 pub use map::{Attachment, attach, attach_own};
+pub use pool::Pool;
 pub use proof::{Tables, tables_of_page};
 pub use span::{GIGABYTE, check_address, spanned};

@@ -78,7 +78,8 @@ pub fn attach_own(
 
 fn map(fd: impl AsFd, offset: u64, at: usize, length: usize, flags: MapFlags) -> io::Result<Attachment> {
     // SAFETY: MAP_FIXED is given only for addresses that this module has reserved itself.
-    let address = unsafe { rustix::mm::mmap(at as *mut c_void, length, ProtFlags::READ, flags, &fd, offset) }?;
+    let address =
+        unsafe { rustix::mm::mmap(at as *mut c_void, length, ProtFlags::READ, flags, &fd, offset) }?;
     Ok(Attachment { address: address as usize, length })
 }
 

@@ -1,40 +1,25 @@
 //! What the kernel shares, counted: faults of the second process, and tables that map a page.
 
-use commonhold_tables::{Attachment, HUGE, Segment, attach, attach_own, make, spanned, tables_of_page};
+#[path = "../../../tests/left_out.rs"]
+mod left_out;
+
+use commonhold_tables::{Attachment, HUGE, Pool, Segment, attach, attach_own, make, spanned, tables_of_page};
+use left_out::left_out;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const POOL: &str = "/proc/sys/vm/nr_hugepages";
 /// Two gigabytes, and a tail.
 const SIZE: u64 = (2 << 30) + (512 << 20);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The machine's huge pages, for one test: put back at its end.
-struct Pool {
-    before: u64,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Pool {
-    fn with(pages: u64) -> Option<Pool> {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || std::fs::read_to_string(POOL).ok()?.trim().parse::<u64>().ok();
-        let before = read()?;
-        if std::fs::write(POOL, (before + pages).to_string()).is_err() || read()? < before + pages {
-            let _ = std::fs::write(POOL, before.to_string());
-            println!("skipped: this machine gives no {pages} huge pages");
-            return None;
-        }
-        Some(Pool { before, _alone: alone })
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        std::fs::write(POOL, self.before.to_string()).expect("the pool can be put back");
-    }
+/// So many huge pages, for one test at a time.
+fn more(pages: u64) -> Option<(Pool, MutexGuard<'static, ()>)> {
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool =
+        Pool::more(pages).inspect_err(|error| left_out(&format!("{pages} huge pages: {error}"))).ok()?;
+    Some((pool, alone))
 }
 
 /// A process that attaches the segment, touches every page, says how often it faulted, and stays until it is dropped.
@@ -114,7 +99,7 @@ fn pages() -> u64 {
 
 #[test]
 fn the_second_process_has_no_tables_of_its_own() {
-    let Some(_pool) = Pool::with(pages()) else { return };
+    let Some(_pool) = more(pages()) else { return };
     let fd = make("commonhold-segment", SIZE).unwrap();
     let segment = Segment::hold(&fd, SIZE).unwrap();
     let for_readers = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap().into();
@@ -137,12 +122,15 @@ fn the_second_process_has_no_tables_of_its_own() {
     drop(own);
     drop(segment);
     let (_last, faults) = Other::attach(&fd, "write");
-    assert!(faults <= 4, "the tables outlive the masters for as long as somebody is attached: {faults} faults");
+    assert!(
+        faults <= 4,
+        "the tables outlive the masters for as long as somebody is attached: {faults} faults"
+    );
 }
 
 #[test]
 fn own_tables_are_had_whichever_came_first() {
-    let Some(_pool) = Pool::with(pages()) else { return };
+    let Some(_pool) = more(pages()) else { return };
     let fd = make("commonhold-segment", SIZE).unwrap();
     let (_own, faults) = Other::attach(&fd, "own");
     assert!(faults >= pages(), "{faults} faults");
@@ -159,8 +147,9 @@ fn own_tables_are_had_whichever_came_first() {
 
 #[test]
 fn a_segment_does_not_grow_and_gives_its_pages_back() {
-    let Some(_pool) = Pool::with(pages()) else { return };
-    let free = || std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap();
+    let Some(_pool) = more(pages()) else { return };
+    let free =
+        || std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap();
     let before = free();
     let fd = make("commonhold-segment", SIZE).unwrap();
     assert!(rustix::fs::ftruncate(&fd, SIZE + HUGE).is_err());
@@ -169,14 +158,16 @@ fn a_segment_does_not_grow_and_gives_its_pages_back() {
     assert_eq!(rustix::fs::fstat(&fd).unwrap().st_size as u64, SIZE, "mapping past its end enlarges it not");
     let error = attach(&fd, SIZE, Some(attached.address().as_ptr() as u64), true).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
-    assert!(attach(&fd, SIZE, Some(0x6000_0000_1000), true).unwrap_err().to_string().contains("0x600000000000"));
+    assert!(
+        attach(&fd, SIZE, Some(0x6000_0000_1000), true).unwrap_err().to_string().contains("0x600000000000")
+    );
     drop((attached, fd));
     assert_eq!(free(), before);
 }
 
 #[test]
 fn a_segment_larger_than_the_pool_is_refused_when_it_is_made() {
-    let Some(_pool) = Pool::with(1) else { return };
+    let Some(_pool) = more(1) else { return };
     let error = make("commonhold-segment", 1 << 40).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     assert!(error.to_string().contains("vm.nr_hugepages="), "{error}");

@@ -8,7 +8,8 @@ use crate::cluster::Cluster;
 use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result,
+    Translation, pages_of,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;

@@ -26,7 +26,10 @@ pub(super) fn make(size_bytes: u64) -> Result<OwnedFd> {
 /// Holds the tables of an object that has them, and whose memory is there.
 pub(super) fn hold(options: &CreateOptions, memory: Option<&OwnedFd>) -> Result<Option<Segment>> {
     let memory = memory.filter(|_| options.translation == Translation::SharedTables);
-    memory.map(|fd| Segment::hold(fd, options.size_bytes)).transpose().doing("making the object's page tables")
+    memory
+        .map(|fd| Segment::hold(fd, options.size_bytes))
+        .transpose()
+        .doing("making the object's page tables")
 }
 
 /// How many page tables map each page of it at most, in all processes; zero: it has none that are shared, or the kernel does
@@ -36,5 +39,9 @@ pub(super) fn count(object: &Object) -> u64 {
     let tables = lock(&object.tables);
     let Some(segment) = tables.as_ref() else { return 0 };
     let pages = (0..size_bytes).step_by(GIGABYTE as usize);
-    pages.filter_map(|page| tables_of_page(segment.place(page)?).ok()).map(|tables| tables.0).max().unwrap_or(0)
+    pages
+        .filter_map(|page| tables_of_page(segment.place(page)?).ok())
+        .map(|tables| tables.0)
+        .max()
+        .unwrap_or(0)
 }
