@@ -166,3 +166,24 @@ fn what_a_hostile_writer_adds_to_a_segment_is_cut_off() {
     until("it is cut off", || (pool.free() == HUGE_PAGES).then_some(()));
     worker.all("map m o rw shared 0 0\nfill m 0 16 1\ncheck m 0 16 1");
 }
+
+#[test]
+fn bytes_are_copied_into_and_out_of_a_segment() {
+    let Some(_pool) = HugePages::more(HUGE_PAGES) else { return };
+    let host = TestHost::start();
+    let worker = create(&host, "mode=644");
+    // Neither begins nor ends with a huge page.
+    let bytes: Vec<u8> = (0..5_000_001u32).map(|n| (n % 251) as u8).collect();
+    let (from, to) = (host.scratch().path().join("from"), host.scratch().path().join("to"));
+    std::fs::write(&from, &bytes).unwrap();
+    let words = |words: [&std::path::Path; 2]| {
+        let line = ["cp", words[0].to_str().unwrap(), words[1].to_str().unwrap()];
+        host.command(&line, |_| {}).unwrap();
+    };
+    words([&from, ":/segment".as_ref()]);
+    words([":/segment".as_ref(), &to]);
+    let copied = std::fs::read(&to).unwrap();
+    assert_eq!(copied.len() as u64, SIZE);
+    assert!(copied.starts_with(&bytes) && copied[bytes.len()..].iter().all(|byte| *byte == 0));
+    drop(worker);
+}
