@@ -55,6 +55,10 @@ class ObjectStat:
     """Of which an older version serves, because the newest was lost."""
     loss_generation: int
     """Another number whenever newest versions were lost: compare it with what it was."""
+    translation: str
+    """`paged` or `shared-tables`."""
+    page_tables: int
+    """With shared page tables, how many map each page at most, the host's two among them; 0: the kernel does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

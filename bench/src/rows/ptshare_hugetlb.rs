@@ -73,7 +73,7 @@ impl Row for KibPerProcess {
         let (bench, _host, _pool) = begin(context, 1)?;
         let count = context.pick(100, 10);
         let pairs = alternate(
-            context.pick(3, 1),
+            context.pick(7, 1),
             |_| grown(&bench, "shared", count),
             |_| grown(&bench, "open", count),
         )?;

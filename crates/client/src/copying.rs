@@ -143,7 +143,7 @@ unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
 ///
 /// # Safety
 /// `target` must be valid for writes of `source.len()` bytes.
-unsafe fn copy_in(source: &[u8], target: *mut u8) {
+pub(crate) unsafe fn copy_in(source: &[u8], target: *mut u8) {
     let head = target.align_offset(WORD).min(source.len());
     let (head, rest) = source.split_at(head);
     for (i, byte) in head.iter().enumerate() {

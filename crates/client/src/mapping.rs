@@ -90,7 +90,8 @@ impl Prepared {
             core.look_at_size()?;
             pages = Self::pages(core, options, core.size_bytes())?;
         }
-        let length = usize::try_from(pages.length_bytes()).map_err(|_| {
+        let length = segments::whole_pages(core.options(), pages.length_bytes());
+        let length = usize::try_from(length).map_err(|_| {
             Error::invalid(format!("{} pages do not fit this machine's addresses", pages.count))
         })?;
         if (options.hint as u64).checked_add(length as u64).is_none() {

@@ -2,7 +2,7 @@
 
 use crate::addresses::Piece;
 use crate::object::Core;
-use crate::{CreateOptions, Error, ErrorKind, MapOptions, Protection, Result, Sharing, Translation};
+use crate::{CreateOptions, Error, MapOptions, Protection, Result, Sharing, Translation, copying};
 use commonhold_object::error::Doing;
 use commonhold_tables::{Attachment, HUGE, attach_own, check_address, spanned};
 use std::io;
@@ -11,6 +11,11 @@ use std::ptr::NonNull;
 /// Whether an object has shared page tables.
 pub(crate) fn is_one(options: &CreateOptions) -> bool {
     options.translation == Translation::SharedTables
+}
+
+/// How long a mapping of such an object is: whole huge pages.
+pub(crate) fn whole_pages(options: &CreateOptions, length: u64) -> u64 {
+    if is_one(options) { length.next_multiple_of(HUGE) } else { length }
 }
 
 /// Bytes of addresses that a mapping takes by shared tables; zero: by tables of its own, it takes what it shows.
@@ -113,15 +118,11 @@ pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
     if length == 0 {
         return Ok(());
     }
-    if !core.access().writes() {
-        let what = format!("object {} was opened for reading: open it for writing", core.label());
-        return Err(Error::new(ErrorKind::Permission, what));
-    }
     let mapped = attach_own(core.fd(), first, length, None, true);
     let mapped = mapped.doing(format_args!("mapping object {}", core.label()))?;
     mapped.fill(length as u64).doing(format_args!("writing object {}", core.label()))?;
     let place = mapped.address().as_ptr().wrapping_add((offset - first) as usize);
-    // SAFETY: within the mapping, whose pages were just brought in; `data` is this process's own.
-    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), place, data.len()) };
+    // SAFETY: within the mapping, which lives until after the call, and whose pages were just brought in.
+    unsafe { copying::copy_in(data, place) };
     Ok(())
 }
