@@ -146,7 +146,9 @@ pub(crate) fn covering(address: u64, length: u64) -> Result<Vec<Region<Piece>>> 
 
 /// The length in whole pages. Only in the last page of a mapping may a range end in the middle of a page.
 fn whole_pages(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<u64> {
-    let rounded = length.checked_next_multiple_of(PAGE_SIZE_BYTES).unwrap_or(u64::MAX);
+    let last = map.find(address.saturating_add(length.saturating_sub(1)));
+    let page = last.map_or(PAGE_SIZE_BYTES, |region| segments::page_bytes(&region.value));
+    let rounded = length.checked_next_multiple_of(page).unwrap_or(u64::MAX);
     let end = address.saturating_add(rounded);
     let at_an_end = map.find(end).is_none_or(|region| region.address == end);
     let length = if at_an_end { rounded } else { length };

@@ -2,7 +2,9 @@
 
 use crate::addresses::Piece;
 use crate::object::Core;
-use crate::{CreateOptions, Error, MapOptions, Protection, Result, Sharing, Translation, copying};
+use crate::{
+    CreateOptions, Error, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, Translation, copying,
+};
 use commonhold_object::error::Doing;
 use commonhold_tables::{Attachment, HUGE, attach_own, check_address, spanned};
 use std::io;
@@ -16,6 +18,11 @@ pub(crate) fn is_one(options: &CreateOptions) -> bool {
 /// How long a mapping of such an object is: whole huge pages.
 pub(crate) fn whole_pages(options: &CreateOptions, length: u64) -> u64 {
     if is_one(options) { length.next_multiple_of(HUGE) } else { length }
+}
+
+/// The unit in which a piece is unmapped.
+pub(crate) fn page_bytes(piece: &Piece) -> u64 {
+    if is_one(piece.object().options()) { HUGE } else { PAGE_SIZE_BYTES }
 }
 
 /// Bytes of addresses that a mapping takes by shared tables; zero: by tables of its own, it takes what it shows.
@@ -61,7 +68,8 @@ pub(crate) fn check(core: &Core, options: &MapOptions, length: u64) -> Result<()
 }
 
 fn check_huge(options: &MapOptions, length: u64) -> Result<()> {
-    let numbers = [("offset", options.offset), ("length", length), ("address", options.hint as u64)];
+    let address = if options.flags.fixed { options.hint as u64 } else { 0 };
+    let numbers = [("offset", options.offset), ("length", length), ("address", address)];
     for (what, number) in numbers {
         if !number.is_multiple_of(HUGE) {
             let nearest = number - number % HUGE;
@@ -80,7 +88,7 @@ pub(crate) fn attach(core: &Core, options: &MapOptions, length: usize) -> io::Re
         true => attach_own(core.fd(), options.offset, length, at, writes),
         false => commonhold_tables::attach(core.fd(), core.size_bytes(), at, writes),
     };
-    let wished = Some(options.hint as u64).filter(|hint| *hint != 0);
+    let wished = Some(options.hint as u64).filter(|hint| *hint != 0 && hint.is_multiple_of(HUGE));
     let attached = match (wished, options.flags.fixed) {
         (Some(hint), false) => map(Some(hint)).or_else(|_| map(None)),
         (at, _) => map(at),
@@ -120,7 +128,7 @@ pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
     }
     let mapped = attach_own(core.fd(), first, length, None, true);
     let mapped = mapped.doing(format_args!("mapping object {}", core.label()))?;
-    mapped.fill(length as u64).doing(format_args!("writing object {}", core.label()))?;
+    mapped.fill(0, length as u64).doing(format_args!("writing object {}", core.label()))?;
     let place = mapped.address().as_ptr().wrapping_add((offset - first) as usize);
     // SAFETY: within the mapping, which lives until after the call, and whose pages were just brought in.
     unsafe { copying::copy_in(data, place) };

@@ -17,6 +17,10 @@ pub const OBJECTS_PER_USER: u64 = 65_536;
 pub const OBJECTS_PER_ORDINARY_USER: u64 = 16_384;
 /// Clients a host serves at once. One user may have half of them, root and who runs the host all.
 pub const CLIENTS: u64 = 4_096;
+/// Objects with shared page tables of a host; each takes two of the mappings that its process may have.
+pub const SEGMENTS: u64 = 8_192;
+/// The same, of a user other than root and who runs the host.
+pub const SEGMENTS_PER_ORDINARY_USER: u64 = 256;
 /// Mappings one client may have at once (after splits).
 pub const MAPPINGS_PER_CLIENT: u64 = 16_384;
 /// Objects one client may have open at once.

@@ -4,7 +4,7 @@
 use crate::inspect::in_memory;
 use rustix::fs::{SealFlags, fstat};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The seals of plain memory. An error for any other file, and for memory in huge pages, which may have no page for a touch:
 /// that is then SIGBUS.
@@ -18,8 +18,19 @@ pub fn seals(fd: impl AsFd) -> io::Result<SealFlags> {
 
 /// Whether a process of that user made the memory by `memfd_create` under a name that begins so.
 pub fn is_made_by(fd: impl AsFd, uid: u32, name: &str) -> io::Result<bool> {
-    let fd = fd.as_fd();
-    seals(fd)?;
+    seals(&fd)?;
+    is_named(fd.as_fd(), uid, name)
+}
+
+/// The same of memory in huge pages, whose pages nobody here may touch: one that is not there is SIGBUS.
+pub fn is_huge_made_by(fd: impl AsFd, uid: u32, name: &str) -> io::Result<bool> {
+    match in_memory(&fd)? {
+        Some((_, Some("hugetlbfs"))) => is_named(fd.as_fd(), uid, name),
+        _ => Err(refused("this is not memory in huge pages")),
+    }
+}
+
+fn is_named(fd: BorrowedFd<'_>, uid: u32, name: &str) -> io::Result<bool> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
     let is_named = link.to_string_lossy().strip_prefix("/memfd:").is_some_and(|rest| rest.starts_with(name));
     Ok(is_named && fstat(fd)?.st_uid == uid)

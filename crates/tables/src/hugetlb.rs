@@ -2,6 +2,7 @@
 
 use crate::map::{Attachment, attach};
 use crate::pool::number_in;
+use crate::span::GIGABYTE;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use std::io;
@@ -64,26 +65,34 @@ fn pool(what: &str) -> Option<u64> {
 #[derive(Debug)]
 pub struct Segment {
     writers: Attachment,
-    _readers: Attachment,
+    readers: Attachment,
     size_bytes: u64,
 }
 
 impl Segment {
-    /// Makes the masters of a segment that [`make`] made. Whoever may write to it may have made its memory longer since: the size
+    /// Maps the masters of a segment that [`make`] made; [`Segment::fill`] or [`Segment::join`] fills them. Whoever may write to it may have made its memory longer since: the size
     /// is what it was made with.
     pub fn hold(fd: impl AsFd, size_bytes: u64) -> io::Result<Segment> {
         let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
         let readers_fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let writers = attach(&fd, size_bytes, None, true)?;
         let readers = attach(&readers_fd, size_bytes, None, false)?;
-        // A page that somebody has taken out since is made again when it is touched, if there is one.
-        for master in [&writers, &readers] {
-            match master.fill(size_bytes) {
-                Err(error) if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) => {}
-                filled => filled?,
+        Ok(Segment { writers, readers, size_bytes })
+    }
+
+    /// Fills the masters, all of whose pages are there: whoever attaches it faults once for each gigabyte.
+    pub fn fill(&self) -> io::Result<()> {
+        [&self.writers, &self.readers].iter().try_for_each(|master| master.fill(0, self.size_bytes))
+    }
+
+    /// Points the masters at the tables of whoever has it attached, which are shared as soon as one page of a gigabyte is looked
+    /// at. What cannot be had is had when somebody touches it.
+    pub fn join(&self) {
+        for master in [&self.writers, &self.readers] {
+            for first in (0..self.size_bytes).step_by(GIGABYTE as usize) {
+                let _ = master.fill(first, HUGE);
             }
         }
-        Ok(Segment { writers, _readers: readers, size_bytes })
     }
 
     /// Where a byte of it is, by the master of those who write. None: it has no such byte.

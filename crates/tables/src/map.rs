@@ -9,10 +9,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// Where in a gigabyte tables of a process's own begin: not where it does. Whatever is mapped of the segment lies elsewhere in its
-/// gigabytes then than by the shared tables, unless its offset is as far from the beginning of one.
-const OWN_PLACE: usize = HUGE as usize;
-
 /// An attached segment: detached when it is dropped.
 #[derive(Debug)]
 pub struct Attachment {
@@ -47,6 +43,9 @@ pub fn attach(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool) -> 
 
 /// Attaches a part of a segment with tables of this process's own (the paper's 5.3): for protections of its own, or referenced
 /// and modified bits of its own. Offset, length and address are of whole huge pages.
+///
+/// The kernel shares a table only where one mapping covers the whole of its gigabyte. So the first huge page of each gigabyte
+/// becomes a mapping for itself, by a flag that its neighbours do not have: it is left out of core dumps.
 pub fn attach_own(
     fd: impl AsFd,
     offset: u64,
@@ -54,20 +53,18 @@ pub fn attach_own(
     at: Option<u64>,
     writes: bool,
 ) -> io::Result<Attachment> {
-    let place = |at, flags| map(&fd, offset, at, length, MapFlags::SHARED | MapFlags::NORESERVE | flags);
-    let mapped = match at {
-        Some(at) => place(at as usize, MapFlags::FIXED_NOREPLACE)?,
-        // The kernel shares no table among mappings that are at different places of a gigabyte.
-        None => Reserved::new(length.checked_add(OWN_PLACE).ok_or(Errno::NOMEM)?)?
-            .fill(|gigabyte| place(gigabyte + OWN_PLACE, MapFlags::FIXED))?,
-    };
-    if at.is_some_and(|at| at as usize != mapped.address) {
-        return Err(Errno::EXIST.into());
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    let (at, fixed) = at.map_or((0, MapFlags::empty()), |at| (at as usize, MapFlags::FIXED_NOREPLACE));
+    let mapped = map(&fd, offset, at, length, flags | fixed)?;
+    if at != 0 && at != mapped.address {
+        return Err(Errno::EXIST.into()); // a kernel that does not know MAP_FIXED_NOREPLACE
     }
-    if at.is_some_and(|at| at % GIGABYTE == offset % GIGABYTE) {
-        // Nor with a mapping that is left out of core dumps, where the other is not.
-        // SAFETY: the advice changes a flag of the mapping alone.
-        unsafe { rustix::mm::madvise(mapped.start(), length, Advice::LinuxDontDump) }?;
+    let first = mapped.address.next_multiple_of(GIGABYTE as usize);
+    let end = mapped.address + length;
+    for gigabyte in (first..end).step_by(GIGABYTE as usize) {
+        let length = (end - gigabyte).min(HUGE as usize);
+        // SAFETY: within the mapping; the advice changes a flag alone.
+        unsafe { rustix::mm::madvise(gigabyte as *mut c_void, length, Advice::LinuxDontDump) }?;
     }
     if writes {
         // SAFETY: nobody else knows of the mapping.
@@ -105,11 +102,14 @@ impl Attachment {
         self.address as *mut c_void
     }
 
-    /// Fills the tables for the segment's pages: whoever attaches it then faults no more than once for each gigabyte.
-    pub fn fill(&self, size_bytes: u64) -> io::Result<()> {
-        let length = usize::try_from(size_bytes).unwrap_or(usize::MAX).min(self.length);
-        // SAFETY: the pages are there, so that nothing but tables changes.
-        Ok(unsafe { rustix::mm::madvise(self.start(), length, Advice::LinuxPopulateRead) }?)
+    /// Fills the tables for so many bytes from an offset on, and brings their pages in. An error, and no signal, where there is
+    /// none.
+    pub fn fill(&self, offset: u64, length: u64) -> io::Result<()> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.length - offset);
+        let start = self.start().wrapping_byte_add(offset);
+        // SAFETY: within the mapping; nothing that is there changes.
+        Ok(unsafe { rustix::mm::madvise(start, length, Advice::LinuxPopulateRead) }?)
     }
 }
 

@@ -40,6 +40,7 @@ impl Host {
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
+        self.check_room_for_tables(&options, session.credentials.uid)?;
         let charged = self.limits.counted(session.credentials.uid, &options, memory_bytes);
         let prepared = lock(&self.registry).prepare_create(
             &name,
@@ -66,10 +67,11 @@ impl Host {
         let made = self.make_memory(prepared.record(), given);
         let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
         let kept = kept.and_then(|fd| self.claim_name(prepared.record()).map(|()| fd));
-        let held = kept.and_then(|fd| Ok((tables::hold(&prepared.record().options, fd.as_deref())?, fd)));
+        let held = kept.and_then(|fd| Ok((tables::begin(&prepared.record().options, fd.as_deref())?, fd)));
         let (tables, descriptor) = match held {
             Ok(made) => made,
             Err(error) => {
+                self.unkeep_object(id);
                 self.remove_files(id);
                 self.forget_moving(prepared.record());
                 lock(&self.registry).abandon_create(prepared);

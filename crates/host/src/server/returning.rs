@@ -11,7 +11,9 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::shared::insist;
 use commonhold_object::error::Doing;
-use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
+use commonhold_object::{
+    Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId, Translation,
+};
 use commonhold_sys::plain;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -232,7 +234,12 @@ impl Host {
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
-            object.set_descriptor(Arc::new(self.own_memory(id, own_frames(memory)?)?));
+            let memory = match object.record().options.translation {
+                Translation::Paged => own_frames(memory)?,
+                Translation::SharedTables => own_segment(memory)?,
+            };
+            object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
+            self.hold_tables(&object);
             self.keep_object(&object);
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
@@ -332,13 +339,26 @@ impl Host {
 /// Frames must be a memfd that a host of this user made: nobody else's memory becomes an object. A reader's
 /// descriptor is opened again for writing, which the maker may.
 fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
-    use std::os::fd::AsRawFd;
     let me = rustix::process::geteuid().as_raw();
     // An error: it is not even memory.
     if !plain::is_made_by(&fd, me, "commonhold-").unwrap_or(false) {
         return Err(Error::new(ErrorKind::Permission, "these are not frames that this host made"));
     }
+    open_for_writing(fd)
+}
+
+/// The same of memory in huge pages.
+fn own_segment(fd: OwnedFd) -> Result<OwnedFd> {
+    let me = rustix::process::geteuid().as_raw();
+    if !plain::is_huge_made_by(&fd, me, super::tables::LABEL).unwrap_or(false) {
+        return Err(Error::new(ErrorKind::Permission, "this is no segment that this host made"));
+    }
+    open_for_writing(fd)
+}
+
+fn open_for_writing(fd: OwnedFd) -> Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(std::io::Error::from)

@@ -4,7 +4,6 @@ use super::backing::read_mounts;
 use super::kept::{SavedRegion, deadline_key, object_key, session_key};
 use super::object::Object;
 use super::session::{SavedSession, Session};
-use super::tables;
 use super::{Host, lock};
 use crate::again::and_again;
 use crate::cache::view::Mapping;
@@ -114,11 +113,8 @@ impl Host {
                 None => self.reopen_descriptor(&record, &mounts),
             };
             let had_descriptor = kept("descriptor").is_some();
-            // While anybody has it attached its tables are there: this process joins them.
-            let held = tables::hold(&record.options, descriptor.as_deref());
-            let unusable = held.as_ref().err().map_or(unusable, |error| error.message.clone());
             let object = Object::new(record.clone(), descriptor, unusable);
-            *lock(&object.tables) = held.unwrap_or_default();
+            self.hold_tables(&object);
             if !had_descriptor {
                 self.keep_object(&object);
             }

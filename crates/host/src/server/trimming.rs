@@ -7,7 +7,7 @@
 use super::Host;
 use super::object::Object;
 use commonhold_object::error::Doing;
-use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
+use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of};
 use commonhold_points as points;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -58,11 +58,12 @@ impl Host {
 
     /// Has the memory of an ordinary user's object cut off at the object's end, if it is longer.
     fn trim(self: &Arc<Self>, object: &Arc<Object>) {
-        let (uid, size_bytes) = {
+        let (uid, size_bytes, of_the_pool) = {
             let record = object.record();
-            (record.charged_uid, record.options.size_bytes)
+            let of_the_pool = record.options.translation == Translation::SharedTables;
+            (record.charged_uid, record.options.size_bytes, of_the_pool)
         };
-        if !self.machine.is_ordinary(uid) {
+        if !self.machine.is_ordinary(uid) && !of_the_pool {
             return;
         }
         let longer = |memory: &OwnedFd| bytes_of(memory).is_ok_and(|now| now > whole_pages(size_bytes));
