@@ -156,7 +156,8 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote images.data_include_us images.data_vs_rkyv \
+                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio \
+                        images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \
                         rebase.add_one_ratio images.run_vs_static images.run_vs_lazy images.run_growth \
