@@ -70,8 +70,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Maps the masters of a segment that [`make`] made; [`Segment::fill`] or [`Segment::join`] fills them. Whoever may write to it may have made its memory longer since: the size
-    /// is what it was made with.
+    /// Maps the masters of a segment that [`make`] made; [`Segment::fill`] or [`Segment::join`] fills them. The size is what it
+    /// was made with: whoever may write to it may have made its memory longer since.
     pub fn hold(fd: impl AsFd, size_bytes: u64) -> io::Result<Segment> {
         let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
         let readers_fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -90,7 +90,7 @@ impl Segment {
     pub fn join(&self) {
         for master in [&self.writers, &self.readers] {
             for first in (0..self.size_bytes).step_by(GIGABYTE as usize) {
-                let _ = master.fill(first, HUGE);
+                let _ = master.fill(first, HUGE); // as said
             }
         }
     }

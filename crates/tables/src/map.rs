@@ -138,19 +138,19 @@ impl Reserved {
         Ok(Reserved { address: address as usize, length })
     }
 
-    /// Maps something where the first gigabyte begins, and gives back what is left on both sides.
+    /// Maps something where the first gigabyte begins, and unmaps what is left on both sides.
     fn fill(self, map: impl FnOnce(usize) -> io::Result<Attachment>) -> io::Result<Attachment> {
         let at = self.address.next_multiple_of(GIGABYTE as usize);
         let mapped = map(at)?;
-        self.give_back(self.address, mapped.address);
-        self.give_back(mapped.address + mapped.length, self.address + self.length);
+        self.unmap(self.address, mapped.address);
+        self.unmap(mapped.address + mapped.length, self.address + self.length);
         std::mem::forget(self);
         Ok(mapped)
     }
 
-    fn give_back(&self, from: usize, to: usize) {
+    fn unmap(&self, from: usize, to: usize) {
         if from < to {
-            // SAFETY: these addresses were reserved here, and nobody knows of them.
+            // SAFETY: these addresses were reserved here, and nobody knows of them. If the kernel refuses, they stay reserved.
             let _ = unsafe { rustix::mm::munmap(from as *mut c_void, to - from) };
         }
     }
@@ -158,6 +158,6 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.give_back(self.address, self.address + self.length);
+        self.unmap(self.address, self.address + self.length);
     }
 }

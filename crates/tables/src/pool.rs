@@ -15,7 +15,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes the pool so many pages larger, all of which are free then. What it cannot get it gives back.
+    /// Makes the pool so many pages larger, all of which are free then. Where it cannot, the pool is as it was.
     pub fn more(pages: u64) -> io::Result<Pool> {
         let before = number_in(NUMBER)?;
         let pool = Pool { before };

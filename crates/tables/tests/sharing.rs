@@ -84,7 +84,7 @@ fn other_process() {
         }
     }
     println!("faults {} {}", sum % 2, faults() - before);
-    let _ = std::io::stdin().read_line(&mut String::new());
+    let _ = std::io::stdin().read_line(&mut String::new()); // it is killed, or its starter ends
 }
 
 fn read(attached: &Attachment, at: u64) -> u8 {
@@ -148,7 +148,7 @@ fn own_tables_are_had_whichever_came_first() {
     // At an address that tables could be shared at, too.
     let at = 0x6000_0000_0000;
     let own = attach_own(&fd, 0, SIZE as usize, Some(at), true).unwrap();
-    let _ = read(&own, 0);
+    let _ = read(&own, 0); // touched, so that it is in a table
     assert_eq!(tables_of_page(own.address()).unwrap().0, 4, "both masters, the other process, and this");
     drop(segment);
 }

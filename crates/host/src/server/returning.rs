@@ -234,7 +234,8 @@ impl Host {
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
-            let memory = match object.record().options.translation {
+            let translation = object.record().options.translation;
+            let memory = match translation {
                 Translation::Paged => own_frames(memory)?,
                 Translation::SharedTables => own_segment(memory)?,
             };

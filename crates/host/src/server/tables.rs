@@ -40,10 +40,10 @@ impl Host {
     /// Joins the tables of an object that the host before made, or a client brought back; without one they are begun again, and
     /// fill when they are used: whoever punched its memory has nobody wait for that here.
     pub(super) fn hold_tables(&self, object: &Object) {
-        let size_bytes = object.record().options.size_bytes;
-        let is_one = object.record().options.translation == Translation::SharedTables;
+        let options = object.record().options.clone();
+        let is_one = options.translation == Translation::SharedTables;
         let Some(memory) = object.descriptor().filter(|_| is_one) else { return };
-        match Segment::hold(&*memory, size_bytes) {
+        match Segment::hold(&*memory, options.size_bytes) {
             Ok(segment) => {
                 segment.join();
                 *lock(&object.tables) = Some(segment);
@@ -80,8 +80,8 @@ impl Host {
     }
 }
 
-/// How many page tables map each page of it at most, in all processes; zero: it has none that are shared, or the kernel does
-/// not tell. Each gigabyte has tables of its own, so that one page of each is looked at.
+/// How many page tables map the first page of a gigabyte of it, in all processes, of that which most do; zero: it has none that
+/// are shared, or the kernel does not tell.
 pub(super) fn count(object: &Object) -> u64 {
     let size_bytes = object.record().options.size_bytes;
     let tables = lock(&object.tables);
