@@ -51,6 +51,7 @@ fn processes_share_the_tables_that_the_host_holds() {
     others[1].ok(&format!("check own 0 {PAGES} 2"));
     assert_eq!(tables(&first), "3");
     assert_eq!(pool.free(), 0);
+    assert_eq!(first.ok("stat /segment resident"), SIZE.to_string());
     drop(others);
     first.all("drop m\nclose o\nremove /segment");
     drop((first, reader));

@@ -47,7 +47,7 @@ fn ask(core: &Core, pages: PageRange, states: &mut [(PageState, bool)]) -> Resul
     if pages.is_empty() {
         return Ok(());
     }
-    if segments::is_one(core.options()) {
+    if core.options().shares_tables() {
         states.fill((PageState::Clean, false)); // all of it is in memory, always
         return Ok(());
     }
@@ -105,7 +105,7 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
 
 /// Copies bytes into the file or memfd.
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
-    if segments::is_one(core.options()) {
+    if core.options().shares_tables() {
         return segments::write(core, data, offset);
     }
     let mut done = 0;

@@ -154,7 +154,7 @@ impl Prepared {
     }
 
     fn map_at_hint(&self, origin: &Origin) -> Result<NonNull<u8>> {
-        if segments::is_one(self.object.core.options()) {
+        if self.object.core.options().shares_tables() {
             let attached = segments::attach(&self.object.core, &self.options, self.length);
             return attached.map_err(|error| self.explain(&error));
         }

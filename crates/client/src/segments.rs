@@ -2,39 +2,32 @@
 
 use crate::addresses::Piece;
 use crate::object::Core;
-use crate::{
-    CreateOptions, Error, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, Translation, copying,
-};
+use crate::{CreateOptions, Error, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, copying};
 use commonhold_object::error::Doing;
 use commonhold_tables::{Attachment, HUGE, attach_own, check_address, spanned};
 use std::io;
 use std::ptr::NonNull;
 
-/// Whether an object has shared page tables.
-pub(crate) fn is_one(options: &CreateOptions) -> bool {
-    options.translation == Translation::SharedTables
-}
-
 /// How long a mapping of such an object is: whole huge pages.
 pub(crate) fn whole_pages(options: &CreateOptions, length: u64) -> u64 {
-    if is_one(options) { length.next_multiple_of(HUGE) } else { length }
+    if options.shares_tables() { length.next_multiple_of(HUGE) } else { length }
 }
 
 /// The unit in which a piece is unmapped.
 pub(crate) fn page_bytes(piece: &Piece) -> u64 {
-    if is_one(piece.object().options()) { HUGE } else { PAGE_SIZE_BYTES }
+    if piece.object().options().shares_tables() { HUGE } else { PAGE_SIZE_BYTES }
 }
 
 /// Bytes of addresses that a mapping takes by shared tables; zero: by tables of its own, it takes what it shows.
 pub(crate) fn takes(core: &Core, options: &MapOptions) -> u64 {
-    if is_one(core.options()) && !options.flags.own_tables { spanned(core.size_bytes()) } else { 0 }
+    if core.options().shares_tables() && !options.flags.own_tables { spanned(core.size_bytes()) } else { 0 }
 }
 
 /// Refuses a mapping that tables cannot be shared of.
 pub(crate) fn check(core: &Core, options: &MapOptions, length: u64) -> Result<()> {
     let refused = |text: String| Err(Error::invalid(text));
     let name = core.label();
-    if !is_one(core.options()) {
+    if !core.options().shares_tables() {
         return match options.flags.own_tables {
             true => refused(format!("object {name} has no shared page tables: leave own_tables out")),
             false => Ok(()),
@@ -99,7 +92,7 @@ pub(crate) fn attach(core: &Core, options: &MapOptions, length: usize) -> io::Re
 /// Refuses to unmap a part: shared tables are detached as a whole, and huge pages are not cut.
 pub(crate) fn check_cut(piece: &Piece, offset: u64, length: u64) -> Result<()> {
     let core = piece.object();
-    if !is_one(core.options()) {
+    if !core.options().shares_tables() {
         return Ok(());
     }
     if piece.origin.takes > 0 && (offset, length) != (0, core.size_bytes()) {

@@ -126,6 +126,11 @@ impl CreateOptions {
             || matches!(self.pager, PagerKind::External { .. })
     }
 
+    /// Whether all processes share its page tables.
+    pub fn shares_tables(&self) -> bool {
+        self.translation == Translation::SharedTables
+    }
+
     /// Makes it strict, by the scheduler that suits what else was asked for: all hosts that have it, unless one host has to
     /// see everything, for a true instant, or another home may follow, which by the central scheduler needs no common file.
     pub fn strict(self, on_loss: OnLoss) -> CreateOptions {
@@ -325,7 +330,7 @@ impl CreateOptions {
 
     /// Page tables are shared of memory whose pages all stay: nobody can be told of a write, and none can be taken back.
     fn check_translation(&self) -> Result<()> {
-        if self.translation == Translation::Paged {
+        if !self.shares_tables() {
             return Ok(());
         }
         let what = if self.pager != PagerKind::Anonymous {

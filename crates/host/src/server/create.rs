@@ -10,7 +10,7 @@ use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of,
+    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
@@ -34,7 +34,7 @@ impl Host {
         };
         let taken = self.take_backing(&mut options, given.as_ref(), session, own.is_some())?;
         let (backing, memory_bytes) = taken.map_or((None, 0), |taken| (Some(taken.file), taken.memory_bytes));
-        if options.translation == Translation::SharedTables {
+        if options.shares_tables() {
             options.size_bytes = tables::whole_pages(options.size_bytes);
         }
         options.check()?;
@@ -146,7 +146,7 @@ impl Host {
                 self.note_unused(record.id)?;
                 Ok(None)
             }
-            PagerKind::Anonymous if options.translation == Translation::SharedTables => {
+            PagerKind::Anonymous if options.shares_tables() => {
                 let fd = tables::make(options.size_bytes)?;
                 self.note_memory(record.id, &fd)?;
                 Ok(Some(Arc::new(fd)))

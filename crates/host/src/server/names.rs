@@ -7,7 +7,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::wire::{OpenReply, Reply};
 use commonhold_object::{
     Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
-    PagerKind, Result, Translation, limits,
+    PagerKind, Result, limits,
 };
 use commonhold_registry::{Entry, ObjectRecord, Registry};
 use commonhold_sys::frames;
@@ -275,9 +275,6 @@ impl Host {
             };
             info.mappings = self.direct_mappings(object).len() as u64;
             info.page_tables = super::tables::count(object);
-            if info.options.translation == Translation::SharedTables {
-                info.resident_bytes = info.options.size_bytes; // all of it, always
-            }
         }
         self.note_home(object, &mut info);
         if info.warning.is_empty()

@@ -8,8 +8,7 @@ use crate::cluster::Cluster;
 use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result,
-    Translation, pages_of,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ impl Host {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
         options.check()?;
-        if options.translation == Translation::SharedTables {
+        if options.shares_tables() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "an object with shared page tables keeps its size, which its tables are made for: create another one",

@@ -11,9 +11,7 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::shared::insist;
 use commonhold_object::error::Doing;
-use commonhold_object::{
-    Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId, Translation,
-};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
 use commonhold_sys::plain;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -234,11 +232,8 @@ impl Host {
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
-            let translation = object.record().options.translation;
-            let memory = match translation {
-                Translation::Paged => own_frames(memory)?,
-                Translation::SharedTables => own_segment(memory)?,
-            };
+            let shares_tables = object.record().options.shares_tables();
+            let memory = if shares_tables { own_segment(memory)? } else { own_frames(memory)? };
             object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
             self.hold_tables(&object);
             self.keep_object(&object);

@@ -4,7 +4,7 @@
 use super::object::Object;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::{CreateOptions, Error, ErrorKind, Result, Translation, limits};
+use commonhold_object::{CreateOptions, Error, ErrorKind, Result, limits};
 use commonhold_tables::{GIGABYTE, HUGE, Segment, tables_of_page};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ pub(super) fn make(size_bytes: u64) -> Result<OwnedFd> {
 
 /// Makes the tables of a new object, if it has such.
 pub(super) fn begin(options: &CreateOptions, memory: Option<&OwnedFd>) -> Result<Option<Segment>> {
-    let memory = memory.filter(|_| options.translation == Translation::SharedTables);
+    let memory = memory.filter(|_| options.shares_tables());
     let segment = memory.map(|fd| Segment::hold(fd, options.size_bytes)).transpose();
     let segment = segment.doing("making the object's page tables")?;
     segment.iter().try_for_each(Segment::fill).doing("filling the object's page tables")?;
@@ -41,7 +41,7 @@ impl Host {
     /// fill when they are used: whoever punched its memory has nobody wait for that here.
     pub(super) fn hold_tables(&self, object: &Object) {
         let options = object.record().options.clone();
-        let is_one = options.translation == Translation::SharedTables;
+        let is_one = options.shares_tables();
         let Some(memory) = object.descriptor().filter(|_| is_one) else { return };
         match Segment::hold(&*memory, options.size_bytes) {
             Ok(segment) => {
@@ -57,11 +57,11 @@ impl Host {
 
     /// Each takes a part of the addresses and mappings that the host may have.
     pub(super) fn check_room_for_tables(&self, options: &CreateOptions, uid: u32) -> Result<()> {
-        if options.translation == Translation::Paged {
+        if !options.shares_tables() {
             return Ok(());
         }
         let all = self.all_objects();
-        let is_one = |object: &&Arc<Object>| object.record().options.translation == Translation::SharedTables;
+        let is_one = |object: &&Arc<Object>| object.record().options.shares_tables();
         let (most, whose, count) = match self.machine.is_ordinary(uid) {
             true => {
                 let own = |object: &&Arc<Object>| object.record().charged_uid == uid;

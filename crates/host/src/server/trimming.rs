@@ -7,7 +7,7 @@
 use super::Host;
 use super::object::Object;
 use commonhold_object::error::Doing;
-use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation, pages_of};
+use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
 use commonhold_points as points;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,7 @@ impl Host {
     fn trim(self: &Arc<Self>, object: &Arc<Object>) {
         let (uid, size_bytes, of_the_pool) = {
             let record = object.record();
-            let of_the_pool = record.options.translation == Translation::SharedTables;
+            let of_the_pool = record.options.shares_tables();
             (record.charged_uid, record.options.size_bytes, of_the_pool)
         };
         if !self.machine.is_ordinary(uid) && !of_the_pool {
