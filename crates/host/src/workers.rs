@@ -198,6 +198,8 @@ impl Workers {
             state.idle -= 1;
             if waited.timed_out() && state.jobs.is_empty() {
                 state.threads -= 1;
+                drop(state);
+                commonhold_sys::memory::give_back_freed();
                 return;
             }
         }

@@ -18,6 +18,13 @@ pub fn keep_freed(bytes: i32) {
     }
 }
 
+/// Gives memory that was freed back to the kernel: of each thread's heap the C library keeps some by itself, and below
+/// what is still used all of it.
+pub fn give_back_freed() {
+    // SAFETY: the allocator goes through what is free, under its own locks. Whether there was any does not matter.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 /// How to map.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
