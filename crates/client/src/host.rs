@@ -261,7 +261,7 @@ impl Host {
 }
 
 /// A number that no other request has.
-fn nonce() -> Result<u128> {
+pub(crate) fn nonce() -> Result<u128> {
     let mut bytes = [0; 16];
     let mut done = 0;
     while done < bytes.len() {

@@ -1,0 +1,148 @@
+//! An errand: one conversation with a host that leaves nothing behind in this process, no descriptor, no thread and no handler
+//! of fork. For who maps direct objects into a program that knows nothing of it, and may close what it does not know.
+//!
+//! The host takes an object that was opened on an errand for closed when the errand ends. The descriptor of a direct object
+//! stays good, and so does what is mapped by it.
+
+use crate::host::nonce;
+use crate::link::{Handshake, wrong_reply};
+use crate::{Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectInfo, Result, locate};
+use commonhold_object::wire::{OpenReply, Reply, Request};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait for the next host where one was lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A conversation by one thread.
+pub struct Errand {
+    talk: Handshake,
+    directory: PathBuf,
+}
+
+impl Errand {
+    /// Finds a host as [`crate::Host::connect`] does, but starts none.
+    pub fn begin() -> Result<Errand> {
+        let mut last = Error::new(ErrorKind::Disconnected, "no host is known");
+        for place in locate::places()? {
+            match connect(&place.directory) {
+                Ok(talk) => return Ok(Errand { talk, directory: place.directory }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks; if the host is lost meanwhile, the next one.
+    fn ask(&mut self, request: &Request) -> Result<(Reply, Option<OwnedFd>)> {
+        let until = Instant::now() + PATIENCE;
+        let mut repeated = false;
+        loop {
+            match self.talk.ask(request, &[], repeated) {
+                Ok(answer) => return answer.map(|(reply, fds)| (reply, fds.into_iter().next())),
+                Err(error) if error.kind != ErrorKind::Disconnected || Instant::now() > until => {
+                    return Err(error);
+                }
+                Err(_) => self.connect_again(until)?,
+            }
+            repeated = true;
+        }
+    }
+
+    fn connect_again(&mut self, until: Instant) -> Result<()> {
+        loop {
+            match connect(&self.directory) {
+                Ok(talk) => {
+                    self.talk = talk;
+                    return Ok(());
+                }
+                Err(error) if Instant::now() > until => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn opened(&mut self, request: &Request) -> Result<(ObjectInfo, OwnedFd)> {
+        match self.ask(request)? {
+            (Reply::Opened(reply), Some(fd)) => {
+                let OpenReply { info, .. } = *reply;
+                if info.controlled {
+                    let text = "the host serves the object's faults: it cannot be mapped on an errand";
+                    return Err(Error::new(ErrorKind::Mismatch, text));
+                }
+                Ok((info, fd))
+            }
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Creates a direct object. Gives its memory.
+    pub fn create(&mut self, name: &str, options: &CreateOptions) -> Result<(ObjectInfo, OwnedFd)> {
+        options.check()?;
+        self.opened(&Request::Create { name: Name::new(name)?, options: options.clone(), nonce: nonce()? })
+    }
+
+    /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
+    pub fn open(&mut self, name: &str, access: Access) -> Result<(ObjectInfo, OwnedFd)> {
+        self.opened(&Request::Open { name: Name::new(name)?, access })
+    }
+
+    /// What is known of an object.
+    pub fn stat(&mut self, name: &str) -> Result<ObjectInfo> {
+        match self.ask(&Request::Stat { name: Name::new(name)? })?.0 {
+            Reply::Entry(entry) => match *entry {
+                EntryInfo::Object(info) => Ok(*info),
+                EntryInfo::Directory { .. } => {
+                    Err(Error::new(ErrorKind::Mismatch, format!("{name} is a directory")))
+                }
+            },
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Frees the name.
+    pub fn remove(&mut self, name: &str) -> Result<()> {
+        self.ask(&Request::Remove { name: Name::new(name)? }).map(drop)
+    }
+
+    /// Changes the mode bits.
+    pub fn set_mode(&mut self, name: &str, mode: u32) -> Result<()> {
+        self.ask(&Request::SetMode { name: Name::new(name)?, mode }).map(drop)
+    }
+
+    /// Changes owner or group.
+    pub fn set_owner(&mut self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.ask(&Request::SetOwner { name: Name::new(name)?, uid, gid }).map(drop)
+    }
+
+    /// The objects of the root directory whose names begin so.
+    pub fn list(&mut self, beginning: &str) -> Result<Vec<ObjectInfo>> {
+        let (mut all, mut after) = (Vec::new(), Name::new(beginning)?);
+        loop {
+            let request = Request::List { directory: Name::directory("/")?, after: Some(after) };
+            let Reply::Entries { entries, more } = self.ask(&request)?.0 else { return Err(wrong_reply()) };
+            let last = entries.last().and_then(|entry| entry.name().cloned());
+            all.extend(entries.into_iter().filter_map(|entry| match entry {
+                EntryInfo::Object(info) => Some(*info).filter(|info| begins(info, beginning)),
+                EntryInfo::Directory { .. } => None,
+            }));
+            match last {
+                Some(last) if more && last.as_str().starts_with(beginning) => after = last,
+                _ => return Ok(all),
+            }
+        }
+    }
+}
+
+fn begins(info: &ObjectInfo, with: &str) -> bool {
+    info.name.as_ref().is_some_and(|name| name.as_str().starts_with(with))
+}
+
+fn connect(directory: &Path) -> Result<Handshake> {
+    let socket = locate::connect(directory).map_err(|error| locate::no_host(directory, &error))?;
+    let mut talk = Handshake::new(Arc::new(socket), 1)?;
+    talk.greet()?;
+    Ok(talk)
+}
