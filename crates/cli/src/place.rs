@@ -1,7 +1,7 @@
 //! Where the host is that a command speaks with.
 
 use commonhold::{Host, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which host is meant: the one of `--host`, or whichever the client's library finds.
 pub struct HostPlace(Option<PathBuf>);
@@ -10,6 +10,11 @@ impl HostPlace {
     /// The state directory of `--host`, if it was given.
     pub fn new(named: Option<PathBuf>) -> HostPlace {
         HostPlace(named)
+    }
+
+    /// The state directory of `--host`, if it was given.
+    pub fn named(&self) -> Option<&Path> {
+        self.0.as_deref()
     }
 
     /// Connects; starts the user's own host where none was named and none runs.

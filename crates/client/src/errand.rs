@@ -27,12 +27,17 @@ impl Errand {
     pub fn begin() -> Result<Errand> {
         let mut last = Error::new(ErrorKind::Disconnected, "no host is known");
         for place in locate::places()? {
-            match connect(&place.directory) {
-                Ok(talk) => return Ok(Errand { talk, directory: place.directory }),
+            match Errand::to(&place.directory) {
+                Ok(errand) => return Ok(errand),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// To the host of that state directory.
+    pub fn to(state_directory: &Path) -> Result<Errand> {
+        Ok(Errand { talk: connect(state_directory)?, directory: state_directory.to_owned() })
     }
 
     /// Asks; if the host is lost meanwhile, the next one.

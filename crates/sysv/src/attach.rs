@@ -4,7 +4,7 @@ use crate::attached::{self, Attached};
 use crate::get::refused;
 use crate::segment::{Segment, remove_what_is_left};
 use crate::{Errno, SHM_SHARE_PAGE_TABLE, Wishes, kernel};
-use commonhold::Access;
+use commonhold::{Access, Errand};
 use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::BTreeMap;
@@ -159,9 +159,14 @@ pub unsafe fn detach(address: usize) -> Result<(), Errno> {
     };
     drop(all);
     if kernel::is_gone(id) {
-        let _ = remove_what_is_left(id); // without a host it waits for who makes room
+        clear(id);
     }
     detached
+}
+
+/// Removes the object of a segment that is gone. Without a host it waits for who makes room next.
+fn clear(id: c_int) {
+    let _ = Errand::begin().and_then(|mut errand| remove_what_is_left(&mut errand, id));
 }
 
 /// At the end of a process: what was removed and is attached by nobody else goes, object and all. The addresses stay, for
@@ -174,7 +179,7 @@ pub(crate) fn leave_removed(all: &BTreeMap<usize, Attached>) {
             // SAFETY: of the twin nobody knows.
             let detached = unsafe { kernel::detach(*twin) };
             if detached.is_ok() && kernel::is_gone(*id) {
-                let _ = remove_what_is_left(*id); // as above
+                clear(*id);
             }
         }
     }

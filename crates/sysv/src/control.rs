@@ -21,7 +21,7 @@ pub unsafe fn control(
     buffer: *mut shmid_ds,
 ) -> Result<c_int, Errno> {
     match command {
-        IPC_RMID => remove(wishes, id).map(|()| 0),
+        IPC_RMID => remove(wishes, id, Errand::begin).map(|()| 0),
         // SAFETY: the caller's promise.
         IPC_SET => unsafe { set(wishes, id, buffer) },
         IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
@@ -41,14 +41,18 @@ pub unsafe fn control(
     }
 }
 
-/// Removes a segment: at once, or with the last process that has it attached.
-pub fn remove(wishes: &Wishes, id: c_int) -> Result<(), Errno> {
+/// Removes a segment: at once, or with the last process that has it attached. `begin` finds the host.
+pub fn remove(
+    wishes: &Wishes,
+    id: c_int,
+    begin: impl FnOnce() -> Result<Errand, Error>,
+) -> Result<(), Errno> {
     let stat = kernel::stat(id);
     kernel::remove(id)?;
     let is_ours = stat.as_ref().map_or(true, |stat| stat.shm_segsz == crate::TWIN_BYTES);
     if is_ours && kernel::is_gone(id) {
         // The segment is gone, whatever the host says: what is left of it waits for who makes room.
-        if let Err(error) = remove_what_is_left(id) {
+        if let Err(error) = begin().and_then(|mut errand| remove_what_is_left(&mut errand, id)) {
             wishes.complain(&format!("shmctl: {error}"));
         }
     }

@@ -126,8 +126,8 @@ pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
 }
 
 /// Removes the object of a segment that is gone. Only its owner may: of others it stays until that one makes room.
-pub(crate) fn remove_what_is_left(id: i32) -> Result<(), Error> {
-    match Errand::begin()?.remove(&name(id)?) {
+pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Error> {
+    match errand.remove(&name(id)?) {
         Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => Ok(()),
         other => other,
     }

@@ -22,6 +22,11 @@ pub struct Wishes {
 }
 
 impl Wishes {
+    /// These; nobody is told what goes wrong.
+    pub fn new(system_v: bool, share_page_tables: bool) -> Wishes {
+        Wishes { system_v, share_page_tables, stderr: None }
+    }
+
     /// Those of this process.
     pub fn of_this_process() -> &'static Wishes {
         static WISHES: OnceLock<Wishes> = OnceLock::new();

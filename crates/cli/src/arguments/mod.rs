@@ -9,6 +9,7 @@ pub mod objects;
 pub mod place;
 pub mod rebase;
 pub mod seeing;
+pub mod unmodified;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -88,6 +89,12 @@ pub enum Command {
     /// Keep images: code and data at addresses that are the same in every process
     #[command(subcommand)]
     Image(image::ImageCommand),
+    /// Run a program that knows nothing of Commonhold, with what it shares in objects
+    Run(unmodified::Run),
+    /// List the System V segments that are objects
+    Ipcs(unmodified::Segments),
+    /// Remove System V segments that are objects
+    Ipcrm(unmodified::RemoveSegments),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output

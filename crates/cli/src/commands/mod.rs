@@ -19,6 +19,7 @@ mod stats;
 pub mod top;
 mod trace;
 mod transfer;
+mod unmodified;
 
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Done;
@@ -51,6 +52,9 @@ pub fn run(line: CommandLine) -> Done {
         Command::Audit(arguments) => audit::audit(&arguments),
         Command::Rebase(command) => rebase::run(command),
         Command::Image(command) => image::run(command),
+        Command::Run(arguments) => unmodified::run(&place, &arguments),
+        Command::Ipcs(arguments) => unmodified::list(&place, &arguments),
+        Command::Ipcrm(arguments) => unmodified::remove(&place, &arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),

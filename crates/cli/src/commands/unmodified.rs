@@ -1,0 +1,126 @@
+//! `run`, `ipcs` and `ipcrm`: programs that know nothing of Commonhold, and their System V segments.
+
+use crate::arguments::unmodified::{RemoveSegments, Run, Segments};
+use crate::failure::{Done, all_done};
+use crate::output::{answer, columns};
+use crate::people::People;
+use crate::place::HostPlace;
+use crate::units::{format_mode, format_size};
+use commonhold::{Errand, Error};
+use commonhold_preload::Heed;
+use commonhold_sysv::{Errno, Segment, Wishes, kernel};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Runs a program with a library before the C library's. Gives back only if it cannot be run.
+pub fn run(place: &HostPlace, arguments: &Run) -> Done {
+    let name = arguments.program.first().ok_or_else(|| Error::invalid("which program?"))?;
+    let program = commonhold_preload::find(name)?;
+    let library = commonhold_preload::library()?;
+    if let Heed::Note(note) = commonhold_preload::check(&program)? {
+        eprintln!("commonhold: {note}");
+    }
+    // The program's own calls start no host.
+    let host = place.connect()?.state_directory().to_owned();
+    let mut preloaded = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preloaded.push(":");
+        preloaded.push(others);
+    }
+    let Run { system_v, share_page_tables, .. } = *arguments;
+    let wishes = Wishes::new(system_v, share_page_tables).heard_by_stderr();
+    let (variable, words) = wishes.variable();
+    let mut command = Command::new(&program);
+    command.arg0(name).args(&arguments.program[1..]);
+    command.env("LD_PRELOAD", preloaded).env("COMMONHOLD_HOST", host).env(variable, OsString::from(words));
+    Err(Error::io(format_args!("running {}", program.display()), &command.exec()).into())
+}
+
+#[derive(Serialize)]
+struct View {
+    key: String,
+    shmid: i32,
+    owner: String,
+    mode: String,
+    bytes: usize,
+    /// None: the kernel's segment is gone.
+    attached: Option<u64>,
+    page_tables: String,
+    removed: bool,
+}
+
+/// A segment that was removed, in its mode.
+const SHM_DEST: u32 = 0o1000;
+
+impl View {
+    fn new(people: &mut People, (segment, twin): (Segment, Option<libc::shmid_ds>)) -> View {
+        let mode = twin.map_or(0, |twin| u32::from(twin.shm_perm.mode));
+        View {
+            key: format!("{:#010x}", twin.map_or(0, |twin| twin.shm_perm.__key)),
+            shmid: segment.id,
+            owner: people.user(segment.info.ownership.uid),
+            mode: format_mode(segment.info.ownership.mode),
+            bytes: segment.bytes,
+            attached: twin.map(|twin| twin.shm_nattch),
+            page_tables: if segment.shares_tables() { "shared" } else { "own" }.to_owned(),
+            removed: twin.is_none() || mode & SHM_DEST != 0,
+        }
+    }
+
+    fn status(&self) -> &'static str {
+        match self {
+            View { attached: None, .. } => "gone: the next creation makes room of it",
+            View { removed: true, .. } => "removed",
+            View { .. } => "",
+        }
+    }
+}
+
+/// Lists the segments that are objects.
+pub fn list(place: &HostPlace, arguments: &Segments) -> Done {
+    let mut errand = errand(place)?;
+    let mut people = People::default();
+    let found = commonhold_sysv::all(&mut errand)?.into_iter();
+    let views: Vec<View> = found.map(|found| View::new(&mut people, found)).collect();
+    answer(arguments.json, &views, |views| {
+        let row = |view: &View| {
+            let attached = view.attached.map_or_else(|| "-".to_owned(), |attached| attached.to_string());
+            vec![
+                view.key.clone(),
+                view.shmid.to_string(),
+                view.owner.clone(),
+                view.mode.clone(),
+                format_size(view.bytes as u64),
+                attached,
+                view.page_tables.clone(),
+                view.status().to_owned(),
+            ]
+        };
+        let heads = ["KEY", "SHMID", "OWNER", "MODE", "SIZE", "ATTACHED", "PAGE TABLES", ""];
+        columns(Some(&heads), views.iter().map(row).collect(), &[])
+    })
+}
+
+/// Removes segments: of a segment that is attached, the key now, and the rest with the last process.
+pub fn remove(place: &HostPlace, arguments: &RemoveSegments) -> Done {
+    let wishes = Wishes::default().heard_by_stderr();
+    let by_key = |key: &i32| kernel::get(*key, 0, 0).map_err(|errno| (format!("key {key:#x}"), errno));
+    let numbers = arguments.numbers.iter().map(|number| Ok(*number));
+    let done = numbers.chain(arguments.key.iter().map(by_key)).map(|found| {
+        let id = found?;
+        commonhold_sysv::remove(&wishes, id, || errand(place))
+            .map_err(|errno| (format!("segment {id}"), errno))
+    });
+    all_done(done.filter_map(Result::err).map(|(what, errno)| failed(&what, errno)).collect())
+}
+
+fn failed(what: &str, errno: Errno) -> Error {
+    Error::io(format_args!("removing {what}"), &errno.into())
+}
+
+/// Segments are those of the host that programs of this user would use.
+fn errand(place: &HostPlace) -> Result<Errand, Error> {
+    place.named().map_or_else(Errand::begin, Errand::to)
+}
