@@ -7,9 +7,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STANDS_BEFORE __attribute__((visibility("default")))
@@ -20,6 +23,8 @@ struct calls {
     intptr_t (*shmat)(int id, uintptr_t address, int flags);
     intptr_t (*shmdt)(uintptr_t address);
     intptr_t (*shmctl)(int id, int command, struct shmid_ds *buffer);
+    intptr_t (*map_anonymous)(size_t length, int protection); /* 0: take ordinary pages */
+    intptr_t (*unmap_anonymous)(uintptr_t address, size_t length); /* 1: none of ours */
 };
 
 static void say(const char *text) {
@@ -44,11 +49,24 @@ static int load(struct calls *calls) {
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return -1;
-    *(void **)&calls->shmget = dlsym(library, "commonhold_shmget");
-    *(void **)&calls->shmat = dlsym(library, "commonhold_shmat");
-    *(void **)&calls->shmdt = dlsym(library, "commonhold_shmdt");
-    *(void **)&calls->shmctl = dlsym(library, "commonhold_shmctl");
-    return calls->shmget && calls->shmat && calls->shmdt && calls->shmctl ? 0 : -1;
+    const struct {
+        const char *name;
+        void *place;
+    } wanted[] = {
+        {"commonhold_shmget", &calls->shmget},
+        {"commonhold_shmat", &calls->shmat},
+        {"commonhold_shmdt", &calls->shmdt},
+        {"commonhold_shmctl", &calls->shmctl},
+        {"commonhold_map_anonymous", &calls->map_anonymous},
+        {"commonhold_unmap_anonymous", &calls->unmap_anonymous},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = dlsym(library, wanted[i].name);
+        if (!found)
+            return -1;
+        memcpy(wanted[i].place, &found, sizeof found);
+    }
+    return 0;
 }
 
 /* The calls; with none, ENOSYS: the kernel's own segments in their place would be others than those of the next process. */
@@ -100,4 +118,43 @@ STANDS_BEFORE int shmdt(const void *address) {
 STANDS_BEFORE int shmctl(int id, int command, struct shmid_ds *buffer) {
     const struct calls *to = calls();
     return to ? (int)result(to->shmctl(id, command, buffer)) : -1;
+}
+
+/* Least length of an anonymous shared mapping that is moved, as LARGE_BYTES in the crate sysv. */
+#define LARGE_BYTES ((size_t)64 << 20)
+
+/* Whether one was moved, in this process or one that forked it. */
+static int moved;
+
+/* Asked for at the first large mapping. */
+static int shares_page_tables(void) {
+    const char *words = getenv("COMMONHOLD_RUN");
+    return words && strstr(words, "share-page-tables");
+}
+
+STANDS_BEFORE void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    const int kind = MAP_SHARED | MAP_ANONYMOUS;
+    if (length >= LARGE_BYTES && !address && (flags & kind) == kind && !(flags & MAP_FIXED) && shares_page_tables()) {
+        const struct calls *to = calls();
+        intptr_t at = to ? to->map_anonymous(length, protection) : 0;
+        if (at) {
+            __atomic_store_n(&moved, 1, __ATOMIC_RELEASE);
+            return (void *)at;
+        }
+    }
+    return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+}
+
+/* On these machines offsets have 64 bits anyway. */
+STANDS_BEFORE void *mmap64(void *address, size_t length, int protection, int flags, int fd, off64_t offset)
+    __attribute__((alias("mmap")));
+
+STANDS_BEFORE int munmap(void *address, size_t length) {
+    if (__atomic_load_n(&moved, __ATOMIC_ACQUIRE)) {
+        const struct calls *to = calls();
+        intptr_t answer = to ? to->unmap_anonymous((uintptr_t)address, length) : 1;
+        if (answer != 1)
+            return (int)result(answer);
+    }
+    return (int)syscall(SYS_munmap, address, length);
 }

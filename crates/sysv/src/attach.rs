@@ -38,7 +38,7 @@ pub unsafe fn attach(wishes: &Wishes, id: c_int, address: usize, flags: c_int) -
     // SAFETY: without SHM_REMAP, at a free address.
     match unsafe { kernel::attach(id, 0, flags & SHM_RDONLY) } {
         Ok(twin) => {
-            attached::all().insert(address, Attached { id, length, twin });
+            attached::all().segments.insert(address, Attached { id, length, twin });
             Ok(address)
         }
         Err(errno) => {
@@ -147,7 +147,7 @@ unsafe fn unmap(address: usize, length: usize) {
 /// Nobody uses what is attached there.
 pub unsafe fn detach(address: usize) -> Result<(), Errno> {
     let mut all = attached::all();
-    let Some(Attached { id, length, twin }) = all.remove(&address) else {
+    let Some(Attached { id, length, twin }) = all.segments.remove(&address) else {
         drop(all);
         // SAFETY: the caller's promise.
         return unsafe { kernel::detach(address) };

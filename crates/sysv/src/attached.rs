@@ -1,5 +1,6 @@
 //! What this process has attached. A forked child has the same.
 
+use crate::anonymous::Anonymous;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -15,11 +16,17 @@ pub(crate) struct Attached {
     pub(crate) twin: usize,
 }
 
-/// By address.
-static ALL: Mutex<BTreeMap<usize, Attached>> = Mutex::new(BTreeMap::new());
+/// All of it, by address.
+#[derive(Debug)]
+pub(crate) struct All {
+    pub(crate) segments: BTreeMap<usize, Attached>,
+    pub(crate) anonymous: BTreeMap<usize, Anonymous>,
+}
+
+static ALL: Mutex<All> = Mutex::new(All { segments: BTreeMap::new(), anonymous: BTreeMap::new() });
 
 /// Locks what is attached. The first time, fork and exit get to know of it.
-pub(crate) fn all() -> MutexGuard<'static, BTreeMap<usize, Attached>> {
+pub(crate) fn all() -> MutexGuard<'static, All> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: functions of this library, which is never unloaded (build.rs). Without memory for the handlers a fork while
@@ -32,11 +39,11 @@ pub(crate) fn all() -> MutexGuard<'static, BTreeMap<usize, Attached>> {
     lock()
 }
 
-fn lock() -> MutexGuard<'static, BTreeMap<usize, Attached>> {
+fn lock() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Slot(UnsafeCell<Option<MutexGuard<'static, BTreeMap<usize, Attached>>>>);
+struct Slot(UnsafeCell<Option<MutexGuard<'static, All>>>);
 
 // SAFETY: only who holds the lock touches it: the thread that forks, and its image in the child.
 unsafe impl Sync for Slot {}
@@ -56,5 +63,5 @@ extern "C" fn after_fork() {
 
 /// Segments that were removed go with their last process: the object, too.
 extern "C" fn at_exit() {
-    let _ = std::panic::catch_unwind(|| crate::attach::leave_removed(&lock()));
+    let _ = std::panic::catch_unwind(|| crate::attach::leave_removed(&lock().segments));
 }

@@ -1,6 +1,6 @@
 //! The same for the preloaded library: what is negative is the number of an error.
 
-use crate::{Errno, Wishes, attach, control, detach, get};
+use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, unmap_anonymous};
 use libc::{c_int, shmid_ds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -46,4 +46,25 @@ pub unsafe extern "C" fn commonhold_shmctl(id: c_int, command: c_int, buffer: *m
     // SAFETY: the caller's promise.
     let answered = answer(|wishes| unsafe { control(wishes, id, command, buffer) });
     answered.map_or_else(|error| error, |answer| answer as isize)
+}
+
+/// [`map_anonymous`]: the address; zero, take ordinary pages.
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_map_anonymous(length: usize, protection: c_int) -> isize {
+    let mapped = answer(|wishes| Ok(map_anonymous(wishes, length, protection)));
+    mapped.map_or(0, |address| address.map_or(0, |address| address as isize))
+}
+
+/// [`unmap_anonymous`]; 1: it is none of ours.
+///
+/// # Safety
+/// As for [`unmap_anonymous`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commonhold_unmap_anonymous(address: usize, length: usize) -> isize {
+    // SAFETY: the caller's promise.
+    let done = answer(|wishes| match unsafe { unmap_anonymous(wishes, address, length) } {
+        None => Ok(1),
+        Some(done) => done.map(|()| 0),
+    });
+    done.unwrap_or_else(|error| error)
 }

@@ -7,6 +7,7 @@
 //!
 //! A process holds nothing of the host: what it asks, it asks on an errand. So a program may close whatever it does not know.
 
+mod anonymous;
 mod attach;
 mod attached;
 mod control;
@@ -16,6 +17,7 @@ pub mod kernel;
 mod segment;
 mod wishes;
 
+pub use anonymous::{map_anonymous, unmap_anonymous};
 pub use attach::{attach, detach};
 pub use control::{control, remove};
 pub use get::get;
