@@ -16,7 +16,7 @@ pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int
             // Size zero fits all; which rights are asked for matters only where there may be one.
             match kernel::get(key, 0, if only_new { 0 } else { flags & 0o777 }) {
                 Ok(_) if only_new => return Err(Errno::EXIST),
-                Ok(id) => match fits(wishes, id, size, flags)? {
+                Ok(id) => match fits(wishes, (key, id), size, flags)? {
                     Fit::Ours => return Ok(id),
                     Fit::Plain => return kernel::get(key, size, flags),
                     Fit::Gone => continue,
@@ -43,11 +43,11 @@ enum Fit {
     Gone,
 }
 
-fn fits(wishes: &Wishes, id: c_int, size: usize, flags: c_int) -> Result<Fit, Errno> {
+fn fits(wishes: &Wishes, (key, id): (i32, c_int), size: usize, flags: c_int) -> Result<Fit, Errno> {
     let stat = match kernel::stat(id) {
         Ok(stat) => stat,
         Err(Errno::INVAL | Errno::IDRM) => return Ok(Fit::Gone),
-        Err(_) => return Ok(Fit::Plain), // not to be read: nothing of it is to be had
+        Err(_) => return fits_unread(wishes, (key, id), size),
     };
     match Segment::find(id, &stat).map_err(|error| refused(wishes, "shmget", &error))? {
         Some(segment) if size > segment.bytes => Err(Errno::INVAL),
@@ -57,6 +57,19 @@ fn fits(wishes: &Wishes, id: c_int, size: usize, flags: c_int) -> Result<Fit, Er
         None if stat.shm_segsz == TWIN_BYTES && stat.shm_nattch == 0 && flags & IPC_CREAT != 0 => {
             kernel::remove(id).map(|()| Fit::Gone)
         }
+        None => Ok(Fit::Plain),
+    }
+}
+
+/// The same where this process may not read the segment: of nobody's rights asked, it is found all the same.
+fn fits_unread(wishes: &Wishes, (key, id): (i32, c_int), size: usize) -> Result<Fit, Errno> {
+    let holds = |bytes| kernel::get(key, bytes, 0).is_ok();
+    if !holds(TWIN_BYTES) || holds(TWIN_BYTES + 1) {
+        return Ok(Fit::Plain);
+    }
+    match Segment::bytes_by_name(id).map_err(|error| refused(wishes, "shmget", &error))? {
+        Some(bytes) if size > bytes => Err(Errno::INVAL),
+        Some(_) => Ok(Fit::Ours),
         None => Ok(Fit::Plain),
     }
 }

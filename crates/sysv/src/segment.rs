@@ -8,6 +8,7 @@ use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, Tr
 use libc::shmid_ds;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Size of a twin. No program asks for it by chance, and one that is not run by `commonhold run` gets EINVAL when it asks for
@@ -89,6 +90,16 @@ impl Segment {
         }
     }
 
+    /// Bytes of the segment whose twin has that number, which this process may not look at: as far as names tell, which anybody
+    /// may have given. None: there is none.
+    pub(crate) fn bytes_by_name(id: i32) -> Result<Option<usize>, Error> {
+        match Errand::begin()?.stat(&name(id)?) {
+            Ok(info) => Ok(bytes_of(&info)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Its memory.
     pub(crate) fn open(&self, access: Access) -> Result<OwnedFd, Error> {
         let (info, fd) = Errand::begin()?.open(&name(self.id)?, access)?;
@@ -109,10 +120,15 @@ fn is_new(stat: &shmid_ds) -> bool {
     now.abs_diff(stat.shm_ctime) <= BEING_MADE.as_secs() + 1
 }
 
-/// Makes the object of a twin that this process made. What an older segment of the same number left goes.
+/// Makes the object of a twin that this process made. What an older segment of the same number left goes; what others left
+/// goes before a process makes its first, and where there is no room.
 pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
     let name = name(id)?;
     let mut errand = Errand::begin()?;
+    static SWEPT: AtomicBool = AtomicBool::new(false);
+    if !SWEPT.swap(true, Ordering::Relaxed) {
+        sweep(&mut errand)?;
+    }
     let mut created = errand.create(&name, options);
     if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
         errand.remove(&name)?;
