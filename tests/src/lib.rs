@@ -22,6 +22,7 @@
 //! | `huge` | huge pages for a test, which are given back |
 //! | `lingering` | sockets whose close waits |
 //! | `lease` | files whose opening waits |
+//! | `unmodified` | a program that knows nothing of us, with a library before it |
 //! | `user` | is another user for a moment |
 //! | `stuck` | locks of the kernel that are held for as long as a test likes |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
@@ -53,6 +54,7 @@ pub mod raw;
 pub mod scratch;
 pub mod stranger;
 pub mod stuck;
+pub mod unmodified;
 pub mod user;
 pub mod wait;
 pub mod worker;

@@ -1,0 +1,263 @@
+//! Programs that know nothing of Commonhold: `docs/UNMODIFIED.md`.
+
+use commonhold_tests::huge::HugePages;
+use commonhold_tests::unmodified::{Unmodified, key, text};
+use commonhold_tests::wait::until;
+use commonhold_tests::{MIB, TestHost, is_root};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const SYSTEM_V: &str = "system-v";
+const SHARE: &str = "share-page-tables";
+/// `IPC_SHARE_PAGE_TABLE`, `SHM_SHARE_PAGE_TABLE`.
+const SHARES: [&str; 2] = ["0x200000", "0x100000"];
+
+fn said(mut command: Command, words: &[&str]) -> String {
+    let output = command.args(words).output().expect("the program runs");
+    let text = text(&output);
+    assert!(output.status.success(), "{words:?}: {}: {text}", output.status);
+    text
+}
+
+/// The numbers of the segments that the kernel has for us and our twins, by their keys.
+fn twins(key: i32) -> Vec<i32> {
+    let all = std::fs::read_to_string("/proc/sysvipc/shm").expect("the kernel's list");
+    let lines = all.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .filter(|words| words[0] == key.to_string())
+        .map(|words| words[1].parse().expect("a number"))
+        .collect()
+}
+
+fn names(host: &TestHost) -> Vec<String> {
+    let all = host.connect().list("/").expect("root may list");
+    all.iter().filter_map(|entry| entry.name().map(ToString::to_string)).collect()
+}
+
+/// A process that has a segment attached.
+struct Holder {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    id: i32,
+}
+
+impl Holder {
+    fn of(mut command: Command, key: i32, size: u64, [get, attach]: [&str; 2]) -> Holder {
+        let words = ["holding", &key.to_string(), &size.to_string(), get, attach];
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut this = Holder { child, lines, id: 0 };
+        let line = this.line();
+        let (id, how) = line.split_once(' ').expect("two words");
+        assert_eq!(how, "ok", "{line}");
+        this.id = id.parse().expect("a number");
+        this
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("it speaks");
+        line.trim().to_owned()
+    }
+
+    /// What is there, and puts another value.
+    fn swap(&mut self, offset: u64, value: i32) -> String {
+        writeln!(self.child.stdin.as_mut().expect("a pipe"), "{offset} {value}").expect("it listens");
+        self.line()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SCENARIOS: [&str; 10] = [
+    "making",
+    "attaching",
+    "counting",
+    "removing",
+    "listing",
+    "closing",
+    "leaving",
+    "racing",
+    "placing",
+    "sharing",
+];
+
+fn answers_as_the_kernel(words: &str, size: u64, scenarios: &[&str]) {
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let (number, size) = (key.to_string(), size.to_string());
+    for scenario in scenarios {
+        let asked = [scenario, number.as_str(), &size, "0", "0"];
+        let kernels = said(unmodified.alone(), &asked);
+        assert_eq!(said(unmodified.run(&host, words), &asked), kernels, "{scenario}");
+    }
+    assert_eq!(twins(key), [0; 0], "twins stay");
+    // What a killed process left goes before another makes its first.
+    said(unmodified.run(&host, words), &["making", &number, &size, "0", "0"]);
+    assert_eq!(names(&host), [""; 0], "objects stay");
+}
+
+#[test]
+fn segments_answer_as_the_kernels() {
+    if !is_root("a process that becomes another user") {
+        return;
+    }
+    answers_as_the_kernel(SYSTEM_V, 5000, &SCENARIOS);
+}
+
+#[test]
+fn segments_with_shared_page_tables_answer_as_the_kernels() {
+    let Some(_pool) = HugePages::more(4 * 34) else { return };
+    let scenarios: Vec<_> = SCENARIOS.into_iter().filter(|scenario| *scenario != "placing").collect();
+    answers_as_the_kernel(SHARE, 64 * MIB + 4096, &scenarios);
+}
+
+#[test]
+fn the_papers_flags_share_page_tables() {
+    const SIZE: u64 = 6 * MIB;
+    let Some(pool) = HugePages::more(3) else { return };
+    let before = pool.free();
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let holder = |flags| Holder::of(unmodified.run(&host, SYSTEM_V), key, SIZE, flags);
+    let mut first = holder(SHARES);
+    let name = names(&host).pop().expect("its object");
+    let tables = || host.worker().ok(&format!("stat {name} page-tables"));
+    assert_eq!(before - pool.free(), 3);
+    assert_eq!(first.swap(SIZE - 1, 7), "0");
+    let (mut second, mut third) = (holder(SHARES), holder(SHARES));
+    assert_eq!(second.swap(SIZE - 1, 8), "7");
+    assert_eq!(third.swap(0, 1), "0");
+    assert_eq!(tables(), "2", "the host's own");
+    // 5.3: by tables of its own.
+    let mut own = holder([SHARES[0], "0"]);
+    assert_eq!(own.swap(SIZE - 1, 9), "8");
+    assert_eq!(own.swap(0, 2), "1");
+    assert_eq!(tables(), "3");
+    assert_eq!(twins(key), [first.id]);
+    drop((first, second, third, own));
+    host.command(&["ipcrm", "--key", &format!("{key:#x}")], |_| {}).expect("it is removed");
+    assert_eq!((twins(key).len(), names(&host).len()), (0, 0));
+    until("the pages are back in the pool", || (pool.free() == before).then_some(()));
+}
+
+#[test]
+fn a_segment_goes_on_without_its_host() {
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let holder = || Holder::of(unmodified.run(&host, SYSTEM_V), key, 5000, ["0", "0"]);
+    let mut first = holder();
+    first.swap(4999, 7);
+    let before = host.status().host_pid;
+    host.kill_host();
+    let mut second = holder();
+    assert_eq!(second.swap(4999, 8), "7");
+    assert_eq!(first.swap(4999, 9), "8");
+    host.wait_for_other_host(before);
+    let list = host.command(&["ipcs"], |_| {}).expect("a list");
+    assert!(list.contains(&format!("{key:#x}")) && list.contains("4.9 KiB"), "{list}");
+    drop((first, second));
+    host.command(&["ipcrm", &twins(key)[0].to_string()], |_| {}).expect("it is removed");
+    assert_eq!((twins(key).len(), names(&host).len()), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_made_leaves_nothing() {
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let asks = |words: &str, size: u64, get: &str| {
+        let mut command = unmodified.run(&host, words);
+        command.args(["holding", &key.to_string(), &size.to_string(), get, "0"]);
+        text(&command.output().expect("the program runs"))
+    };
+    // More than the pool, and than the machine, has.
+    assert_eq!(asks(SYSTEM_V, 1 << 40, SHARES[0]), "-1 ENOMEM\n");
+    assert_eq!(asks(SYSTEM_V, 1 << 50, "0"), "-1 EINVAL\n");
+    assert_eq!(twins(key), [0; 0]);
+    // Not asked for: the kernel's own.
+    assert!(asks("", 5000, "0").ends_with("ok\n"));
+    let list = std::fs::read_to_string("/proc/sysvipc/shm").expect("the kernel's list");
+    let line = list.lines().find(|line| line.split_whitespace().next() == Some(&key.to_string()));
+    assert!(line.is_some_and(|line| line.contains(" 5000 ")), "{list}");
+    assert_eq!(names(&host), [""; 0]);
+    assert_eq!(
+        said(unmodified.run(&host, SYSTEM_V), &["making", &key.to_string(), "5000", "0", "0"])
+            .lines()
+            .count(),
+        25
+    );
+    assert_eq!(twins(key), [0; 0], "it removed the kernel's");
+    // No host at all.
+    host.command(&["host", "stop", "--force"], |_| {}).expect("it stops");
+    assert_eq!(asks(SYSTEM_V, 5000, "0"), "-1 ENOMEM\n");
+    assert_eq!(twins(key), [0; 0]);
+}
+
+#[test]
+fn a_twin_without_an_object_is_no_trap() {
+    if !is_root("an object of another user") {
+        return;
+    }
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    // What a process leaves that is killed between the two steps of shmget.
+    let alone = Holder::of(unmodified.alone(), key, 3076, ["0", "0"]);
+    let id = alone.id;
+    let namespace = std::fs::read_link("/proc/self/ns/ipc").expect("a name space");
+    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    // Another user gives an object of his the name that the segment's would have.
+    let stranger = host.worker_of(64_000, 64_000);
+    stranger.ok(&format!("create o /system-v-{digits}-{id} size=8192 tag=system-v\u{a0}5000 mode=666"));
+    let mut kernels = Holder::of(unmodified.run(&host, SYSTEM_V), key, 3000, ["0", "0"]);
+    kernels.swap(0, 5);
+    stranger.all("map m o rw shared 0 0\ncheck m 0 1 0");
+    drop((alone, kernels));
+    // And nobody has it: the next who makes one makes it whole.
+    let made = Holder::of(unmodified.run(&host, SYSTEM_V), key, 5000, ["0", "0"]);
+    assert_ne!(made.id, id);
+    drop(made);
+    host.command(&["ipcrm", "--key", &key.to_string()], |_| {}).expect("it is removed");
+    assert_eq!(twins(key), [0; 0]);
+}
+
+#[test]
+fn large_anonymous_mappings_share_tables_with_children() {
+    let Some(pool) = HugePages::more(33) else { return };
+    let before = pool.free();
+    let (host, unmodified) = (TestHost::start(), Unmodified::new("anonymous.c"));
+    let size = (64 * MIB + 4096).to_string();
+    assert_eq!(said(unmodified.run(&host, SHARE), &[&size]), said(unmodified.alone(), &[&size]));
+    until("the pages are back in the pool", || (pool.free() == before).then_some(()));
+    // Where the pool has too few it runs all the same.
+    let more = (80 * MIB).to_string();
+    assert_eq!(said(unmodified.run(&host, SHARE), &[&more]), said(unmodified.alone(), &[&more]));
+}
+
+/// `commonhold run` itself, of programs that Debian made.
+#[test]
+fn the_command_runs_what_can_be_run() {
+    let (host, unmodified) = (TestHost::start(), Unmodified::new("segments.c"));
+    if !host.program().with_file_name("libcommonhold_sysv.so").exists() {
+        return commonhold_tests::left_out(
+            "`commonhold run`: the library is not beside the program (./run test puts it there)",
+        );
+    }
+    let run = |words: &[&str]| host.command(&[&["run", "--system-v", "--"], words].concat(), |_| {});
+    assert_eq!(run(&["echo", "-n", "a b"]), Ok("a b".to_owned()));
+    let made = run(&["ipcmk", "-M", "10000"]).expect("ipcmk makes one");
+    let id = made.trim().rsplit(' ').next().expect("its number").to_owned();
+    assert!(run(&["ipcs", "-m"]).expect("a list").contains(&format!(" {id} ")));
+    assert!(host.command(&["ipcs", "--json"], |_| {}).expect("a list").contains("\"bytes\": 10000"));
+    assert_eq!(run(&["ipcrm", "-m", &id]), Ok(String::new()));
+    assert_eq!(names(&host), [""; 0]);
+    let refused = run(&["/no/such/program"]).expect_err("there is none");
+    assert!(refused.contains("there is no program"), "{refused}");
+    let fixed = unmodified.scratch().join("static");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/segments.c");
+    let linked = Command::new("cc").args(["-static", "-o"]).arg(&fixed).arg(source).status();
+    assert!(linked.expect("cc").success(), "a static program");
+    let refused = run(&[&fixed.display().to_string()]).expect_err("nothing can stand before it");
+    assert!(refused.contains("linked statically"), "{refused}");
+}
