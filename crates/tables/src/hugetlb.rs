@@ -18,6 +18,10 @@ pub const HUGE: u64 = 2 << 20;
 /// `Unsupported` without huge pages of 2 MiB, `StorageFull` where the pool has too few: nothing is kept then.
 pub fn make(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
     let size_bytes = size_bytes.checked_next_multiple_of(HUGE).ok_or(Errno::FBIG)?;
+    // What cannot be had takes nothing from others, not even for the moment in which the kernel finds that out.
+    if can_be_had().is_some_and(|pages| pages < size_bytes / HUGE) {
+        return Err(too_few(size_bytes));
+    }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
     let fd = match rustix::fs::memfd_create(label, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => rustix::fs::memfd_create(label, flags),
@@ -54,6 +58,12 @@ fn too_few(size_bytes: u64) -> io::Error {
              vm.nr_hugepages={more})"
         ),
     )
+}
+
+/// Pages that the kernel could give now: those that are free, and those that it may add by itself.
+fn can_be_had() -> Option<u64> {
+    let surplus = pool("nr_overcommit_hugepages")?.saturating_sub(pool("surplus_hugepages")?);
+    Some(pool("free_hugepages")? + surplus)
 }
 
 fn pool(what: &str) -> Option<u64> {
