@@ -67,6 +67,11 @@ impl Server {
         find(&[&format!("{PROGRAMS}/psql")], &["-X", "-q", "-h", &place, "-U", USER, "postgres"])
     }
 
+    /// Where its socket is.
+    pub fn sockets(&self) -> &Path {
+        self.sockets.path()
+    }
+
     /// Waits until clients are let in.
     pub fn wait(&self, server: &mut Child) -> Result<()> {
         let begun = Instant::now();

@@ -30,6 +30,8 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod postgres;
+mod preload;
 mod ptshare_hugetlb;
 mod rebase_add_one;
 mod rebase_differences;
@@ -110,6 +112,11 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ptshare_hugetlb::KibPerProcess,
         &ptshare_hugetlb::SecondFaults,
         &ptshare_hugetlb::AttachRatio,
+        &postgres::PageTablesRatio,
+        &postgres::TpsVs4k,
+        &postgres::TpsVsHuge,
+        &preload::CostRatio,
+        &preload::StartRatio,
         &images_data::DataInclude,
         &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
@@ -156,7 +163,8 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio \
+                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
+                        preload.start_ratio \
                         images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \
