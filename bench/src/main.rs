@@ -3,6 +3,7 @@
 mod arguments;
 mod audit;
 mod backed;
+mod bank;
 mod cluster;
 mod conclusions;
 mod context;
@@ -12,6 +13,7 @@ mod durable;
 mod failure;
 mod faults;
 mod fence;
+mod group;
 mod host;
 mod images;
 #[cfg(feature = "faults")]

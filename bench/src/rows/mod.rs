@@ -32,6 +32,7 @@ mod mach_table1;
 mod model_violations;
 mod postgres;
 mod preload;
+mod ptshare_bank;
 mod ptshare_hugetlb;
 mod rebase_add_one;
 mod rebase_differences;
@@ -112,6 +113,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ptshare_hugetlb::KibPerProcess,
         &ptshare_hugetlb::SecondFaults,
         &ptshare_hugetlb::AttachRatio,
+        &ptshare_bank::Fig9To11,
+        &ptshare_bank::Fig12,
+        &ptshare_bank::BankFlat,
+        &ptshare_bank::BankGain,
         &postgres::PageTablesRatio,
         &postgres::TpsVs4k,
         &postgres::TpsVsHuge,
@@ -163,7 +168,8 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
+                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
+                        postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio \
                         images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \

@@ -45,6 +45,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "recorder" => recorder::run(arguments),
         "row" => row::run(arguments),
         "attach-server" => attach_server::run(arguments),
+        "bank-client" => crate::bank::client::run(arguments),
         "fault-server" => fault_server::run(),
         "gap-watcher" => gap_watcher::run(arguments),
         "idle-client" => idle_client::run(arguments),
