@@ -1,6 +1,7 @@
 /* Shares an anonymous mapping with its children, and says what it saw: the same whatever pages it gets. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,5 +62,27 @@ int main(int count, char **words) {
     }
     end();
     unmap(place, size);
+    /* In two halves; what comes to lie there later is another's. */
+    place = map(size, PROT_READ | PROT_WRITE);
+    unmap(place, 8 * HUGE);
+    unmap(place + 8 * HUGE, size - 8 * HUGE);
+    char *own = mmap(place, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    own[0] = 1;
+    unmap(own, 4096);
+    /* Its own memory over all of it. */
+    size_t huge = size / HUGE * HUGE;
+    place = map(huge, PROT_READ | PROT_WRITE);
+    own = mmap(place, huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    own[huge - 1] = 1;
+    unmap(own + 4096, 4096);
+    own[0] = own[8192] = 1;
+    unmap(own, huge);
+    /* Kinds that stay the kernel's. */
+    char *run = mmap(NULL, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    run[0] = (char)0xc3;
+    ((void (*)(void))(uintptr_t)run)();
+    unmap(run, size);
+    own = mmap(NULL, size, PROT_READ, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0);
+    printf("%s\n", own == MAP_FAILED ? strerrorname_np(errno) : "ok");
     return 0;
 }

@@ -2,6 +2,7 @@
  * of Commonhold. Arguments: the scenario, a key that nobody else has, a size, and flags for shmget and shmat. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -319,6 +320,98 @@ static void listing(void) {
     control("remove", id, IPC_RMID, NULL);
 }
 
+/* What a program may do to the addresses of a segment, past shmdt. */
+static void unmapping(void) {
+    int id = get(key, size, IPC_CREAT | 0600);
+    size_t pages = (size + 4095) / 4096 * 4096;
+    char *place = at(id, NULL, 0);
+    printf("unmap: %s\n", said(munmap(place, pages)));
+    counts(id);
+    detach(place);
+    /* Its own memory over all of it. */
+    place = at(id, NULL, 0);
+    mmap(place, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    counts(id);
+    detach(place);
+    place[0] = place[pages - 1] = 1;
+    munmap(place, pages);
+    /* Its own page in it. */
+    place = at(id, NULL, 0);
+    char *own = mmap(place + 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    detach(place);
+    own[0] = 1;
+    counts(id);
+    munmap(own, 4096);
+    /* Moved. */
+    place = at(id, NULL, 0);
+    place[0] = 7;
+    char *room = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *moved = mremap(place, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+    printf("%d\n", moved[0]);
+    counts(id);
+    detach(place);
+    detach(moved);
+    counts(id);
+    /* Over itself, and beside itself. */
+    place = at(id, NULL, 0);
+    printf("%s\n", at(id, place, SHM_REMAP) == place ? "the same place" : "another place");
+    counts(id);
+    detach(place);
+    counts(id);
+    char *two = mmap(NULL, 2 * pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(two, 2 * pages);
+    at(id, two + pages, 0);
+    at(id, two, 0);
+    counts(id);
+    detach(two);
+    detach(two + pages);
+    counts(id);
+    control("remove", id, IPC_RMID, NULL);
+}
+
+static int known_id;
+static char *known_place;
+static volatile int alarms;
+
+static void attaches_in_handler(int signal) {
+    (void)signal;
+    char *place = shmat(known_id, NULL, SHM_RDONLY);
+    if (place != (void *)-1 && place[0] == 5 && !shmdt(place))
+        alarms++;
+}
+
+static void *is_cancelled(void *unused) {
+    (void)unused;
+    pthread_cancel(pthread_self());
+    char *place = shmat(known_id, NULL, 0);
+    shmdt(place);
+    return place == (void *)-1 ? NULL : known_place;
+}
+
+/* Handlers of signals and the cancelling of threads in the midst of calls. */
+static void disturbing(void) {
+    known_id = get(key, size, IPC_CREAT | 0600);
+    known_place = at(known_id, NULL, 0);
+    known_place[0] = 5;
+    signal(SIGALRM, attaches_in_handler);
+    ualarm(2000, 2000);
+    while (alarms < 30) {
+        errno = 77;
+        char *place = shmat(known_id, NULL, 0);
+        if (place == (void *)-1 || shmdt(place))
+            printf("disturbed: %s\n", said(1));
+    }
+    ualarm(0, 0);
+    pthread_t thread;
+    void *ended;
+    pthread_create(&thread, NULL, is_cancelled, NULL);
+    pthread_join(thread, &ended);
+    printf("%s\n", ended == known_place ? "not cancelled in the midst" : "cancelled");
+    counts(known_id);
+    detach(known_place);
+    control("remove", known_id, IPC_RMID, NULL);
+}
+
 /* A program that closes what it does not know. */
 static void closing(void) {
     int id = get(key, size, IPC_CREAT | 0600);
@@ -389,6 +482,8 @@ static void idle(void) {
         pause();
 }
 
+static void creating(void) { get(key, size, IPC_CREAT | 0600); }
+
 /* For a test that says what to do next: attaches, says so, and reads a byte at each line. */
 static void holding(void) {
     int id = shmget(key, size, IPC_CREAT | 0600 | get_flags);
@@ -410,7 +505,7 @@ int main(int count, char **words) {
     } all[] = {
         {"making", making},   {"attaching", attaching}, {"placing", placing}, {"counting", counting},
         {"removing", removing}, {"sharing", sharing},   {"listing", listing}, {"closing", closing},
-        {"leaving", leaving}, {"racing", racing},       {"idle", idle},       {"holding", holding},
+        {"leaving", leaving}, {"unmapping", unmapping}, {"disturbing", disturbing}, {"racing", racing},       {"idle", idle}, {"creating", creating},       {"holding", holding},
     };
     if (count != 6)
         return 2;

@@ -29,7 +29,7 @@ impl Unmodified {
         let compiled = scratch.join("program");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(source);
         let mut cc = Command::new("cc");
-        cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&compiled).arg(path);
+        cc.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&compiled).arg(path);
         assert!(cc.status().expect("cc").success(), "{source} compiles");
         let beside = program("libcommonhold_preload.so");
         let found = [beside.with_file_name("deps"), beside.with_file_name("")];

@@ -1,9 +1,11 @@
 //! Programs that know nothing of Commonhold: `docs/UNMODIFIED.md`.
 
+use commonhold::{Access, Errand, PATIENCE};
 use commonhold_tests::huge::HugePages;
 use commonhold_tests::unmodified::{Unmodified, key, text};
 use commonhold_tests::wait::until;
 use commonhold_tests::{MIB, TestHost, is_root};
+use rustix::io::Errno;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -76,7 +78,9 @@ impl Drop for Holder {
     }
 }
 
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 12] = [
+    "unmapping",
+    "disturbing",
     "making",
     "attaching",
     "counting",
@@ -114,7 +118,8 @@ fn segments_answer_as_the_kernels() {
 #[test]
 fn segments_with_shared_page_tables_answer_as_the_kernels() {
     let Some(_pool) = HugePages::more(4 * 34) else { return };
-    let scenarios: Vec<_> = SCENARIOS.into_iter().filter(|scenario| *scenario != "placing").collect();
+    let scenarios: Vec<_> =
+        SCENARIOS.into_iter().filter(|scenario| !["placing", "unmapping"].contains(scenario)).collect();
     answers_as_the_kernel(SHARE, 64 * MIB + 4096, &scenarios);
 }
 
@@ -198,28 +203,84 @@ fn what_cannot_be_made_leaves_nothing() {
 
 #[test]
 fn a_twin_without_an_object_is_no_trap() {
-    if !is_root("an object of another user") {
-        return;
-    }
     let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
-    // What a process leaves that is killed between the two steps of shmget.
+    // What a process leaves that is killed between the two steps of shmget; and what another host's would look like.
     let alone = Holder::of(unmodified.alone(), key, 3076, ["0", "0"]);
+    let holding = |size: &str| {
+        let mut command = unmodified.run(&host, SYSTEM_V);
+        command.args(["holding", &key.to_string(), size, "0", "0"]);
+        text(&command.output().expect("the program runs"))
+    };
+    assert_eq!(holding("3000"), format!("{} EIDRM\n", alone.id), "nobody gets other memory by that key");
+    assert_eq!(holding("5000"), "-1 EINVAL\n");
     let id = alone.id;
-    let namespace = std::fs::read_link("/proc/self/ns/ipc").expect("a name space");
-    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    // Another user gives an object of his the name that the segment's would have.
-    let stranger = host.worker_of(64_000, 64_000);
-    stranger.ok(&format!("create o /system-v-{digits}-{id} size=8192 tag=system-v\u{a0}5000 mode=666"));
-    let mut kernels = Holder::of(unmodified.run(&host, SYSTEM_V), key, 3000, ["0", "0"]);
-    kernels.swap(0, 5);
-    stranger.all("map m o rw shared 0 0\ncheck m 0 1 0");
-    drop((alone, kernels));
-    // And nobody has it: the next who makes one makes it whole.
+    drop(alone);
+    assert_eq!(holding("5000"), "-1 EINVAL\n", "somebody has used it");
+    assert_eq!(twins(key), [id]);
+    host.command(&["ipcrm", &id.to_string()], |_| {}).expect("it is removed");
+    // One that nobody has used is made whole by the next who makes one.
+    let mut made = unmodified.alone();
+    made.args(["creating", &key.to_string(), "3076", "0", "0"]);
+    assert!(made.output().expect("the program runs").status.success());
+    let id = twins(key)[0];
     let made = Holder::of(unmodified.run(&host, SYSTEM_V), key, 5000, ["0", "0"]);
     assert_ne!(made.id, id);
     drop(made);
     host.command(&["ipcrm", "--key", &key.to_string()], |_| {}).expect("it is removed");
     assert_eq!(twins(key), [0; 0]);
+}
+
+/// Names of segments can be foretold, and whoever made one could put another object in its place.
+#[test]
+fn nobody_takes_a_segments_name_or_size() {
+    if !is_root("an object of another user") {
+        return;
+    }
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let holder = || Holder::of(unmodified.run(&host, SYSTEM_V), key, 50_000, ["0", "0"]);
+    let mut first = holder();
+    first.swap(49_999, 7);
+    let name = names(&host).pop().expect("its object");
+    let stranger = host.worker_of(64_000, 64_000);
+    let next = name.replace(&format!("-{}-", first.id), &format!("-{}-", first.id + 1));
+    for name in [next.as_str(), &format!("{next}/x"), "/system-v-1-1-64001"] {
+        let refused = stranger.ask(&format!("create o {name} size=4096")).expect_err("it is not theirs");
+        assert!(refused.message.contains("choose another name"), "{name}: {}", refused.message);
+    }
+    let root = host.worker();
+    for (request, why) in [
+        (format!("resize {name} 4096"), "keeps its size"),
+        (format!("rename {name} /mine"), "keeps its name"),
+    ] {
+        let refused = root.ask(&request).expect_err("a segment keeps it");
+        assert!(refused.message.contains(why), "{request}: {}", refused.message);
+    }
+    // Nor by the descriptor.
+    let mut errand = Errand::to(host.state(), PATIENCE).expect("a host");
+    let (_, memory) = errand.open(&name, Access::ReadWrite).expect("its memory");
+    assert_eq!(rustix::fs::ftruncate(&memory, 4096), Err(Errno::PERM));
+    // Its maker removes the object behind everybody's back: who had it has it, and nobody gets other memory.
+    root.ok(&format!("remove {name}"));
+    root.ok(&format!("create p {name} size=8192 tag=nothing"));
+    assert_eq!(first.swap(49_999, 8), "7");
+    let mut second = unmodified.run(&host, SYSTEM_V);
+    second.args(["holding", &key.to_string(), "0", "0", "0"]);
+    assert!(text(&second.output().expect("the program runs")).ends_with(" EIDRM\n"));
+    drop(first);
+    host.command(&["ipcrm", "--key", &key.to_string()], |_| {}).expect("it is removed");
+}
+
+/// What was removed, and whose last process was killed, is gone soon without anybody's help.
+#[test]
+fn the_host_removes_what_nobody_is_left_to_remove() {
+    let (host, unmodified, key) = (TestHost::start(), Unmodified::new("segments.c"), key());
+    let holder = Holder::of(unmodified.run(&host, SYSTEM_V), key, 50_000, ["0", "0"]);
+    host.command(&["ipcrm", &holder.id.to_string()], |_| {}).expect("it is removed");
+    let list = host.command(&["ipcs"], |_| {}).expect("a list");
+    assert!(list.contains("removed"), "{list}");
+    assert_eq!(names(&host).len(), 1);
+    drop(holder);
+    until("the host has removed the object", || names(&host).is_empty().then_some(()));
 }
 
 #[test]

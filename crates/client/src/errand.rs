@@ -8,18 +8,20 @@ use crate::host::nonce;
 use crate::link::{Handshake, wrong_reply};
 use crate::{Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectInfo, Result, locate};
 use commonhold_object::wire::{OpenReply, Reply, Request};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait for the next host where one was lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait for an answer, and for the next host where one was lost.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A conversation by one thread.
 pub struct Errand {
     talk: Handshake,
     directory: PathBuf,
+    patience: Duration,
 }
 
 impl Errand {
@@ -27,7 +29,7 @@ impl Errand {
     pub fn begin() -> Result<Errand> {
         let mut last = Error::new(ErrorKind::Disconnected, "no host is known");
         for place in locate::places()? {
-            match Errand::to(&place.directory) {
+            match Errand::to(&place.directory, PATIENCE) {
                 Ok(errand) => return Ok(errand),
                 Err(error) => last = error,
             }
@@ -35,14 +37,20 @@ impl Errand {
         Err(last)
     }
 
-    /// To the host of that state directory.
-    pub fn to(state_directory: &Path) -> Result<Errand> {
-        Ok(Errand { talk: connect(state_directory)?, directory: state_directory.to_owned() })
+    /// To the host of that state directory, for each of whose answers it waits no longer than that.
+    pub fn to(state_directory: &Path, patience: Duration) -> Result<Errand> {
+        let talk = connect_within(state_directory, patience)?;
+        Ok(Errand { talk, directory: state_directory.to_owned(), patience })
+    }
+
+    /// Its connection, for a process that forks meanwhile: the child closes it.
+    pub fn connection(&self) -> BorrowedFd<'_> {
+        self.talk.socket.as_fd()
     }
 
     /// Asks; if the host is lost meanwhile, the next one.
     fn ask(&mut self, request: &Request) -> Result<(Reply, Option<OwnedFd>)> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         let mut repeated = false;
         loop {
             match self.talk.ask(request, &[], repeated) {
@@ -50,22 +58,9 @@ impl Errand {
                 Err(error) if error.kind != ErrorKind::Disconnected || Instant::now() > until => {
                     return Err(error);
                 }
-                Err(_) => self.connect_again(until)?,
+                Err(_) => self.talk = connect_within(&self.directory, self.patience)?,
             }
             repeated = true;
-        }
-    }
-
-    fn connect_again(&mut self, until: Instant) -> Result<()> {
-        loop {
-            match connect(&self.directory) {
-                Ok(talk) => {
-                    self.talk = talk;
-                    return Ok(());
-                }
-                Err(error) if Instant::now() > until => return Err(error),
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
-            }
         }
     }
 
@@ -145,9 +140,29 @@ fn begins(info: &ObjectInfo, with: &str) -> bool {
     info.name.as_ref().is_some_and(|name| name.as_str().starts_with(with))
 }
 
-fn connect(directory: &Path) -> Result<Handshake> {
-    let socket = locate::connect(directory).map_err(|error| locate::no_host(directory, &error))?;
-    let mut talk = Handshake::new(Arc::new(socket), 1)?;
-    talk.greet()?;
-    Ok(talk)
+/// Connects. While the host is being replaced, or is dead and its keeper starts the next, that is waited for; not for one that was
+/// stopped, or whose keeper is dead, too.
+fn connect_within(directory: &Path, patience: Duration) -> Result<Handshake> {
+    let until = Instant::now() + patience;
+    loop {
+        let failed = match locate::connect(directory) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(locate::no_host(directory, &error));
+            }
+            Err(error) => locate::no_host(directory, &error),
+            Ok(socket) => {
+                let mut talk = Handshake::new(Arc::new(socket), 1)?;
+                talk.be_patient_for(patience);
+                match talk.greet() {
+                    Ok(_) => return Ok(talk),
+                    Err(error) if error.kind != ErrorKind::Disconnected => return Err(error),
+                    Err(error) => error,
+                }
+            }
+        };
+        if Instant::now() > until {
+            return Err(failed);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -30,7 +30,7 @@ pub use commonhold_object::{
     OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection,
     Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
 };
-pub use errand::Errand;
+pub use errand::{Errand, PATIENCE};
 pub use host::Host;
 pub use locate::default_state_directory;
 pub use mapping::{MapOptions, Mapping};

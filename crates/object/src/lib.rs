@@ -14,6 +14,7 @@ pub mod options;
 pub mod page;
 pub mod page_size;
 pub mod permission;
+pub mod system_v;
 pub mod wire;
 
 pub use address_map::{AddressMap, Region};

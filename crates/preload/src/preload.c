@@ -6,143 +6,184 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define STANDS_BEFORE __attribute__((visibility("default")))
 
+/* What the environment said when the program began: it may change it. */
+static char words[256], host[PATH_MAX];
+
+__attribute__((constructor)) static void begin(void) {
+    const char *variable = secure_getenv("COMMONHOLD_RUN");
+    if (variable && strlen(variable) < sizeof words)
+        strcpy(words, variable);
+    variable = secure_getenv("COMMONHOLD_HOST");
+    if (variable && strlen(variable) < sizeof host)
+        strcpy(host, variable);
+}
+
 /* What libcommonhold_sysv.so has. A negative answer is the number of an error. */
 struct calls {
+    void (*begin)(const char *words, const char *host);
     intptr_t (*shmget)(int key, size_t size, int flags);
     intptr_t (*shmat)(int id, uintptr_t address, int flags);
     intptr_t (*shmdt)(uintptr_t address);
     intptr_t (*shmctl)(int id, int command, struct shmid_ds *buffer);
-    intptr_t (*map_anonymous)(size_t length, int protection); /* 0: take ordinary pages */
-    intptr_t (*unmap_anonymous)(uintptr_t address, size_t length); /* 1: none of ours */
+    intptr_t (*map_anonymous)(size_t length);              /* 0: take ordinary pages */
+    intptr_t (*unmap)(uintptr_t address, size_t length);   /* 1: none of ours */
+    void (*mapped_over)(uintptr_t address, size_t length);
+    void (*moved)(uintptr_t from, size_t from_length, uintptr_t to, size_t to_length);
 };
 
+/* Says on standard error what an error number cannot say: if that is what it was when `commonhold run` began. */
 static void say(const char *text) {
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+    struct stat now;
+    char wanted[64], line[512];
+    if (fstat(STDERR_FILENO, &now))
+        return;
+    snprintf(wanted, sizeof wanted, "stderr=%lu:%lu", (unsigned long)now.st_dev, (unsigned long)now.st_ino);
+    if (!strstr(words, wanted))
+        return;
+    snprintf(line, sizeof line, "commonhold: %s\n", text);
+    if (write(STDERR_FILENO, line, strlen(line)) < 0) {
         /* Nobody else could be told. */
     }
 }
 
+/* Loads it; what is negative is the number of an error. */
 static int load(struct calls *calls) {
     static const char name[] = "libcommonhold_sysv.so";
-    char path[PATH_MAX];
-    Dl_info own;
-    const char *slash;
-    void *library;
-    if (!dladdr((void *)&load, &own) || !(slash = strrchr(own.dli_fname, '/')))
-        return -1;
-    size_t directory = (size_t)(slash - own.dli_fname) + 1;
-    if (directory + sizeof name > sizeof path)
-        return -1;
-    memcpy(path, own.dli_fname, directory);
-    memcpy(path + directory, name, sizeof name);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return -1;
     const struct {
         const char *name;
         void *place;
     } wanted[] = {
+        {"commonhold_begin", &calls->begin},
         {"commonhold_shmget", &calls->shmget},
         {"commonhold_shmat", &calls->shmat},
         {"commonhold_shmdt", &calls->shmdt},
         {"commonhold_shmctl", &calls->shmctl},
         {"commonhold_map_anonymous", &calls->map_anonymous},
-        {"commonhold_unmap_anonymous", &calls->unmap_anonymous},
+        {"commonhold_unmap", &calls->unmap},
+        {"commonhold_mapped_over", &calls->mapped_over},
+        {"commonhold_moved", &calls->moved},
     };
+    char path[PATH_MAX];
+    Dl_info own;
+    const char *slash;
+    void *library;
+    if (!dladdr((void *)&load, &own) || !(slash = strrchr(own.dli_fname, '/')))
+        return -ENOSYS;
+    size_t directory = (size_t)(slash - own.dli_fname) + 1;
+    if (directory + sizeof name > sizeof path)
+        return -ENOSYS;
+    memcpy(path, own.dli_fname, directory);
+    memcpy(path + directory, name, sizeof name);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        say(dlerror());
+        return access(path, R_OK) && errno == ENOENT ? -ENOSYS : -ENOMEM;
+    }
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *found = dlsym(library, wanted[i].name);
         if (!found)
-            return -1;
+            return -ENOSYS;
         memcpy(wanted[i].place, &found, sizeof found);
     }
+    calls->begin(words, host);
     return 0;
 }
 
-/* The calls; with none, ENOSYS: the kernel's own segments in their place would be others than those of the next process. */
+static struct calls loaded;
+static int is_loaded;
+
+/* The calls; with none, errno says why: ENOSYS, or ENOMEM, and then the next call tries again. The kernel's own segments in their
+ * place would be others than those of the next process. */
 static const struct calls *calls(void) {
-    static struct calls loaded;
-    static int state; /* 1: loaded, -1: cannot be */
-    int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-    if (!now) {
+    if (!__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
         struct calls fresh;
-        int before = errno;
+        int failed = load(&fresh);
+        if (failed) {
+            errno = -failed;
+            return NULL;
+        }
         /* Two threads that are here at once load the same library, and find the same. */
-        now = load(&fresh) ? -1 : 1;
-        if (now == 1)
-            loaded = fresh;
-        else
-            say("commonhold: libcommonhold_sysv.so is not beside libcommonhold_preload.so: System V segments fail (ENOSYS)\n");
-        __atomic_store_n(&state, now, __ATOMIC_RELEASE);
-        errno = before;
+        loaded = fresh;
+        __atomic_store_n(&is_loaded, 1, __ATOMIC_RELEASE);
     }
-    if (now == 1)
-        return &loaded;
-    errno = ENOSYS;
-    return NULL;
+    return &loaded;
 }
 
-static intptr_t result(intptr_t answer) {
-    if (answer < 0 && answer > -4096) {
-        errno = (int)-answer;
-        return -1;
-    }
-    return answer;
+/* Nobody is cancelled in the middle of a call (these are no cancellation points), and what succeeds leaves errno alone. */
+struct call {
+    int errno_before, cancels;
+};
+
+static struct call enter(void) {
+    struct call call = {errno, 0};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call.cancels);
+    return call;
 }
 
-STANDS_BEFORE int shmget(key_t key, size_t size, int flags) {
-    const struct calls *to = calls();
-    return to ? (int)result(to->shmget(key, size, flags)) : -1;
+static intptr_t leave(struct call call, intptr_t answer) {
+    int failed = answer < 0 && answer > -4096;
+    pthread_setcancelstate(call.cancels, NULL);
+    errno = failed ? (int)-answer : call.errno_before;
+    return failed ? -1 : answer;
 }
+
+#define ANSWER(type, what)                                                                                                 \
+    do {                                                                                                                   \
+        struct call call = enter();                                                                                        \
+        const struct calls *to = calls();                                                                                  \
+        return (type)leave(call, to ? (what) : -errno);                                                                    \
+    } while (0)
+
+STANDS_BEFORE int shmget(key_t key, size_t size, int flags) { ANSWER(int, to->shmget(key, size, flags)); }
 
 STANDS_BEFORE void *shmat(int id, const void *address, int flags) {
-    const struct calls *to = calls();
-    return (void *)(to ? result(to->shmat(id, (uintptr_t)address, flags)) : -1);
+    ANSWER(void *, to->shmat(id, (uintptr_t)address, flags));
 }
 
-STANDS_BEFORE int shmdt(const void *address) {
-    const struct calls *to = calls();
-    return to ? (int)result(to->shmdt((uintptr_t)address)) : -1;
-}
+STANDS_BEFORE int shmdt(const void *address) { ANSWER(int, to->shmdt((uintptr_t)address)); }
 
-STANDS_BEFORE int shmctl(int id, int command, struct shmid_ds *buffer) {
-    const struct calls *to = calls();
-    return to ? (int)result(to->shmctl(id, command, buffer)) : -1;
-}
+STANDS_BEFORE int shmctl(int id, int command, struct shmid_ds *buffer) { ANSWER(int, to->shmctl(id, command, buffer)); }
 
 /* Least length of an anonymous shared mapping that is moved, as LARGE_BYTES in the crate sysv. */
 #define LARGE_BYTES ((size_t)64 << 20)
 
-/* Whether one was moved, in this process or one that forked it. */
-static int moved;
-
-/* Asked for at the first large mapping. */
-static int shares_page_tables(void) {
-    const char *words = getenv("COMMONHOLD_RUN");
-    return words && strstr(words, "share-page-tables");
+/* Whether it is of the kind that is moved: shared, to read and to write, anywhere, and nothing out of the ordinary. */
+static int moves(const void *address, size_t length, int protection, int flags) {
+    const int allowed = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE | MAP_HUGETLB;
+    return length >= LARGE_BYTES && !address && (flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) == MAP_SHARED &&
+           !(flags & ~allowed) && protection == (PROT_READ | PROT_WRITE) && strstr(words, "share-page-tables");
 }
 
 STANDS_BEFORE void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    const int kind = MAP_SHARED | MAP_ANONYMOUS;
-    if (length >= LARGE_BYTES && !address && (flags & kind) == kind && !(flags & MAP_FIXED) && shares_page_tables()) {
+    if (moves(address, length, protection, flags)) {
+        struct call call = enter();
         const struct calls *to = calls();
-        intptr_t at = to ? to->map_anonymous(length, protection) : 0;
-        if (at) {
-            __atomic_store_n(&moved, 1, __ATOMIC_RELEASE);
+        intptr_t at = leave(call, to ? to->map_anonymous(length) : 0);
+        if (at)
             return (void *)at;
-        }
     }
-    return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+    void *mapped = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+    if ((flags & MAP_FIXED) && mapped != MAP_FAILED && __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+        struct call call = enter();
+        loaded.mapped_over((uintptr_t)mapped, length);
+        leave(call, 0);
+    }
+    return mapped;
 }
 
 /* On these machines offsets have 64 bits anyway. */
@@ -150,11 +191,26 @@ STANDS_BEFORE void *mmap64(void *address, size_t length, int protection, int fla
     __attribute__((alias("mmap")));
 
 STANDS_BEFORE int munmap(void *address, size_t length) {
-    if (__atomic_load_n(&moved, __ATOMIC_ACQUIRE)) {
-        const struct calls *to = calls();
-        intptr_t answer = to ? to->unmap_anonymous((uintptr_t)address, length) : 1;
+    if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+        struct call call = enter();
+        intptr_t answer = loaded.unmap((uintptr_t)address, length);
         if (answer != 1)
-            return (int)result(answer);
+            return (int)leave(call, answer);
+        leave(call, 0);
     }
     return (int)syscall(SYS_munmap, address, length);
+}
+
+STANDS_BEFORE void *mremap(void *address, size_t length, size_t new_length, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    void *wished = flags & MREMAP_FIXED ? va_arg(more, void *) : NULL;
+    va_end(more);
+    void *mapped = (void *)syscall(SYS_mremap, address, length, new_length, flags, wished);
+    if (mapped != MAP_FAILED && __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+        struct call call = enter();
+        loaded.moved((uintptr_t)address, length, (uintptr_t)mapped, new_length);
+        leave(call, 0);
+    }
+    return mapped;
 }

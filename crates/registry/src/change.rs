@@ -3,7 +3,7 @@
 use crate::record::ObjectRecord;
 use crate::tree::Node;
 use crate::{Registry, unknown};
-use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
+use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result, system_v};
 
 impl Registry {
     fn record(&self, id: ObjectId) -> Result<&ObjectRecord> {
@@ -59,13 +59,25 @@ impl Registry {
                 Ok(None)
             }
             Some(Node::Object(id)) => {
-                let mut record = self.record(id)?.clone();
-                self.tree.check_take(name, record.ownership.uid, who)?;
-                record.name = None;
-                let record = self.replace(record)?;
-                self.tree.remove(name);
-                Ok(Some(record))
+                self.tree.check_take(name, self.record(id)?.ownership.uid, who)?;
+                self.take_name(name, id).map(Some)
             }
+        }
+    }
+
+    fn take_name(&mut self, name: &Name, id: ObjectId) -> Result<ObjectRecord> {
+        let mut record = self.record(id)?.clone();
+        record.name = None;
+        let record = self.replace(record)?;
+        self.tree.remove(name);
+        Ok(record)
+    }
+
+    /// Takes the name of a System V segment that is gone, whosever it is.
+    pub fn remove_segment(&mut self, name: &Name) -> Result<ObjectRecord> {
+        match self.tree.get(name) {
+            Some(Node::Object(id)) if system_v::is_segment(name) => self.take_name(name, *id),
+            _ => Err(unknown(name)),
         }
     }
 
@@ -107,6 +119,7 @@ impl Registry {
     ) -> Result<Vec<ObjectRecord>> {
         Name::new(from.as_str())?;
         Name::new(to.as_str())?;
+        [from, to].iter().try_for_each(|name| system_v::check_change(name, "name"))?;
         self.tree.check_reach(from, who)?;
         self.tree.check_reach(to, who)?;
         let Some(node) = self.tree.get(from).cloned() else {

@@ -4,7 +4,7 @@
 use crate::Registry;
 use crate::record::{BackingFile, ObjectRecord};
 use crate::tree::Node;
-use commonhold_object::{CreateOptions, Credentials, Error, ErrorKind, Name, Ownership, Result};
+use commonhold_object::{CreateOptions, Credentials, Error, ErrorKind, Name, Ownership, Result, system_v};
 
 /// The outcome of the first step.
 pub enum Prepared {
@@ -40,6 +40,7 @@ impl Registry {
         charged_bytes: u64,
     ) -> Result<Prepared> {
         Name::new(name.as_str())?;
+        system_v::check_new(name, who)?;
         self.tree.check_reach(name, who)?;
         match self.tree.get(name) {
             Some(Node::Object(_)) => {

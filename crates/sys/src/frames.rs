@@ -3,7 +3,7 @@
 use crate::memory::FileWindow;
 use crate::userfaultfd::{Kind, Modes, Userfaultfd};
 use commonhold_points as points;
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
@@ -16,14 +16,28 @@ const PAGE: u64 = 4096;
 /// Makes a memfd of `size_bytes`, mode 0600: a memfd is born 0777, and then anybody who holds it read-only can
 /// open it again for writing.
 pub fn create(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
-    let fd = match rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)?,
+    create_sealed(label, size_bytes, SealFlags::empty())
+}
+
+/// The same; and whoever may write to it, it keeps its size.
+pub fn create_of_fixed_size(label: &str, size_bytes: u64) -> io::Result<OwnedFd> {
+    create_sealed(label, size_bytes, SealFlags::GROW | SealFlags::SHRINK)
+}
+
+fn create_sealed(label: &str, size_bytes: u64, seals: SealFlags) -> io::Result<OwnedFd> {
+    let flags =
+        if seals.is_empty() { MemfdFlags::CLOEXEC } else { MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING };
+    let fd = match rustix::fs::memfd_create(label, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(label, flags)?,
         other => other?,
     };
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
     rustix::fs::ftruncate(&fd, size_bytes)?;
     // Nobody who is given the descriptor may forbid writing to it. (Without NOEXEC_SEAL it is born so.)
-    let _ = rustix::fs::fcntl_add_seals(&fd, rustix::fs::SealFlags::SEAL);
+    let sealed = rustix::fs::fcntl_add_seals(&fd, seals | SealFlags::SEAL);
+    if !seals.is_empty() {
+        sealed?;
+    }
     Ok(fd)
 }
 

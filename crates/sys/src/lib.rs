@@ -22,5 +22,6 @@ pub mod shared;
 pub mod slice;
 pub mod socket;
 pub mod spin;
+pub mod system_v;
 pub mod tcp;
 pub mod userfaultfd;

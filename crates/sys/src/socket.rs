@@ -10,6 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 use std::time::Instant;
 
 /// Most descriptors in one message of ours.
@@ -56,11 +57,16 @@ pub fn listen(directory: &Path, name: &str, backlog: i32) -> io::Result<OwnedFd>
     Ok(socket)
 }
 
+/// How long [`connect`] waits where as many wait already as may: for a host that is stopped.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(20);
+
 /// Connects to `directory/name`.
 pub fn connect(directory: &Path, name: &str) -> io::Result<OwnedFd> {
     let held = open_directory(directory)?;
     let socket = new_socket()?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECTS_WITHIN))?;
     rustix::net::connect(&socket, &address_in(&held, name)?)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
     Ok(socket)
 }
 

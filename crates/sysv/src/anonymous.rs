@@ -1,23 +1,18 @@
 //! Anonymous shared mappings, which a process makes for itself and the children that it forks: large ones get huge pages, whose
 //! tables all of them share. No host has to do with it: the memory is gone with the last of them.
+//!
+//! And what a program does to addresses of ours by `munmap`, `mremap`, or by mapping over them.
 
-use crate::attached;
+use crate::attach::UNIT;
+use crate::segment::clear;
+use crate::table::{self, Mapped, may_have};
 use crate::{Errno, LARGE_BYTES, Wishes};
 use commonhold_tables::{HUGE, attach, make};
-use rustix::mm::MprotectFlags;
 use std::ffi::c_void;
 
-/// One such mapping.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Anonymous {
-    /// Bytes of memory, whole huge pages.
-    bytes: usize,
-    /// Bytes of addresses that it takes, whole gigabytes.
-    length: usize,
-}
-
-/// Maps so many bytes, or says that the kernel's ordinary pages are to be taken: they are not asked for, or cannot be had.
-pub fn map_anonymous(wishes: &Wishes, length: usize, protection: i32) -> Option<usize> {
+/// Maps so many bytes to read and to write, or says that the kernel's ordinary pages are to be taken: they are not asked for, or
+/// cannot be had.
+pub fn map_anonymous(wishes: &Wishes, length: usize) -> Option<usize> {
     if !wishes.share_page_tables || length < LARGE_BYTES {
         return None;
     }
@@ -35,46 +30,50 @@ pub fn map_anonymous(wishes: &Wishes, length: usize, protection: i32) -> Option<
             return None;
         }
     };
-    if protection & (libc::PROT_READ | libc::PROT_WRITE) != libc::PROT_READ | libc::PROT_WRITE {
-        let wished = MprotectFlags::from_bits_retain(protection as u32);
-        // SAFETY: nobody else knows of the mapping.
-        unsafe { rustix::mm::mprotect(attached.address().as_ptr().cast(), attached.length(), wished) }
-            .ok()?;
-    }
-    let (bytes, taken) = (length.next_multiple_of(HUGE as usize), attached.length());
+    let taken = attached.length();
     let address = attached.leak().as_ptr() as usize;
-    attached::all().anonymous.insert(address, Anonymous { bytes, length: taken });
+    let left = table::lock().insert(address, Mapped::new(address, taken, length, HUGE as usize, None));
+    clear(&left);
     Some(address)
 }
 
-/// Unmaps, if such a mapping begins there. A part of it, of whole huge pages, may go too; then tables are the process's own.
+/// Unmaps, if some of it may be ours; none: it is not.
 ///
 /// # Safety
 /// Nobody uses what is mapped there.
-pub unsafe fn unmap_anonymous(wishes: &Wishes, address: usize, length: usize) -> Option<Result<(), Errno>> {
-    let mut all = attached::all();
-    let (start, found) =
-        all.anonymous.range(..=address).next_back().map(|(start, found)| (*start, *found))?;
-    if address >= start + found.bytes {
+pub unsafe fn unmap(wishes: &Wishes, address: usize, length: usize) -> Option<Result<(), Errno>> {
+    let end = address.checked_add(length)?.checked_next_multiple_of(UNIT)?;
+    if length == 0 || !may_have(&(address..end)) {
         return None;
     }
-    let whole = address == start && length.next_multiple_of(HUGE as usize) >= found.bytes;
-    let ends_beyond = address.saturating_add(length) > start + found.bytes.next_multiple_of(HUGE as usize);
-    let taken = match whole {
-        true if ends_beyond => return None, // others are mapped behind it: the kernel says what can be done
-        true => found.length,
-        false if address.is_multiple_of(HUGE as usize) && length.is_multiple_of(HUGE as usize) => length,
-        false => {
-            wishes.complain(&format!(
-                "munmap: the mapping is of huge pages: a part is a multiple of {HUGE:#x} bytes, from a multiple of that on"
-            ));
-            return Some(Err(Errno::INVAL));
-        }
-    };
-    // SAFETY: the caller's promise; past the memory's end nobody has anything.
-    let done = unsafe { rustix::mm::munmap(address as *mut c_void, taken) };
-    if whole && done.is_ok() {
-        all.anonymous.remove(&start);
+    let mut table = table::lock();
+    let end = table.end_of_page(end, UNIT);
+    // SAFETY: the caller's promise; up to the end of a page of which the program gives up the beginning.
+    let done = unsafe { rustix::mm::munmap(address as *mut c_void, end - address) };
+    let left = if done.is_ok() { table.gone(&(address..end)) } else { Vec::new() };
+    drop(table);
+    clear(&left);
+    if done == Err(Errno::INVAL) && address.is_multiple_of(UNIT) {
+        wishes
+            .complain(&format!("munmap: of huge pages a part is a multiple of {HUGE:#x} bytes, from one on"));
     }
     Some(done)
+}
+
+/// A program has mapped something of its own over these addresses.
+pub fn mapped_over(address: usize, length: usize) {
+    let range = address..address.saturating_add(length).next_multiple_of(UNIT);
+    if may_have(&range) {
+        let left = table::lock().gone(&range);
+        clear(&left);
+    }
+}
+
+/// A program has moved what was mapped.
+pub fn moved(from: (usize, usize), to: (usize, usize)) {
+    let range = |(address, length): (usize, usize)| address..address.saturating_add(length);
+    if may_have(&range(from)) || may_have(&range(to)) {
+        let left = table::lock().moved(range(from), range(to));
+        clear(&left);
+    }
 }

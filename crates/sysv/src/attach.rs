@@ -1,17 +1,17 @@
 //! `shmat` and `shmdt`.
 
-use crate::attached::{self, Attached};
 use crate::get::refused;
-use crate::segment::{Segment, remove_what_is_left};
+use crate::segment::{self, Segment, clear};
+use crate::table::{self, Attached, Mapped};
 use crate::{Errno, SHM_SHARE_PAGE_TABLE, Wishes, kernel};
-use commonhold::{Access, Errand};
-use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void};
+use commonhold::Access;
+use commonhold_tables::HUGE;
+use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void, shmid_ds};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// `SHMLBA`, to which `SHM_RND` rounds.
-const UNIT: usize = 4096;
+/// `SHMLBA`, to which `SHM_RND` rounds; and a page.
+pub(crate) const UNIT: usize = 4096;
 /// Not in libc.
 const SHM_EXEC: c_int = 0o100_000;
 /// A segment that was removed, in `shm_perm.mode`.
@@ -22,41 +22,112 @@ const SHM_DEST: u32 = 0o1000;
 /// # Safety
 /// With `SHM_REMAP`, nobody uses what is mapped there.
 pub unsafe fn attach(wishes: &Wishes, id: c_int, address: usize, flags: c_int) -> Result<usize, Errno> {
-    let found = match kernel::stat(id) {
-        Ok(stat) => Segment::find(id, &stat).map_err(|error| refused(wishes, "shmat", &error))?,
-        Err(_) => None, // the kernel says why
-    };
-    let Some(segment) = found else {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::attach(id, address, flags) };
-    };
-    let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
-    let at = place(address, flags)?;
-    let fd = segment.open(access).map_err(|error| refused(wishes, "shmat", &error))?;
-    // SAFETY: the caller's promise.
-    let (address, length) = unsafe { map(wishes, &segment, &fd, at, flags) }?;
-    // SAFETY: without SHM_REMAP, at a free address.
-    match unsafe { kernel::attach(id, 0, flags & SHM_RDONLY) } {
-        Ok(twin) => {
-            attached::all().segments.insert(address, Attached { id, length, twin });
-            Ok(address)
+    let twin = match kernel::stat(id) {
+        Ok(stat) if segment::is_twin(&stat) => stat,
+        // The kernel's own; or it says why not.
+        _ => {
+            // SAFETY: the caller's promise.
+            let attached = unsafe { kernel::attach(id, address, flags) }?;
+            if flags & SHM_REMAP != 0 {
+                let length = kernel::stat(id).map_or(UNIT, |stat| stat.shm_segsz.next_multiple_of(UNIT));
+                let left = table::lock().gone(&(attached..attached + length));
+                clear(&left);
+            }
+            return Ok(attached);
         }
-        Err(errno) => {
-            // SAFETY: mapped just above, and told to nobody.
-            unsafe { unmap(address, length) };
-            Err(errno)
+    };
+    let found = Segment::find(id, &twin).map_err(|error| refused(wishes, "shmat", &error))?;
+    let segment = found.ok_or_else(|| {
+        wishes.complain(&format!("shmat: segment {id} has no object in the host of this process"));
+        Errno::IDRM
+    })?;
+    let place = Place::of(address, flags)?;
+    // SAFETY: the caller's promise.
+    let done = unsafe { attach_object(wishes, (&segment, &twin), place, flags) };
+    let (address, left) = done?;
+    clear(&left);
+    Ok(address)
+}
+
+/// Where to attach.
+#[derive(Clone, Copy)]
+enum Place {
+    Anywhere,
+    At(usize),
+    /// Whatever is mapped there.
+    Over(usize),
+}
+
+impl Place {
+    fn of(address: usize, flags: c_int) -> Result<Place, Errno> {
+        let rounded = if flags & SHM_RND != 0 { address - address % UNIT } else { address };
+        match rounded {
+            0 if flags & SHM_REMAP != 0 => Err(Errno::INVAL),
+            0 => Ok(Place::Anywhere),
+            at if !at.is_multiple_of(UNIT) => Err(Errno::INVAL),
+            at if flags & SHM_REMAP != 0 => Ok(Place::Over(at)),
+            at => Ok(Place::At(at)),
         }
     }
 }
 
-/// Where: zero, anywhere.
-fn place(address: usize, flags: c_int) -> Result<usize, Errno> {
-    match address {
-        0 if flags & SHM_REMAP != 0 => Err(Errno::INVAL),
-        _ if flags & SHM_RND != 0 => Ok(address - address % UNIT),
-        _ if !address.is_multiple_of(UNIT) => Err(Errno::INVAL),
-        _ => Ok(address),
-    }
+/// What is mapped: where, how much of addresses, and in what pages.
+struct Fresh {
+    address: usize,
+    length: usize,
+    page: usize,
+}
+
+/// # Safety
+/// As for [`attach`].
+unsafe fn attach_object(
+    wishes: &Wishes,
+    (segment, twin): (&Segment, &shmid_ds),
+    place: Place,
+    flags: c_int,
+) -> Result<(usize, Vec<i32>), Errno> {
+    let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
+    let opened =
+        segment.open(twin.shm_perm.cuid, access).map_err(|error| refused(wishes, "shmat", &error))?;
+    let fd = &opened.1;
+    let attach_twin = || attach_twin(segment.id, flags & (SHM_RDONLY | SHM_EXEC));
+    // Over what others have it is mapped only when the kernel has let it be attached. Otherwise the kernel counts last, so that
+    // what failed is not seen.
+    let first = match place {
+        Place::Over(_) => Some(attach_twin()?),
+        Place::Anywhere | Place::At(_) => None,
+    };
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { map(wishes, segment, fd, place, flags) };
+    let fresh = mapped.inspect_err(|_| first.iter().copied().for_each(detach_twin))?;
+    let twin = first.map_or_else(attach_twin, Ok).inspect_err(|_| unmap(fresh.address, fresh.length))?;
+    let attached = Attached { id: segment.id, twin: Some(twin) };
+    let mapping = Mapped::new(fresh.address, fresh.length, segment.bytes, fresh.page, Some(attached));
+    let left = table::lock().insert(fresh.address, mapping);
+    Ok((fresh.address, left))
+}
+
+/// Attaches a twin where no program has anything: programs put segments side by side.
+fn attach_twin(id: c_int, flags: c_int) -> Result<usize, Errno> {
+    /// Far below where the kernel maps by itself; where there is no such address, it chooses another.
+    const FAR: usize = 0x2000_0000_0000;
+    let (none, private) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+    // SAFETY: the kernel chooses a free address.
+    let place = unsafe { rustix::mm::mmap_anonymous(FAR as *mut c_void, UNIT, none, private) }?;
+    // SAFETY: over the page that was reserved for it.
+    let attached = unsafe { kernel::attach(id, place as usize, flags | SHM_REMAP) };
+    attached.inspect_err(|_| unmap(place as usize, UNIT))
+}
+
+/// Unmaps what was mapped just now, and told to nobody.
+fn unmap(address: usize, length: usize) {
+    // SAFETY: no program knows of it.
+    let _ = unsafe { rustix::mm::munmap(address as *mut c_void, length) }; // it fails only where it would be cut
+}
+
+fn detach_twin(at: usize) {
+    // SAFETY: no program knows of it.
+    let _ = unsafe { kernel::detach(at) }; // attached just now
 }
 
 /// # Safety
@@ -65,9 +136,9 @@ unsafe fn map(
     wishes: &Wishes,
     segment: &Segment,
     fd: &OwnedFd,
-    at: usize,
+    place: Place,
     flags: c_int,
-) -> Result<(usize, usize), Errno> {
+) -> Result<Fresh, Errno> {
     let writes = flags & SHM_RDONLY == 0;
     let shares = flags & SHM_SHARE_PAGE_TABLE != 0 || wishes.share_page_tables;
     if !segment.shares_tables() {
@@ -78,15 +149,19 @@ unsafe fn map(
             return Err(Errno::INVAL);
         }
         // SAFETY: the caller's promise.
-        return unsafe { map_pages(segment, fd, at, flags) };
+        return unsafe { map_pages(segment, fd, place, flags) };
     }
-    if flags & (SHM_EXEC | SHM_REMAP) != 0 {
-        wishes.complain(
-            "shmat: a segment of huge pages is neither run (SHM_EXEC) nor put over others (SHM_REMAP)",
-        );
-        return Err(Errno::INVAL);
-    }
-    let (size, wished) = (segment.info.options.size_bytes, Some(at as u64).filter(|at| *at != 0));
+    let wished = match place {
+        Place::Over(_) => Err("put over others (SHM_REMAP)"),
+        _ if flags & SHM_EXEC != 0 => Err("run (SHM_EXEC)"),
+        Place::At(at) => Ok(Some(at as u64)),
+        Place::Anywhere => Ok(None),
+    };
+    let wished = wished.map_err(|what| {
+        wishes.complain(&format!("shmat: a segment of huge pages is not {what}"));
+        Errno::INVAL
+    })?;
+    let size = segment.info.options.size_bytes;
     let mapped = if shares {
         commonhold_tables::attach(fd, size, wished, writes)
     } else {
@@ -95,50 +170,36 @@ unsafe fn map(
     let mapped = mapped.map_err(|error| {
         wishes.complain(&format!("shmat: {error}"));
         match Errno::from_io_error(&error) {
-            Some(errno @ (Errno::NOMEM | Errno::ACCESS | Errno::MFILE)) => errno,
+            Some(errno @ (Errno::NOMEM | Errno::ACCESS)) => errno,
             _ => Errno::INVAL,
         }
     })?;
     let length = mapped.length();
-    Ok((mapped.leak().as_ptr() as usize, length))
+    Ok(Fresh { address: mapped.leak().as_ptr() as usize, length, page: HUGE as usize })
 }
 
 /// # Safety
 /// As for [`attach`].
-unsafe fn map_pages(
-    segment: &Segment,
-    fd: &OwnedFd,
-    at: usize,
-    flags: c_int,
-) -> Result<(usize, usize), Errno> {
+unsafe fn map_pages(segment: &Segment, fd: &OwnedFd, place: Place, flags: c_int) -> Result<Fresh, Errno> {
     let mut protection = ProtFlags::READ;
     protection.set(ProtFlags::WRITE, flags & SHM_RDONLY == 0);
     protection.set(ProtFlags::EXEC, flags & SHM_EXEC != 0);
-    let how = match at {
-        0 => MapFlags::SHARED,
-        _ if flags & SHM_REMAP != 0 => MapFlags::SHARED | MapFlags::FIXED,
-        _ => MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
+    let (at, over) = match place {
+        Place::Anywhere => (0, MapFlags::empty()),
+        Place::At(at) => (at, MapFlags::FIXED_NOREPLACE),
+        Place::Over(at) => (at, MapFlags::FIXED),
     };
     let length = segment.bytes.next_multiple_of(UNIT);
-    // SAFETY: over what is mapped only by SHM_REMAP: the caller's promise.
-    let mapped = unsafe { rustix::mm::mmap(at as *mut c_void, length, protection, how, fd, 0) };
-    match mapped {
+    // SAFETY: over what is mapped only as the caller promises.
+    match unsafe { rustix::mm::mmap(at as *mut c_void, length, protection, MapFlags::SHARED | over, fd, 0) } {
         Ok(address) if at != 0 && address as usize != at => {
-            // A kernel that does not know MAP_FIXED_NOREPLACE. SAFETY: mapped just now, and told to nobody.
-            unsafe { unmap(address as usize, length) };
+            unmap(address as usize, length); // a kernel that does not know MAP_FIXED_NOREPLACE
             Err(Errno::INVAL)
         }
-        Ok(address) => Ok((address as usize, length)),
+        Ok(address) => Ok(Fresh { address: address as usize, length, page: UNIT }),
         Err(Errno::EXIST) => Err(Errno::INVAL),
         Err(errno) => Err(errno),
     }
-}
-
-/// # Safety
-/// Nobody uses the addresses, and they are a mapping of this module's.
-unsafe fn unmap(address: usize, length: usize) {
-    // SAFETY: the caller's promise. Only a process that is out of mappings is refused: then it stays mapped.
-    let _ = unsafe { rustix::mm::munmap(address as *mut c_void, length) };
 }
 
 /// Detaches what is attached at an address.
@@ -146,41 +207,25 @@ unsafe fn unmap(address: usize, length: usize) {
 /// # Safety
 /// Nobody uses what is attached there.
 pub unsafe fn detach(address: usize) -> Result<(), Errno> {
-    let mut all = attached::all();
-    let Some(Attached { id, length, twin }) = all.segments.remove(&address) else {
-        drop(all);
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::detach(address) };
-    };
-    // SAFETY: the caller's promise; of the twin nobody knows.
-    let detached = unsafe {
-        unmap(address, length);
-        kernel::detach(twin)
-    };
-    drop(all);
-    if kernel::is_gone(id) {
-        clear(id);
-    }
-    detached
-}
-
-/// Removes the object of a segment that is gone. Without a host it waits for who makes room next.
-fn clear(id: c_int) {
-    let _ = Errand::begin().and_then(|mut errand| remove_what_is_left(&mut errand, id));
-}
-
-/// At the end of a process: what was removed and is attached by nobody else goes, object and all. The addresses stay, for
-/// handlers of exit that come after.
-pub(crate) fn leave_removed(all: &BTreeMap<usize, Attached>) {
-    for Attached { id, twin, .. } in all.values() {
-        let is_last =
-            |stat: &libc::shmid_ds| stat.shm_perm.mode as u32 & SHM_DEST != 0 && stat.shm_nattch == 1;
-        if kernel::stat(*id).as_ref().is_ok_and(is_last) {
-            // SAFETY: of the twin nobody knows.
-            let detached = unsafe { kernel::detach(*twin) };
-            if detached.is_ok() && kernel::is_gone(*id) {
-                clear(*id);
-            }
+    let mut table = table::lock();
+    match table.detach(address) {
+        Some(done) => {
+            drop(table);
+            clear(&[done?]);
+            Ok(())
+        }
+        None if table.is_twin(address) => Err(Errno::INVAL),
+        None => {
+            drop(table);
+            // SAFETY: the caller's promise.
+            unsafe { kernel::detach(address) }
         }
     }
+}
+
+/// At the end of a process: what was removed and is attached by nobody else goes, object and all.
+pub(crate) fn leave_removed() {
+    let is_removed = |id| kernel::stat(id).is_ok_and(|stat| u32::from(stat.shm_perm.mode) & SHM_DEST != 0);
+    let left = table::lock().leave_removed(is_removed);
+    clear(&left);
 }

@@ -2,8 +2,8 @@
 
 use crate::get::refused;
 use crate::segment::{self, Segment, remove_what_is_left};
-use crate::{Errno, Wishes, kernel};
-use commonhold::{Errand, Error, ErrorKind};
+use crate::{Errno, Wishes, errands, kernel, table};
+use commonhold::{Errand, Error, ErrorKind, PATIENCE};
 use libc::{IPC_RMID, IPC_SET, IPC_STAT, c_int, shmid_ds};
 
 /// Not in libc.
@@ -21,7 +21,7 @@ pub unsafe fn control(
     buffer: *mut shmid_ds,
 ) -> Result<c_int, Errno> {
     match command {
-        IPC_RMID => remove(wishes, id, Errand::begin).map(|()| 0),
+        IPC_RMID => remove(wishes, id, |what| errands::ask(PATIENCE, what)).map(|()| 0),
         // SAFETY: the caller's promise.
         IPC_SET => unsafe { set(wishes, id, buffer) },
         IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
@@ -30,9 +30,8 @@ pub unsafe fn control(
             let id = if command == IPC_STAT { id } else { answer };
             // SAFETY: the kernel has just filled it.
             let stat = unsafe { &mut *buffer };
-            // Without a host the twin is all there is to tell of.
-            if let Ok(Some(segment)) = Segment::find(id, stat) {
-                stat.shm_segsz = segment.bytes;
+            if segment::is_twin(stat) {
+                stat.shm_segsz = bytes(id, stat).map_err(|error| refused(wishes, "shmctl", &error))?;
             }
             Ok(answer)
         }
@@ -41,20 +40,30 @@ pub unsafe fn control(
     }
 }
 
-/// Removes a segment: at once, or with the last process that has it attached. `begin` finds the host.
+/// Bytes of a segment. A twin without an object has its own: nobody can attach it.
+fn bytes(id: c_int, twin: &shmid_ds) -> Result<usize, Error> {
+    if let Some(known) = table::lock().known.get(&id) {
+        return Ok(known.bytes);
+    }
+    let found = errands::ask(PATIENCE, |errand| Segment::look(errand, id, twin))?;
+    Ok(found.map_or(twin.shm_segsz, |segment| segment.bytes))
+}
+
+/// Removes a segment: at once, or with the last process that has it attached. `ask` asks the host.
 pub fn remove(
     wishes: &Wishes,
     id: c_int,
-    begin: impl FnOnce() -> Result<Errand, Error>,
+    ask: impl FnOnce(&mut dyn FnMut(&mut Errand) -> Result<(), Error>) -> Result<(), Error>,
 ) -> Result<(), Errno> {
     let stat = kernel::stat(id);
     kernel::remove(id)?;
-    let is_ours = stat.as_ref().map_or(true, |stat| stat.shm_segsz == crate::TWIN_BYTES);
-    if is_ours && kernel::is_gone(id) {
-        // The segment is gone, whatever the host says: what is left of it waits for who makes room.
-        if let Err(error) = begin().and_then(|mut errand| remove_what_is_left(&mut errand, id)) {
-            wishes.complain(&format!("shmctl: {error}"));
-        }
+    if stat.as_ref().is_ok_and(|stat| !segment::is_twin(stat)) || !kernel::is_gone(id) {
+        return Ok(());
+    }
+    table::lock().known.remove(&id);
+    // The segment is gone, whatever the host says, which looks for what is left of it.
+    if let Err(error) = ask(&mut |errand| remove_what_is_left(errand, id)) {
+        wishes.complain(&format!("shmctl: {error}"));
     }
     Ok(())
 }
@@ -62,44 +71,59 @@ pub fn remove(
 /// # Safety
 /// As for [`control`].
 unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int, Errno> {
-    let mut before = kernel::stat(id);
-    let found = match &before {
-        Ok(stat) => Segment::find(id, stat).map_err(|error| refused(wishes, "shmctl", &error))?,
-        Err(_) => None,
+    let twin = match kernel::stat(id) {
+        Ok(stat) if segment::is_twin(&stat) && !buffer.is_null() => stat,
+        // SAFETY: the caller's promise.
+        _ => return unsafe { kernel::control(id, IPC_SET, buffer) },
+    };
+    let found = Segment::find(id, &twin).map_err(|error| refused(wishes, "shmctl", &error))?;
+    let Some(segment) = found else {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::control(id, IPC_SET, buffer) };
     };
     // SAFETY: the caller's promise.
-    let answer = unsafe { kernel::control(id, IPC_SET, buffer) }?;
-    let (Some(segment), Ok(before)) = (found, &mut before) else { return Ok(answer) };
-    match kernel::stat(id).map_err(|errno| Error::io("asking for the segment", &errno.into())) {
-        // It was given to others, who alone may read it now.
-        Err(_) => Ok(answer),
-        Ok(now) => follow(&segment, &now).map(|()| answer).map_err(|error| {
-            // SAFETY: the buffer is of the command's type, and lives until after the call.
-            let _ = unsafe { kernel::control(id, IPC_SET, before) }; // as it was, as far as that can be
-            match error.kind {
-                ErrorKind::Permission => {
-                    let text = "the host gives objects away for root alone";
-                    wishes.complain(&format!("shmctl: {error}: {text}"));
-                    Errno::PERM
-                }
-                _ => refused(wishes, "shmctl", &error),
-            }
-        }),
+    let mut wanted = unsafe { *buffer };
+    let (maker, has) = (twin.shm_perm.cuid, segment.info.ownership.mode);
+    let new = u32::from(wanted.shm_perm.mode) & 0o666;
+    let mode = |mode| segment.change(maker, |errand, name| errand.set_mode(name, mode));
+    // The object is never more open than the twin: narrower before, wider after.
+    let narrowed = has & new != has;
+    if narrowed
+        && let Err(error) = mode(has & new)
+        && error.kind != ErrorKind::Permission
+    {
+        return Err(refused(wishes, "shmctl", &error));
     }
-}
-
-/// Makes owner, group and mode of the object those of the twin.
-fn follow(segment: &Segment, twin: &shmid_ds) -> Result<(), Error> {
-    let (name, has) = (segment::name(segment.id)?, &segment.info.ownership);
-    let mut errand = Errand::begin()?;
-    let mode = twin.shm_perm.mode as u32 & 0o666;
-    if mode != has.mode {
-        errand.set_mode(&name, mode)?;
+    // SAFETY: a copy of what the command asks for, which lives until after the call.
+    let set = unsafe { kernel::control(id, IPC_SET, &raw mut wanted) };
+    let changed = |has: u32, wants: u32| (has != wants).then_some(wants);
+    let uid = changed(twin.shm_perm.uid, wanted.shm_perm.uid);
+    let gid = changed(twin.shm_perm.gid, wanted.shm_perm.gid);
+    let done = set.map_err(|errno| Error::io("changing the segment", &errno.into())).and_then(|_| {
+        if has & new != new {
+            mode(new)?;
+        }
+        match (uid, gid) {
+            (None, None) => Ok(()),
+            _ => segment.change(maker, |errand, name| errand.set_owner(name, uid, gid)),
+        }
+    });
+    let Err(error) = done else { return Ok(0) };
+    // All as it was.
+    if set.is_ok() {
+        let mut before = twin;
+        // SAFETY: as above.
+        let _ = unsafe { kernel::control(id, IPC_SET, &raw mut before) }; // who gave it away cannot take it back
     }
-    let changes = |has: u32, now: u32| (has != now).then_some(now);
-    let (uid, gid) = (changes(has.uid, twin.shm_perm.uid), changes(has.gid, twin.shm_perm.gid));
-    if uid.is_some() || gid.is_some() {
-        errand.set_owner(&name, uid, gid)?;
+    if narrowed || has & new != new {
+        let _ = mode(has); // who is no owner has changed nothing
     }
-    Ok(())
+    match set {
+        Err(errno) => Err(errno),
+        Ok(_) if error.kind == ErrorKind::Permission => {
+            wishes.complain(&format!("shmctl: {error}: the host gives objects away for root alone"));
+            Err(Errno::PERM)
+        }
+        Ok(_) => Err(refused(wishes, "shmctl", &error)),
+    }
 }

@@ -1,13 +1,42 @@
 //! The same for the preloaded library: what is negative is the number of an error.
 
-use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, unmap_anonymous};
-use libc::{c_int, shmid_ds};
+use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, mapped_over, moved, unmap};
+use libc::{c_char, c_int, shmid_ds};
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Does something while no handler of a signal runs in this thread: one that asks for a segment would wait for the lock that this
+/// thread has. (A thread is not cancelled meanwhile: the preloaded library sees to that.)
+pub(crate) fn undisturbed<T>(what: impl FnOnce() -> T) -> T {
+    // SAFETY: all zeros is a value of it; each call gets what it asks for.
+    let before = unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        before
+    };
+    let done = what();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    done
+}
 
 /// The call's answer, or the error. A defect of ours does not end the program.
 fn answer<T>(call: impl FnOnce(&Wishes) -> Result<T, Errno>) -> Result<T, isize> {
-    let done = catch_unwind(AssertUnwindSafe(|| call(Wishes::of_this_process())));
+    let done = undisturbed(|| catch_unwind(AssertUnwindSafe(|| call(Wishes::of_this_process()))));
     done.unwrap_or(Err(Errno::IO)).map_err(|errno| -(errno.raw_os_error() as isize))
+}
+
+/// What `commonhold run` said, and which host it meant: as it was when the program began.
+///
+/// # Safety
+/// Two strings of C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commonhold_begin(words: *const c_char, host: *const c_char) {
+    // SAFETY: the caller's promise.
+    let (words, host) = unsafe { (CStr::from_ptr(words), CStr::from_ptr(host)) };
+    Wishes::begin(&words.to_string_lossy(), host);
 }
 
 /// [`get`].
@@ -50,21 +79,37 @@ pub unsafe extern "C" fn commonhold_shmctl(id: c_int, command: c_int, buffer: *m
 
 /// [`map_anonymous`]: the address; zero, take ordinary pages.
 #[unsafe(no_mangle)]
-pub extern "C" fn commonhold_map_anonymous(length: usize, protection: c_int) -> isize {
-    let mapped = answer(|wishes| Ok(map_anonymous(wishes, length, protection)));
+pub extern "C" fn commonhold_map_anonymous(length: usize) -> isize {
+    let mapped = answer(|wishes| Ok(map_anonymous(wishes, length)));
     mapped.map_or(0, |address| address.map_or(0, |address| address as isize))
 }
 
-/// [`unmap_anonymous`]; 1: it is none of ours.
+/// [`unmap`]; 1: it is none of ours.
 ///
 /// # Safety
-/// As for [`unmap_anonymous`].
+/// As for [`unmap`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn commonhold_unmap_anonymous(address: usize, length: usize) -> isize {
-    // SAFETY: the caller's promise.
-    let done = answer(|wishes| match unsafe { unmap_anonymous(wishes, address, length) } {
+pub unsafe extern "C" fn commonhold_unmap(address: usize, length: usize) -> isize {
+    if !crate::table::may_have(&(address..address.saturating_add(length))) {
+        return 1;
+    }
+    let done = answer(|wishes| match unsafe { unmap(wishes, address, length) } {
         None => Ok(1),
         Some(done) => done.map(|()| 0),
     });
     done.unwrap_or_else(|error| error)
+}
+
+/// [`mapped_over`].
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_mapped_over(address: usize, length: usize) {
+    if crate::table::may_have(&(address..address.saturating_add(length))) {
+        let _ = answer(|_| Ok(mapped_over(address, length))); // there is no answer
+    }
+}
+
+/// [`moved`].
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_moved(from: usize, from_length: usize, to: usize, to_length: usize) {
+    let _ = answer(|_| Ok(moved((from, from_length), (to, to_length)))); // as above
 }

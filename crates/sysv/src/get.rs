@@ -1,12 +1,12 @@
 //! `shmget`.
 
 use crate::segment::{self, Segment};
-use crate::{Errno, TWIN_BYTES, Wishes, kernel};
+use crate::{Errno, TWIN_BYTES, Wishes, kernel, table};
 use commonhold::{Error, ErrorKind, Translation};
-use libc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, SHM_HUGETLB, SHM_NORESERVE, c_int};
+use libc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, SHM_HUGETLB, SHM_NORESERVE, c_int, shmid_ds};
 
 /// How often to begin again when others make and remove a segment of the same key.
-const TRIES: usize = 16;
+const TRIES: usize = 64;
 
 /// The segment of a key, or a new one.
 pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int, Errno> {
@@ -26,14 +26,15 @@ pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int
             }
         }
         if !wishes.moves(size, flags) {
-            return kernel::get(key, size, flags);
+            // One of the kernel's is no twin, whatever its size.
+            return kernel::get(key, if size == TWIN_BYTES { size + 1 } else { size }, flags);
         }
         match create(wishes, key, size, flags) {
             Err(Errno::EXIST) if !only_new => {}
             other => return other,
         }
     }
-    Err(Errno::NOSPC)
+    Err(Errno::IDRM)
 }
 
 enum Fit {
@@ -47,30 +48,39 @@ fn fits(wishes: &Wishes, (key, id): (i32, c_int), size: usize, flags: c_int) -> 
     let stat = match kernel::stat(id) {
         Ok(stat) => stat,
         Err(Errno::INVAL | Errno::IDRM) => return Ok(Fit::Gone),
-        Err(_) => return fits_unread(wishes, (key, id), size),
+        Err(_) => return fits_unread((key, id), size),
     };
+    if !segment::is_twin(&stat) {
+        return Ok(Fit::Plain);
+    }
     match Segment::find(id, &stat).map_err(|error| refused(wishes, "shmget", &error))? {
         Some(segment) if size > segment.bytes => Err(Errno::INVAL),
         Some(_) => Ok(Fit::Ours),
         None if kernel::is_gone(id) => Ok(Fit::Gone),
         // Who made it was killed before there was an object.
-        None if stat.shm_segsz == TWIN_BYTES && stat.shm_nattch == 0 && flags & IPC_CREAT != 0 => {
-            kernel::remove(id).map(|()| Fit::Gone)
-        }
-        None => Ok(Fit::Plain),
+        None if flags & IPC_CREAT != 0 && is_abandoned(&stat) => kernel::remove(id).map(|()| Fit::Gone),
+        None => Ok(Fit::Plain), // the kernel answers; what it is nobody can attach
     }
 }
 
-/// The same where this process may not read the segment: of nobody's rights asked, it is found all the same.
-fn fits_unread(wishes: &Wishes, (key, id): (i32, c_int), size: usize) -> Result<Fit, Errno> {
-    let holds = |bytes| kernel::get(key, bytes, 0).is_ok();
+/// Whether this user made a twin, in a process that died before anybody could have attached it.
+fn is_abandoned(stat: &shmid_ds) -> bool {
+    stat.shm_perm.cuid == rustix::process::geteuid().as_raw()
+        && stat.shm_cpid > 0
+        && segment::was_never_attached(stat)
+        && !segment::may_be_in_the_making(stat)
+}
+
+/// The same where this process may not look at the segment: where no rights are asked for, it is found all the same. Who may not
+/// look at it cannot attach it, so that its size is nothing to rely on.
+fn fits_unread((key, id): (i32, c_int), size: usize) -> Result<Fit, Errno> {
+    let holds = |bytes| kernel::get(key, bytes, 0) == Ok(id);
     if !holds(TWIN_BYTES) || holds(TWIN_BYTES + 1) {
         return Ok(Fit::Plain);
     }
-    match Segment::bytes_by_name(id).map_err(|error| refused(wishes, "shmget", &error))? {
-        Some(bytes) if size > bytes => Err(Errno::INVAL),
-        Some(_) => Ok(Fit::Ours),
-        None => Ok(Fit::Plain),
+    match table::lock().known.get(&id) {
+        Some(known) if size > known.bytes => Err(Errno::INVAL),
+        _ => Ok(Fit::Ours),
     }
 }
 
@@ -81,6 +91,8 @@ fn create(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int,
     let huge = wishes.shares(size, flags) || flags & SHM_HUGETLB != 0;
     let translation = if huge { Translation::SharedTables } else { Translation::Paged };
     let options = segment::options(size, flags & 0o777, translation, flags & SHM_NORESERVE == 0);
+    // Before there is a twin: others wait for its object.
+    segment::make_room().map_err(|error| refused(wishes, "shmget", &error))?;
     let id = kernel::get(key, TWIN_BYTES, IPC_CREAT | IPC_EXCL | flags & 0o777)?;
     segment::create(id, &options).map(|()| id).map_err(|error| {
         let _ = kernel::remove(id); // made here, just now: who was quicker has removed it
@@ -95,7 +107,7 @@ pub(crate) fn refused(wishes: &Wishes, call: &str, error: &Error) -> Errno {
         ErrorKind::Invalid => Errno::INVAL,
         ErrorKind::Permission => Errno::ACCESS,
         ErrorKind::NotFound | ErrorKind::Lost => Errno::IDRM,
-        ErrorKind::TooMany => Errno::NOSPC,
+        ErrorKind::TooMany if call == "shmget" => Errno::NOSPC,
         _ => Errno::NOMEM,
     }
 }

@@ -9,15 +9,16 @@
 
 mod anonymous;
 mod attach;
-mod attached;
 mod control;
+mod errands;
 mod exports;
 mod get;
 pub mod kernel;
 mod segment;
+mod table;
 mod wishes;
 
-pub use anonymous::{map_anonymous, unmap_anonymous};
+pub use anonymous::{map_anonymous, mapped_over, moved, unmap};
 pub use attach::{attach, detach};
 pub use control::{control, remove};
 pub use get::get;

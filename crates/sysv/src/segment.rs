@@ -1,28 +1,30 @@
 //! Which object has the bytes of a segment.
 //!
-//! Its name says of which IPC namespace and of which number the twin is. Names in the root directory belong to who made them, as
-//! in /tmp, so an object is believed to be the segment's only if it belongs to who made the twin, or to its owner.
+//! Its name says of which IPC namespace and of which number the twin is, and who made it. The kernel says who made a twin, and
+//! the host lets nobody else give an object that name (`commonhold_object::system_v`), nor change its size.
 
+use crate::errands::{Hidden, ask};
 use crate::kernel;
-use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, Translation};
+use crate::table::{self, Known};
+use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Translation};
 use libc::shmid_ds;
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Size of a twin. No program asks for it by chance, and one that is not run by `commonhold run` gets EINVAL when it asks for
 /// such a segment by its key and its size, rather than memory of its own.
 pub const TWIN_BYTES: usize = 3076;
 
-/// How long the process that made a twin may take to make the object.
-const BEING_MADE: Duration = Duration::from_secs(2);
+/// How long the process that made a twin may take to make the object, as long as it lives.
+const BEING_MADE: Duration = Duration::from_secs(20);
 
 /// What a segment's tag begins with; its bytes follow.
 const TAG: &str = "system-v ";
 
 /// The object of a segment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Segment {
     /// The twin's number.
     pub id: i32,
@@ -40,9 +42,24 @@ fn beginning() -> Result<String, Error> {
     Ok(format!("/system-v-{digits}-"))
 }
 
-/// The name of a segment's object.
-pub(crate) fn name(id: i32) -> Result<String, Error> {
-    Ok(format!("{}{id}", beginning()?))
+/// What the host calls a user whom this process calls so: it may be in another user namespace.
+fn user_of_host(uid: u32) -> Result<u32, Error> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let mut lines =
+        map.lines().map(|line| line.split_whitespace().map_while(|word| word.parse::<u64>().ok()));
+    let found = lines.find_map(|mut line| {
+        let (inside, outside, count) = (line.next()?, line.next()?, line.next()?);
+        let beyond = u64::from(uid).checked_sub(inside).filter(|beyond| *beyond < count)?;
+        u32::try_from(outside + beyond).ok()
+    });
+    let none =
+        || Error::new(ErrorKind::Permission, format!("user {uid} is nobody outside of this user namespace"));
+    found.ok_or_else(none)
+}
+
+/// The name of a segment's object, by who made the twin.
+fn name(id: i32, maker: u32) -> Result<String, Error> {
+    Ok(format!("{}{id}-{}", beginning()?, user_of_host(maker)?))
 }
 
 /// How to create the object of a segment of so many bytes.
@@ -62,117 +79,185 @@ fn bytes_of(info: &ObjectInfo) -> Option<usize> {
     (bytes as u64 <= info.options.size_bytes).then_some(bytes)
 }
 
+/// Whether a segment of the kernel's is a twin.
+pub(crate) fn is_twin(stat: &shmid_ds) -> bool {
+    stat.shm_segsz == TWIN_BYTES
+}
+
+/// Whether the process that made a twin may be about to make the object: it lives, and nobody was ever attached.
+pub(crate) fn may_be_in_the_making(stat: &shmid_ds) -> bool {
+    // SAFETY: signal 0 only asks.
+    let lives = stat.shm_cpid > 0 && unsafe { libc::kill(stat.shm_cpid, 0) } == 0
+        || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+    lives && was_never_attached(stat)
+}
+
+pub(crate) fn was_never_attached(stat: &shmid_ds) -> bool {
+    stat.shm_nattch == 0 && stat.shm_atime == 0 && stat.shm_dtime == 0
+}
+
 impl Segment {
-    fn of(id: i32, info: ObjectInfo, stat: &shmid_ds) -> Option<Segment> {
-        let owner = info.ownership.uid;
-        let is_its = owner == stat.shm_perm.cuid || owner == stat.shm_perm.uid;
-        let bytes = bytes_of(&info).filter(|_| is_its)?;
-        Some(Segment { id, info, bytes })
+    /// The segment whose twin has that number and is so; none: there is no such object, and it is not waited for.
+    pub(crate) fn look(errand: &mut Errand, id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
+        let info = match errand.stat(&name(id, stat.shm_perm.cuid)?) {
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let Some(bytes) = bytes_of(&info) else { return Ok(None) };
+        let known = Known { object: info.id, bytes };
+        let was_known = *table::lock().known.entry(id).or_insert(known);
+        if was_known != known {
+            let text = format!("another object has taken the place of segment {id}");
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        Ok(Some(Segment { id, info, bytes }))
     }
 
-    /// The segment of that number, if it is one of ours. If it is just being made, that is waited for.
-    pub fn find(id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
-        if stat.shm_segsz != TWIN_BYTES {
-            return Ok(None);
-        }
-        let name = name(id)?;
-        let mut errand = Errand::begin()?;
+    /// The same; if it is just being made, that is waited for.
+    pub(crate) fn find(id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
         let since = Instant::now();
-        loop {
-            match errand.stat(&name) {
-                Ok(info) => return Ok(Segment::of(id, info, stat)),
-                Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
-                Err(_) if since.elapsed() > BEING_MADE || !is_new(stat) || kernel::is_gone(id) => {
-                    return Ok(None);
+        ask(PATIENCE, |errand| {
+            loop {
+                match Segment::look(errand, id, stat)? {
+                    None if since.elapsed() < BEING_MADE
+                        && kernel::stat(id).is_ok_and(|stat| may_be_in_the_making(&stat)) =>
+                    {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    found => return Ok(found),
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
-        }
+        })
     }
 
-    /// Bytes of the segment whose twin has that number, which this process may not look at: as far as names tell, which anybody
-    /// may have given. None: there is none.
-    pub(crate) fn bytes_by_name(id: i32) -> Result<Option<usize>, Error> {
-        match Errand::begin()?.stat(&name(id)?) {
-            Ok(info) => Ok(bytes_of(&info)),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Its memory.
-    pub(crate) fn open(&self, access: Access) -> Result<OwnedFd, Error> {
-        let (info, fd) = Errand::begin()?.open(&name(self.id)?, access)?;
+    /// Its memory, and what children close meanwhile.
+    pub(crate) fn open(&self, maker: u32, access: Access) -> Result<(Hidden, OwnedFd), Error> {
+        let name = name(self.id, maker)?;
+        let (info, fd) = ask(PATIENCE, |errand| errand.open(&name, access))?;
         if info.id != self.info.id {
             return Err(Error::new(ErrorKind::NotFound, format!("segment {} was made anew", self.id)));
         }
-        Ok(fd)
+        Ok((Hidden::new(fd.as_fd()), fd))
     }
 
     /// Whether it has page tables that all share.
     pub fn shares_tables(&self) -> bool {
         self.info.options.shares_tables()
     }
+
+    /// Does something with its object, by name.
+    pub(crate) fn change<T>(
+        &self,
+        maker: u32,
+        what: impl FnOnce(&mut Errand, &str) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let name = name(self.id, maker)?;
+        ask(PATIENCE, |errand| what(errand, &name))
+    }
 }
 
-fn is_new(stat: &shmid_ds) -> bool {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
-    now.abs_diff(stat.shm_ctime) <= BEING_MADE.as_secs() + 1
-}
-
-/// Makes the object of a twin that this process made. What an older segment of the same number left goes; what others left
-/// goes before a process makes its first, and where there is no room.
+/// Makes the object of a twin that this process made. What an older segment of the same number left goes.
 pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
-    let name = name(id)?;
-    let mut errand = Errand::begin()?;
-    static SWEPT: AtomicBool = AtomicBool::new(false);
-    if !SWEPT.swap(true, Ordering::Relaxed) {
-        sweep(&mut errand)?;
-    }
-    let mut created = errand.create(&name, options);
-    if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
-        errand.remove(&name)?;
-        created = errand.create(&name, options);
-    }
-    if matches!(&created, Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota)) {
-        sweep(&mut errand)?;
-        created = errand.create(&name, options);
-    }
-    created.map(drop)
+    let name = name(id, rustix::process::geteuid().as_raw())?;
+    ask(PATIENCE, |errand| {
+        let mut created = errand.create(&name, options);
+        if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
+            errand.remove(&name)?;
+            created = errand.create(&name, options);
+        }
+        if matches!(&created, Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota)) {
+            sweep(errand, usize::MAX)?;
+            created = errand.create(&name, options);
+        }
+        let (info, _) = created?;
+        if let Some(bytes) = bytes_of(&info) {
+            table::lock().known.insert(id, Known { object: info.id, bytes });
+        }
+        Ok(())
+    })
 }
 
-/// Removes the object of a segment that is gone. Only its owner may: of others it stays until that one makes room.
+/// Removes the objects of a segment that is gone: whoever made it. Only its owner may: of others it stays for the host, which looks
+/// every few seconds.
 pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Error> {
-    match errand.remove(&name(id)?) {
-        Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => Ok(()),
-        other => other,
+    for info in errand.list(&format!("{}{id}-", beginning()?))? {
+        if let Some(name) = &info.name {
+            match errand.remove(name.as_str()) {
+                Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {}
+                other => other?,
+            }
+        }
     }
+    Ok(())
+}
+
+/// The same on an errand of its own, which nobody waits long for.
+pub(crate) fn clear(left: &[i32]) {
+    /// A host that is stopped holds up the end of no program.
+    const SOON: Duration = Duration::from_secs(1);
+    let gone: Vec<_> = left.iter().copied().filter(|id| kernel::is_gone(*id)).collect();
+    if gone.is_empty() {
+        return;
+    }
+    table::lock().known.retain(|id, _| !gone.contains(id));
+    let _ = ask(SOON, |errand| {
+        let begun = Instant::now();
+        let mut rest = gone.iter().take_while(|_| begun.elapsed() < SOON);
+        rest.try_for_each(|id| remove_what_is_left(errand, *id))
+    }); // otherwise the host does
 }
 
 /// All segments of this IPC namespace that are ours, each with what the kernel says of its twin; with none, it is gone, and
-/// what is left of it waits for the next [`sweep`].
+/// what is left of it waits for the host.
 pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Error> {
     let beginning = beginning()?;
     let mut all = Vec::new();
     for info in errand.list(&beginning)? {
-        let id = info.name.as_ref().and_then(|name| name.as_str().strip_prefix(&beginning)?.parse().ok());
+        let rest = info.name.as_ref().and_then(|name| name.as_str().strip_prefix(&beginning));
+        let id = rest.and_then(|rest| rest.split('-').next()?.parse().ok());
         let (Some(id), Some(bytes)) = (id, bytes_of(&info)) else { continue };
         match kernel::stat(id) {
-            Ok(stat) => all.extend(Segment::of(id, info, &stat).map(|segment| (segment, Some(stat)))),
+            Ok(stat)
+                if info
+                    .name
+                    .as_ref()
+                    .is_some_and(|n| name(id, stat.shm_perm.cuid).is_ok_and(|of| of == n.as_str())) =>
+            {
+                all.push((Segment { id, info, bytes }, Some(stat)));
+            }
             Err(Errno::INVAL | Errno::IDRM) => all.push((Segment { id, info, bytes }, None)),
-            Err(_) => {} // it may not be looked at
+            _ => {} // another's, or it may not be looked at
         }
     }
     Ok(all)
 }
 
-/// Removes what is left of segments that are gone: whose last process was killed, or which a program removed that knows
-/// nothing of us. Gives how many.
-pub(crate) fn sweep(errand: &mut Errand) -> Result<usize, Error> {
-    let gone: Vec<_> = all(errand)?.into_iter().filter(|(_, stat)| stat.is_none()).collect();
-    let mut removed = 0;
-    for (segment, _) in gone {
-        removed += usize::from(errand.remove(&name(segment.id)?).is_ok()); // others' are theirs to remove
+/// Removes what is left of segments that are gone, as far as this user may; at most so many.
+fn sweep(errand: &mut Errand, most: usize) -> Result<(), Error> {
+    let gone = all(errand)?
+        .into_iter()
+        .filter(|(_, stat)| stat.is_none())
+        .filter_map(|(segment, _)| segment.info.name);
+    for name in gone.take(most) {
+        let _ = errand.remove(name.as_str()); // others' are the host's to remove
     }
-    Ok(removed)
+    Ok(())
+}
+
+/// Makes room before a process makes a segment, now and then: for what was left within the last seconds, before the host looks.
+pub(crate) fn make_room() -> Result<(), Error> {
+    /// Seconds.
+    const APART: u64 = 5;
+    const MOST: usize = 16;
+    /// Process number, and seconds.
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now =
+        rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec.unsigned_abs() & 0xffff_ffff;
+    let now = u64::from(std::process::id()) << 32 | now;
+    let last = LAST.load(Ordering::Relaxed);
+    if last != 0 && now.abs_diff(last) < APART {
+        return Ok(());
+    }
+    LAST.store(now, Ordering::Relaxed);
+    ask(PATIENCE, |errand| sweep(errand, MOST))
 }

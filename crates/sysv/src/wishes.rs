@@ -1,6 +1,9 @@
 //! What `commonhold run` was asked for.
 
 use crate::IPC_SHARE_PAGE_TABLE;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Segments and mappings from this size on get shared page tables where the program is run for that: below it tables of pages
@@ -11,7 +14,7 @@ pub const LARGE_BYTES: usize = 64 << 20;
 const VARIABLE: &str = "COMMONHOLD_RUN";
 
 /// What of a program is moved into objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// All its System V segments.
     pub system_v: bool,
@@ -19,18 +22,28 @@ pub struct Wishes {
     pub share_page_tables: bool,
     /// What standard error was when the program began: device and inode.
     stderr: Option<(u64, u64)>,
+    /// The state directory of the host that `commonhold run` found.
+    pub(crate) host: Option<PathBuf>,
 }
+
+static OF_THIS_PROCESS: OnceLock<Wishes> = OnceLock::new();
 
 impl Wishes {
     /// These; nobody is told what goes wrong.
     pub fn new(system_v: bool, share_page_tables: bool) -> Wishes {
-        Wishes { system_v, share_page_tables, stderr: None }
+        Wishes { system_v, share_page_tables, ..Wishes::default() }
     }
 
     /// Those of this process.
     pub fn of_this_process() -> &'static Wishes {
-        static WISHES: OnceLock<Wishes> = OnceLock::new();
-        WISHES.get_or_init(|| Wishes::parse(&std::env::var(VARIABLE).unwrap_or_default()))
+        OF_THIS_PROCESS.get_or_init(Wishes::default)
+    }
+
+    /// What the environment said when the program began, which may have changed it since.
+    pub(crate) fn begin(words: &str, host: &CStr) {
+        let host = Some(PathBuf::from(OsStr::from_bytes(host.to_bytes()))).filter(|path| path.is_absolute());
+        let wishes = Wishes { host, ..Wishes::parse(words) };
+        OF_THIS_PROCESS.get_or_init(|| wishes); // a second time it is the same
     }
 
     fn parse(words: &str) -> Wishes {

@@ -6,7 +6,7 @@ use crate::output::{answer, columns};
 use crate::people::People;
 use crate::place::HostPlace;
 use crate::units::{format_mode, format_size};
-use commonhold::{Errand, Error};
+use commonhold::{Errand, Error, PATIENCE};
 use commonhold_preload::Heed;
 use commonhold_sysv::{Errno, Segment, Wishes, kernel};
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub fn run(place: &HostPlace, arguments: &Run) -> Done {
     }
     // The program's own calls start no host.
     let host = place.connect()?.state_directory().to_owned();
+    let host =
+        std::path::absolute(&host).map_err(|error| Error::io("finding the state directory", &error))?;
     let mut preloaded = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preloaded.push(":");
@@ -110,7 +112,7 @@ pub fn remove(place: &HostPlace, arguments: &RemoveSegments) -> Done {
     let numbers = arguments.numbers.iter().map(|number| Ok(*number));
     let done = numbers.chain(arguments.key.iter().map(by_key)).map(|found| {
         let id = found?;
-        commonhold_sysv::remove(&wishes, id, || errand(place))
+        commonhold_sysv::remove(&wishes, id, |what| what(&mut errand(place)?))
             .map_err(|errno| (format!("segment {id}"), errno))
     });
     all_done(done.filter_map(Result::err).map(|(what, errno)| failed(&what, errno)).collect())
@@ -122,5 +124,5 @@ fn failed(what: &str, errno: Errno) -> Error {
 
 /// Segments are those of the host that programs of this user would use.
 fn errand(place: &HostPlace) -> Result<Errand, Error> {
-    place.named().map_or_else(Errand::begin, Errand::to)
+    place.named().map_or_else(Errand::begin, |directory| Errand::to(directory, PATIENCE))
 }

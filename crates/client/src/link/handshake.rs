@@ -21,6 +21,7 @@ pub(crate) struct Handshake {
     pub(crate) socket: Arc<OwnedFd>,
     buffer: Vec<u8>,
     next: u64,
+    patience: Duration,
 }
 
 static PROGRAM: OnceLock<String> = OnceLock::new();
@@ -43,7 +44,12 @@ impl Handshake {
     /// Numbers requests from `next` on.
     pub(crate) fn new(socket: Arc<OwnedFd>, next: u64) -> Result<Self> {
         set_timeouts(&socket)?;
-        Ok(Handshake { socket, buffer: vec![0; limits::MESSAGE_BYTES], next })
+        Ok(Handshake { socket, buffer: vec![0; limits::MESSAGE_BYTES], next, patience: ANSWER_DEADLINE })
+    }
+
+    /// Waits no longer than that for each answer.
+    pub(crate) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Says hello.
@@ -66,11 +72,14 @@ impl Handshake {
     ) -> Result<Result<(Reply, Vec<OwnedFd>)>> {
         let number = self.next;
         self.next += 1;
-        let deadline = Instant::now() + ANSWER_DEADLINE;
+        let deadline = Instant::now() + self.patience;
         self.send(Header { number, repeated }, request, fds)?;
         loop {
             let Some((header, message, received)) = self.receive(Some(deadline))? else {
-                return Err(Error::new(ErrorKind::TimedOut, "the host did not answer in 20 s"));
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the host did not answer in {} s", self.patience.as_secs()),
+                ));
             };
             match message {
                 FromHost::Reply(result) if header.number == number => {
@@ -91,7 +100,7 @@ impl Handshake {
     pub(crate) fn send(&self, header: Header, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<()> {
         let mut bytes = Vec::with_capacity(128);
         encode(header, request, &mut bytes)?;
-        let deadline = Instant::now() + ANSWER_DEADLINE;
+        let deadline = Instant::now() + self.patience;
         loop {
             match socket::send(&self.socket, &bytes, fds, Wait::Yes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {}

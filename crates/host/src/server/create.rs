@@ -10,7 +10,7 @@ use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
+    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of, system_v,
 };
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
@@ -153,7 +153,9 @@ impl Host {
             }
             PagerKind::Anonymous => {
                 let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
-                let fd = frames::create("commonhold-object", bytes).doing("making memory for the object")?;
+                let keeps_size = record.name.as_ref().is_some_and(system_v::is_segment);
+                let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
+                let fd = make("commonhold-object", bytes).doing("making memory for the object")?;
                 self.note_memory(record.id, &fd)?;
                 if options.reserves() {
                     super::status::check_memory_for(options.size_bytes)?;

@@ -9,6 +9,7 @@ use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
     Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
+    system_v,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl Host {
         for_other: bool,
     ) -> Result<()> {
         let record = lock(&self.registry).lookup(name, who, Access::ReadWrite)?;
+        system_v::check_change(name, "size")?;
         if for_other && !record.options.is_shared() {
             let text = format!("{name} is local to its host: resize it there");
             return Err(Error::new(ErrorKind::Unsupported, text));

@@ -156,6 +156,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     host.enter_cluster(options.cluster.as_ref(), &kept)?;
     host.take_over(&kept, inheritance.complete)?;
     super::trimming::start(&host)?;
+    super::segments::start(&host)?;
     let listener = host.listener(directory, &kept)?;
     drop(kept);
     host.tell_clients();

@@ -1,0 +1,64 @@
+//! System V segments (the crate `sysv`): the kernel has the twin of each, and says when the last process has left a segment that
+//! was removed. Nobody else is sure to be alive then, so the host looks every few seconds, and removes the object.
+
+use super::{Host, lock};
+use commonhold_object::error::Doing;
+use commonhold_object::{Name, Result, system_v};
+use commonhold_points as points;
+use commonhold_sys::system_v::{is_gone, namespace};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at all segments.
+const APART: Duration = Duration::from_secs(10);
+
+/// Looks for as long as this process lives: at those of its own IPC namespace.
+pub(super) fn start(host: &Arc<Host>) -> Result<()> {
+    let Some(own) = namespace() else { return Ok(()) };
+    let host = host.clone();
+    let look = move || loop {
+        std::thread::sleep(APART);
+        host.all_objects().iter().for_each(|object| {
+            let name = object.record().name.clone();
+            if let Some(name) = name.filter(|name| number_in(name, own).is_some_and(is_gone)) {
+                host.forget_segment(&name);
+            }
+        });
+    };
+    let name = "segments".to_owned();
+    points::thread(|| std::thread::Builder::new().name(name).spawn(look)).doing("starting a thread").map(drop)
+}
+
+/// The number of the twin, if it is in that namespace.
+fn number_in(name: &Name, namespace: u64) -> Option<i32> {
+    let rest = name.as_str().strip_prefix(system_v::BEGINNING)?;
+    let mut parts = rest.split('-');
+    (parts.next()?.parse() == Ok(namespace)).then(|| parts.next()?.parse().ok()).flatten()
+}
+
+impl Host {
+    /// Removes the object of a segment that is gone, as its owner would.
+    fn forget_segment(self: &Arc<Self>, name: &Name) {
+        let mut registry = lock(&self.registry);
+        let Ok(record) = registry.remove_segment(name) else { return }; // the next look tries again
+        if let Ok(object) = self.object(record.id) {
+            object.record().name = None;
+        }
+        drop(registry);
+        self.settle_object(record.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_of_one_namespace() {
+        let of = |name| number_in(&Name::new(name).unwrap(), 17);
+        assert_eq!(of("/system-v-17-65537-1000"), Some(65_537));
+        for other in ["/system-v-18-65537-1000", "/system-v-17", "/system-v-17-x-1", "/other-17-1-1"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

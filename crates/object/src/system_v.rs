@@ -1,0 +1,58 @@
+//! Names of System V segments (the crate `sysv`): `/system-v-NAMESPACE-NUMBER-USER`. In the root directory names are free to
+//! whoever comes first, and numbers of segments can be foretold; so these belong to the user whom they name.
+
+use crate::{Credentials, Error, ErrorKind, Name, Result};
+
+/// What they begin with.
+pub const BEGINNING: &str = "/system-v-";
+
+/// Whether a name is one of a segment, or looks like one.
+pub fn is_segment(name: &Name) -> bool {
+    name.as_str().starts_with(BEGINNING)
+}
+
+/// Refuses to give an object a segment's name, unless it names the user who asks.
+pub fn check_new(name: &Name, who: &Credentials) -> Result<()> {
+    if !is_segment(name) {
+        return Ok(());
+    }
+    let parts: Vec<_> = name.as_str()[BEGINNING.len()..].split('-').map(str::parse::<u64>).collect();
+    match parts[..] {
+        [Ok(_), Ok(_), Ok(user)] if user == u64::from(who.uid) => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::Permission,
+            format!(
+                "names that begin with {BEGINNING} are of System V segments, which `commonhold run` makes, each for its own \
+                 user: choose another name than {name}"
+            ),
+        )),
+    }
+}
+
+/// Refuses to change what a segment keeps for life.
+pub fn check_change(name: &Name, what: &str) -> Result<()> {
+    if is_segment(name) {
+        let text = format!("{name} is a System V segment, which keeps its {what}");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_segments_belong_to_the_user_whom_they_name() {
+        let who = Credentials { uid: 7, gid: 7, groups: Vec::new() };
+        let may = |name: &str| check_new(&Name::new(name).unwrap(), &who).is_ok();
+        for good in ["/system-v-4026531839-3-7", "/system-v", "/a/system-v-1-2-3", "/system-w-1"] {
+            assert!(may(good), "{good}");
+        }
+        for bad in
+            ["/system-v-1-2-8", "/system-v-1-2-7/x", "/system-v-1-2", "/system-v-1-2-7-7", "/system-v-x-2-7"]
+        {
+            assert!(!may(bad), "{bad}");
+        }
+    }
+}
