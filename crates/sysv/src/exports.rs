@@ -93,6 +93,7 @@ pub unsafe extern "C" fn commonhold_unmap(address: usize, length: usize) -> isiz
     if !crate::table::may_have(&(address..address.saturating_add(length))) {
         return 1;
     }
+    // SAFETY: the caller's promise.
     let done = answer(|wishes| match unsafe { unmap(wishes, address, length) } {
         None => Ok(1),
         Some(done) => done.map(|()| 0),
@@ -104,12 +105,18 @@ pub unsafe extern "C" fn commonhold_unmap(address: usize, length: usize) -> isiz
 #[unsafe(no_mangle)]
 pub extern "C" fn commonhold_mapped_over(address: usize, length: usize) {
     if crate::table::may_have(&(address..address.saturating_add(length))) {
-        let _ = answer(|_| Ok(mapped_over(address, length))); // there is no answer
+        let _ = answer(|_| {
+            mapped_over(address, length);
+            Ok(())
+        }); // nobody waits for an answer
     }
 }
 
 /// [`moved`].
 #[unsafe(no_mangle)]
 pub extern "C" fn commonhold_moved(from: usize, from_length: usize, to: usize, to_length: usize) {
-    let _ = answer(|_| Ok(moved((from, from_length), (to, to_length)))); // as above
+    let _ = answer(|_| {
+        moved((from, from_length), (to, to_length));
+        Ok(())
+    }); // as above
 }

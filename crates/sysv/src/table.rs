@@ -89,7 +89,7 @@ impl Mapped {
         segment: Option<Attached>,
     ) -> Mapped {
         let asked_end = start + asked.next_multiple_of(page);
-        Mapped { parts: vec![start..start + length], asked_end, page, segment }
+        Mapped { parts: std::iter::once(start..start + length).collect(), asked_end, page, segment }
     }
 
     fn cut(&mut self, gone: &Range<usize>) {
@@ -191,7 +191,7 @@ impl Table {
         {
             mapped.cut(&from);
             let _ = mapped.unmap(); // as above
-            let fresh = Mapped { parts: vec![to.clone()], asked_end: to.end, ..mapped };
+            let fresh = Mapped { parts: std::iter::once(to.clone()).collect(), asked_end: to.end, ..mapped };
             left.extend(self.insert(to.start, fresh));
         } else {
             left.extend(self.gone(&from));
