@@ -1,5 +1,6 @@
 //! Arguments of the commands for unmodified programs.
 
+use super::Form;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -23,9 +24,9 @@ pub struct Run {
 /// `ipcs`.
 #[derive(Debug, Args)]
 pub struct Segments {
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How to answer
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// `ipcrm`.
@@ -37,6 +38,9 @@ pub struct RemoveSegments {
     /// The same by key, such as 0x52e2c1
     #[arg(long, value_name = "KEY", value_parser = parse_key)]
     pub key: Vec<i32>,
+    /// How to answer
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// A key: a number of 32 bits, with 0x in base 16. Zero is nobody's.

@@ -19,7 +19,7 @@ fn to_each(names: &[String], mut each: impl FnMut(&str) -> Result<()>) -> (Vec<S
     (done, errors)
 }
 
-fn answer_names(json: bool, verb: &str, (done, errors): (Vec<String>, Vec<Error>)) -> Done {
+pub(super) fn answer_names(json: bool, verb: &str, (done, errors): (Vec<String>, Vec<Error>)) -> Done {
     if json {
         say_json(&json!({ verb: done }))?;
     }

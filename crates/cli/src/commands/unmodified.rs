@@ -1,7 +1,8 @@
 //! `run`, `ipcs` and `ipcrm`: programs that know nothing of Commonhold, and their System V segments.
 
+use super::change::answer_names;
 use crate::arguments::unmodified::{RemoveSegments, Run, Segments};
-use crate::failure::{Done, all_done};
+use crate::failure::Done;
 use crate::output::{answer, columns};
 use crate::people::People;
 use crate::place::HostPlace;
@@ -86,7 +87,7 @@ pub fn list(place: &HostPlace, arguments: &Segments) -> Done {
     let mut people = People::default();
     let found = commonhold_sysv::all(&mut errand)?.into_iter();
     let views: Vec<View> = found.map(|found| View::new(&mut people, found)).collect();
-    answer(arguments.json, &views, |views| {
+    answer(arguments.form.json, &views, |views| {
         let row = |view: &View| {
             let attached = view.attached.map_or_else(|| "-".to_owned(), |attached| attached.to_string());
             vec![
@@ -110,12 +111,19 @@ pub fn remove(place: &HostPlace, arguments: &RemoveSegments) -> Done {
     let wishes = Wishes::default().heard_by_stderr();
     let by_key = |key: &i32| kernel::get(*key, 0, 0).map_err(|errno| (format!("key {key:#x}"), errno));
     let numbers = arguments.numbers.iter().map(|number| Ok(*number));
-    let done = numbers.chain(arguments.key.iter().map(by_key)).map(|found| {
-        let id = found?;
-        commonhold_sysv::remove(&wishes, id, |what| what(&mut errand(place)?))
-            .map_err(|errno| (format!("segment {id}"), errno))
-    });
-    all_done(done.filter_map(Result::err).map(|(what, errno)| failed(&what, errno)).collect())
+    let (mut removed, mut errors) = (Vec::new(), Vec::new());
+    for found in numbers.chain(arguments.key.iter().map(by_key)) {
+        let done = found.and_then(|id| {
+            let ask = |what: &mut dyn FnMut(&mut Errand) -> Result<(), Error>| what(&mut errand(place)?);
+            commonhold_sysv::remove(&wishes, id, ask).map_err(|errno| (format!("segment {id}"), errno))?;
+            Ok(id.to_string())
+        });
+        match done {
+            Ok(id) => removed.push(id),
+            Err((what, errno)) => errors.push(failed(&what, errno)),
+        }
+    }
+    answer_names(arguments.form.json, "removed", (removed, errors))
 }
 
 fn failed(what: &str, errno: Errno) -> Error {
