@@ -292,6 +292,8 @@ static void sharing(void) {
         if (mode == 0444)
             in_child(as_another, id, place);
     }
+    control("set by no memory", id, IPC_SET, (struct shmid_ds *)8);
+    control("stat into no memory", id, IPC_STAT, (struct shmid_ds *)8);
     stat.shm_perm.uid = 64000;
     stat.shm_perm.gid = 64000;
     stat.shm_perm.mode = 0600;
@@ -351,6 +353,19 @@ static void unmapping(void) {
     counts(id);
     detach(place);
     detach(moved);
+    counts(id);
+    /* In place. */
+    place = at(id, NULL, 0);
+    printf("%s\n", mremap(place, size, size, 0) == place ? "in place" : "elsewhere");
+    counts(id);
+    mremap(place, pages, 4096, 0);
+    counts(id);
+    detach(place);
+    counts(id);
+    /* A part of one, and another at its beginning. */
+    place = at(id, NULL, 0);
+    munmap(place, 4096);
+    munmap(place + 4096, pages - 4096);
     counts(id);
     /* Over itself, and beside itself. */
     place = at(id, NULL, 0);

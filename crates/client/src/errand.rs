@@ -8,6 +8,7 @@ use crate::host::nonce;
 use crate::link::{Handshake, wrong_reply};
 use crate::{Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectInfo, Result, locate};
 use commonhold_object::wire::{OpenReply, Reply, Request};
+use rustix::io::DupFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -58,10 +59,22 @@ impl Errand {
                 Err(error) if error.kind != ErrorKind::Disconnected || Instant::now() > until => {
                     return Err(error);
                 }
-                Err(_) => self.talk = connect_within(&self.directory, self.patience)?,
+                Err(_) => self.connect_again()?,
             }
             repeated = true;
         }
+    }
+
+    /// The next connection takes the place, and the number, of the one before: whoever was told of that closes nothing else.
+    fn connect_again(&mut self) -> Result<()> {
+        let mut next = connect_within(&self.directory, self.patience)?;
+        if let Some(before) = Arc::get_mut(&mut self.talk.socket) {
+            rustix::io::dup3(&next.socket, before, DupFlags::CLOEXEC)
+                .map_err(|errno| Error::io("keeping the connection to the host", &errno.into()))?;
+            next.socket = self.talk.socket.clone();
+        }
+        self.talk = next;
+        Ok(())
     }
 
     fn opened(&mut self, request: &Request) -> Result<(ObjectInfo, OwnedFd)> {

@@ -43,7 +43,7 @@ struct calls {
     intptr_t (*map_anonymous)(size_t length);              /* 0: take ordinary pages */
     intptr_t (*unmap)(uintptr_t address, size_t length);   /* 1: none of ours */
     void (*mapped_over)(uintptr_t address, size_t length);
-    void (*moved)(uintptr_t from, size_t from_length, uintptr_t to, size_t to_length);
+    intptr_t (*remap)(uintptr_t address, size_t length, size_t new_length, int flags, uintptr_t wished); /* 1: none of ours */
 };
 
 /* Says on standard error what an error number cannot say: if that is what it was when `commonhold run` began. */
@@ -52,8 +52,9 @@ static void say(const char *text) {
     char wanted[64], line[512];
     if (fstat(STDERR_FILENO, &now))
         return;
-    snprintf(wanted, sizeof wanted, "stderr=%lu:%lu", (unsigned long)now.st_dev, (unsigned long)now.st_ino);
-    if (!strstr(words, wanted))
+    int length = snprintf(wanted, sizeof wanted, "stderr=%lu:%lu", (unsigned long)now.st_dev, (unsigned long)now.st_ino);
+    const char *found = strstr(words, wanted);
+    if (!found || (found[length] && found[length] != ','))
         return;
     snprintf(line, sizeof line, "commonhold: %s\n", text);
     if (write(STDERR_FILENO, line, strlen(line)) < 0) {
@@ -76,7 +77,7 @@ static int load(struct calls *calls) {
         {"commonhold_map_anonymous", &calls->map_anonymous},
         {"commonhold_unmap", &calls->unmap},
         {"commonhold_mapped_over", &calls->mapped_over},
-        {"commonhold_moved", &calls->moved},
+        {"commonhold_remap", &calls->remap},
     };
     char path[PATH_MAX];
     Dl_info own;
@@ -104,24 +105,28 @@ static int load(struct calls *calls) {
     return 0;
 }
 
-static struct calls loaded;
-static int is_loaded;
+static struct calls *loaded;
+
+static struct calls *loaded_calls(void) { return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE); }
 
 /* The calls; with none, errno says why: ENOSYS, or ENOMEM, and then the next call tries again. The kernel's own segments in their
  * place would be others than those of the next process. */
 static const struct calls *calls(void) {
-    if (!__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
-        struct calls fresh;
-        int failed = load(&fresh);
-        if (failed) {
-            errno = -failed;
-            return NULL;
-        }
-        /* Two threads that are here at once load the same library, and find the same. */
-        loaded = fresh;
-        __atomic_store_n(&is_loaded, 1, __ATOMIC_RELEASE);
+    struct calls *now = loaded_calls();
+    if (now)
+        return now;
+    struct calls *fresh = malloc(sizeof *fresh);
+    int failed = fresh ? load(fresh) : -ENOMEM;
+    if (failed) {
+        free(fresh);
+        errno = -failed;
+        return NULL;
     }
-    return &loaded;
+    /* Two threads that are here at once load the same library, and find the same: that of the second is not needed. */
+    if (__atomic_compare_exchange_n(&loaded, &now, fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return fresh;
+    free(fresh);
+    return now;
 }
 
 /* Nobody is cancelled in the middle of a call (these are no cancellation points), and what succeeds leaves errno alone. */
@@ -178,9 +183,10 @@ STANDS_BEFORE void *mmap(void *address, size_t length, int protection, int flags
             return (void *)at;
     }
     void *mapped = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
-    if ((flags & MAP_FIXED) && mapped != MAP_FAILED && __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+    const struct calls *to = loaded_calls();
+    if ((flags & MAP_FIXED) && mapped != MAP_FAILED && to) {
         struct call call = enter();
-        loaded.mapped_over((uintptr_t)mapped, length);
+        to->mapped_over((uintptr_t)mapped, length);
         leave(call, 0);
     }
     return mapped;
@@ -191,9 +197,10 @@ STANDS_BEFORE void *mmap64(void *address, size_t length, int protection, int fla
     __attribute__((alias("mmap")));
 
 STANDS_BEFORE int munmap(void *address, size_t length) {
-    if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+    const struct calls *to = loaded_calls();
+    if (to) {
         struct call call = enter();
-        intptr_t answer = loaded.unmap((uintptr_t)address, length);
+        intptr_t answer = to->unmap((uintptr_t)address, length);
         if (answer != 1)
             return (int)leave(call, answer);
         leave(call, 0);
@@ -206,11 +213,13 @@ STANDS_BEFORE void *mremap(void *address, size_t length, size_t new_length, int 
     va_start(more, flags);
     void *wished = flags & MREMAP_FIXED ? va_arg(more, void *) : NULL;
     va_end(more);
-    void *mapped = (void *)syscall(SYS_mremap, address, length, new_length, flags, wished);
-    if (mapped != MAP_FAILED && __atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE)) {
+    const struct calls *to = loaded_calls();
+    if (to) {
         struct call call = enter();
-        loaded.moved((uintptr_t)address, length, (uintptr_t)mapped, new_length);
+        intptr_t answer = to->remap((uintptr_t)address, length, new_length, flags, (uintptr_t)wished);
+        if (answer != 1)
+            return (void *)leave(call, answer);
         leave(call, 0);
     }
-    return mapped;
+    return (void *)syscall(SYS_mremap, address, length, new_length, flags, wished);
 }

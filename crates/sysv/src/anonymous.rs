@@ -4,11 +4,14 @@
 //! And what a program does to addresses of ours by `munmap`, `mremap`, or by mapping over them.
 
 use crate::attach::UNIT;
+use crate::errands::Hidden;
 use crate::segment::clear;
 use crate::table::{self, Mapped, may_have};
 use crate::{Errno, LARGE_BYTES, Wishes};
 use commonhold_tables::{HUGE, attach, make};
+use libc::c_int;
 use std::ffi::c_void;
+use std::os::fd::AsFd;
 
 /// Maps so many bytes to read and to write, or says that the kernel's ordinary pages are to be taken: they are not asked for, or
 /// cannot be had.
@@ -17,6 +20,7 @@ pub fn map_anonymous(wishes: &Wishes, length: usize) -> Option<usize> {
         return None;
     }
     let mapped = make("commonhold-anonymous", length as u64).and_then(|fd| {
+        let _hidden = Hidden::new(fd.as_fd());
         let attached = attach(&fd, length as u64, None, true)?;
         attached.fill(0, (length as u64).next_multiple_of(HUGE))?;
         Ok(attached)
@@ -47,7 +51,7 @@ pub unsafe fn unmap(wishes: &Wishes, address: usize, length: usize) -> Option<Re
         return None;
     }
     let mut table = table::lock();
-    let end = table.end_of_page(end, UNIT);
+    let end = table.end_of_page(end);
     // SAFETY: the caller's promise; up to the end of a page of which the program gives up the beginning.
     let done = unsafe { rustix::mm::munmap(address as *mut c_void, end - address) };
     let left = if done.is_ok() { table.gone(&(address..end)) } else { Vec::new() };
@@ -69,11 +73,25 @@ pub fn mapped_over(address: usize, length: usize) {
     }
 }
 
-/// A program has moved what was mapped.
-pub fn moved(from: (usize, usize), to: (usize, usize)) {
-    let range = |(address, length): (usize, usize)| address..address.saturating_add(length);
-    if may_have(&range(from)) || may_have(&range(to)) {
-        let left = table::lock().moved(range(from), range(to));
-        clear(&left);
+/// Moves, shrinks or enlarges what is mapped, as `mremap` does. Nobody gets the addresses that it frees before they are known to be.
+///
+/// # Safety
+/// As for `mremap`.
+pub unsafe fn remap(
+    (address, length): (usize, usize),
+    new_length: usize,
+    flags: c_int,
+    wished: usize,
+) -> Result<usize, Errno> {
+    let mut table = table::lock();
+    // SAFETY: the caller's promise.
+    let moved = unsafe { libc::syscall(libc::SYS_mremap, address, length, new_length, flags, wished) };
+    if moved == -1 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
+    let moved = moved as usize;
+    let left = table.moved(address..address + length, moved..moved + new_length);
+    drop(table);
+    clear(&left);
+    Ok(moved)
 }

@@ -6,7 +6,7 @@ use crate::table::{self, Attached, Mapped};
 use crate::{Errno, SHM_SHARE_PAGE_TABLE, Wishes, kernel};
 use commonhold::Access;
 use commonhold_tables::HUGE;
-use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void, shmid_ds};
+use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::OwnedFd;
 
@@ -43,7 +43,7 @@ pub unsafe fn attach(wishes: &Wishes, id: c_int, address: usize, flags: c_int) -
     })?;
     let place = Place::of(address, flags)?;
     // SAFETY: the caller's promise.
-    let done = unsafe { attach_object(wishes, (&segment, &twin), place, flags) };
+    let done = unsafe { attach_object(wishes, &segment, place, flags) };
     let (address, left) = done?;
     clear(&left);
     Ok(address)
@@ -82,13 +82,12 @@ struct Fresh {
 /// As for [`attach`].
 unsafe fn attach_object(
     wishes: &Wishes,
-    (segment, twin): (&Segment, &shmid_ds),
+    segment: &Segment,
     place: Place,
     flags: c_int,
 ) -> Result<(usize, Vec<i32>), Errno> {
     let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
-    let opened =
-        segment.open(twin.shm_perm.cuid, access).map_err(|error| refused(wishes, "shmat", &error))?;
+    let opened = segment.open(access).map_err(|error| refused(wishes, "shmat", &error))?;
     let fd = &opened.1;
     let attach_twin = || attach_twin(segment.id, flags & (SHM_RDONLY | SHM_EXEC));
     // Over what others have it is mapped only when the kernel has let it be attached. Otherwise the kernel counts last, so that

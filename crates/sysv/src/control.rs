@@ -28,10 +28,12 @@ pub unsafe fn control(
             // SAFETY: the caller's promise.
             let answer = unsafe { kernel::control(id, command, buffer) }?;
             let id = if command == IPC_STAT { id } else { answer };
-            // SAFETY: the kernel has just filled it.
-            let stat = unsafe { &mut *buffer };
-            if segment::is_twin(stat) {
-                stat.shm_segsz = bytes(id, stat).map_err(|error| refused(wishes, "shmctl", &error))?;
+            // SAFETY: the kernel has just filled it, wherever it lies.
+            let mut stat = unsafe { buffer.read_unaligned() };
+            if segment::is_twin(&stat) {
+                stat.shm_segsz = bytes(id, &stat).map_err(|error| refused(wishes, "shmctl", &error))?;
+                // SAFETY: as above.
+                unsafe { buffer.write_unaligned(stat) };
             }
             Ok(answer)
         }
@@ -68,45 +70,54 @@ pub fn remove(
     Ok(())
 }
 
+/// What a program wants to set, if there is such memory.
+fn wanted(buffer: *const shmid_ds) -> Result<shmid_ds, Errno> {
+    // SAFETY: all zeros is a value of it.
+    let mut copy: shmid_ds = unsafe { std::mem::zeroed() };
+    let length = size_of::<shmid_ds>();
+    let local = libc::iovec { iov_base: (&raw mut copy).cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: buffer.cast_mut().cast(), iov_len: length };
+    // SAFETY: the kernel copies into a value of that size, from wherever this process may read.
+    let copied =
+        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    if copied == length as isize { Ok(copy) } else { Err(Errno::FAULT) }
+}
+
 /// # Safety
 /// As for [`control`].
 unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int, Errno> {
-    let twin = match kernel::stat(id) {
-        Ok(stat) if segment::is_twin(&stat) && !buffer.is_null() => stat,
+    let twin = match kernel::stat_any(id) {
+        Ok(stat) if segment::is_twin(&stat) => stat,
         // SAFETY: the caller's promise.
         _ => return unsafe { kernel::control(id, IPC_SET, buffer) },
     };
+    let mut wanted = wanted(buffer)?;
     let found = Segment::find(id, &twin).map_err(|error| refused(wishes, "shmctl", &error))?;
     let Some(segment) = found else {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::control(id, IPC_SET, buffer) };
+        // SAFETY: a copy of what the command asks for, which lives until after the call.
+        return unsafe { kernel::control(id, IPC_SET, &raw mut wanted) };
     };
-    // SAFETY: the caller's promise.
-    let mut wanted = unsafe { *buffer };
-    let (maker, has) = (twin.shm_perm.cuid, segment.info.ownership.mode);
+    let has = segment.info.ownership.mode;
     let new = u32::from(wanted.shm_perm.mode) & 0o666;
-    let mode = |mode| segment.change(maker, |errand, name| errand.set_mode(name, mode));
-    // The object is never more open than the twin: narrower before, wider after.
-    let narrowed = has & new != has;
-    if narrowed
+    let mode = |mode| segment.change(|errand, name| errand.set_mode(name, mode));
+    // The object is never more open than the twin to those who own it: narrower before, wider after.
+    let (narrows, widens) = (has & new != has, has & new != new);
+    if narrows
         && let Err(error) = mode(has & new)
         && error.kind != ErrorKind::Permission
     {
         return Err(refused(wishes, "shmctl", &error));
     }
-    // SAFETY: a copy of what the command asks for, which lives until after the call.
+    // SAFETY: as above.
     let set = unsafe { kernel::control(id, IPC_SET, &raw mut wanted) };
     let changed = |has: u32, wants: u32| (has != wants).then_some(wants);
     let uid = changed(twin.shm_perm.uid, wanted.shm_perm.uid);
     let gid = changed(twin.shm_perm.gid, wanted.shm_perm.gid);
     let done = set.map_err(|errno| Error::io("changing the segment", &errno.into())).and_then(|_| {
-        if has & new != new {
-            mode(new)?;
+        if uid.is_some() || gid.is_some() {
+            segment.change(|errand, name| errand.set_owner(name, uid, gid))?;
         }
-        match (uid, gid) {
-            (None, None) => Ok(()),
-            _ => segment.change(maker, |errand, name| errand.set_owner(name, uid, gid)),
-        }
+        if widens { mode(new) } else { Ok(()) }
     });
     let Err(error) = done else { return Ok(0) };
     // All as it was.
@@ -115,7 +126,7 @@ unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int
         // SAFETY: as above.
         let _ = unsafe { kernel::control(id, IPC_SET, &raw mut before) }; // who gave it away cannot take it back
     }
-    if narrowed || has & new != new {
+    if narrows {
         let _ = mode(has); // who is no owner has changed nothing
     }
     match set {

@@ -1,29 +1,43 @@
 //! The same for the preloaded library: what is negative is the number of an error.
 
-use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, mapped_over, moved, unmap};
+use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, mapped_over, remap, table, unmap};
 use libc::{c_char, c_int, shmid_ds};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does something while no handler of a signal runs in this thread: one that asks for a segment would wait for the lock that this
-/// thread has. (A thread is not cancelled meanwhile: the preloaded library sees to that.)
-pub(crate) fn undisturbed<T>(what: impl FnOnce() -> T) -> T {
+/// Blocks all signals in this thread. Gives which were before.
+pub(crate) fn block_signals() -> libc::sigset_t {
     // SAFETY: all zeros is a value of it; each call gets what it asks for.
-    let before = unsafe {
+    unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
         before
-    };
+    }
+}
+
+/// As it was.
+pub(crate) fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: a set that the kernel gave.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+}
+
+/// Does something while no handler of a signal runs in this thread: one that asks for a segment would wait for the lock that this
+/// thread has. (A thread is not cancelled meanwhile: the preloaded library sees to that.)
+pub(crate) fn undisturbed<T>(what: impl FnOnce() -> T) -> T {
+    let before = block_signals();
     let done = what();
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    restore_signals(&before);
     done
 }
 
 /// The call's answer, or the error. A defect of ours does not end the program.
 fn answer<T>(call: impl FnOnce(&Wishes) -> Result<T, Errno>) -> Result<T, isize> {
+    if table::is_locked_here() {
+        // A handler of fork of the program's, in between those of ours.
+        return Err(-(Errno::DEADLK.raw_os_error() as isize));
+    }
     let done = undisturbed(|| catch_unwind(AssertUnwindSafe(|| call(Wishes::of_this_process()))));
     done.unwrap_or(Err(Errno::IO)).map_err(|errno| -(errno.raw_os_error() as isize))
 }
@@ -37,6 +51,7 @@ pub unsafe extern "C" fn commonhold_begin(words: *const c_char, host: *const c_c
     // SAFETY: the caller's promise.
     let (words, host) = unsafe { (CStr::from_ptr(words), CStr::from_ptr(host)) };
     Wishes::begin(&words.to_string_lossy(), host);
+    table::begin();
 }
 
 /// [`get`].
@@ -84,13 +99,18 @@ pub extern "C" fn commonhold_map_anonymous(length: usize) -> isize {
     mapped.map_or(0, |address| address.map_or(0, |address| address as isize))
 }
 
+/// Whether some of these addresses may be ours, and this thread may look.
+fn may_be_ours(address: usize, length: usize) -> bool {
+    table::may_have(&(address..address.saturating_add(length))) && !table::is_locked_here()
+}
+
 /// [`unmap`]; 1: it is none of ours.
 ///
 /// # Safety
 /// As for [`unmap`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn commonhold_unmap(address: usize, length: usize) -> isize {
-    if !crate::table::may_have(&(address..address.saturating_add(length))) {
+    if !may_be_ours(address, length) {
         return 1;
     }
     // SAFETY: the caller's promise.
@@ -104,7 +124,7 @@ pub unsafe extern "C" fn commonhold_unmap(address: usize, length: usize) -> isiz
 /// [`mapped_over`].
 #[unsafe(no_mangle)]
 pub extern "C" fn commonhold_mapped_over(address: usize, length: usize) {
-    if crate::table::may_have(&(address..address.saturating_add(length))) {
+    if may_be_ours(address, length) {
         let _ = answer(|_| {
             mapped_over(address, length);
             Ok(())
@@ -112,11 +132,22 @@ pub extern "C" fn commonhold_mapped_over(address: usize, length: usize) {
     }
 }
 
-/// [`moved`].
+/// [`remap`]: the new address; 1: it is none of ours.
+///
+/// # Safety
+/// As for [`remap`].
 #[unsafe(no_mangle)]
-pub extern "C" fn commonhold_moved(from: usize, from_length: usize, to: usize, to_length: usize) {
-    let _ = answer(|_| {
-        moved((from, from_length), (to, to_length));
-        Ok(())
-    }); // as above
+pub unsafe extern "C" fn commonhold_remap(
+    address: usize,
+    length: usize,
+    new_length: usize,
+    flags: c_int,
+    wished: usize,
+) -> isize {
+    if !may_be_ours(address, length) && !may_be_ours(wished, new_length) {
+        return 1;
+    }
+    // SAFETY: the caller's promise.
+    let moved = answer(|_| unsafe { remap((address, length), new_length, flags, wished) });
+    moved.map_or_else(|error| error, |address| address as isize)
 }

@@ -1,7 +1,7 @@
 //! `shmget`.
 
 use crate::segment::{self, Segment};
-use crate::{Errno, TWIN_BYTES, Wishes, kernel, table};
+use crate::{Errno, TWIN_BYTES, Wishes, kernel};
 use commonhold::{Error, ErrorKind, Translation};
 use libc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, SHM_HUGETLB, SHM_NORESERVE, c_int, shmid_ds};
 
@@ -16,9 +16,13 @@ pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int
             // Size zero fits all; which rights are asked for matters only where there may be one.
             match kernel::get(key, 0, if only_new { 0 } else { flags & 0o777 }) {
                 Ok(_) if only_new => return Err(Errno::EXIST),
-                Ok(id) => match fits(wishes, (key, id), size, flags)? {
+                Ok(id) => match fits(wishes, id, size, flags)? {
                     Fit::Ours => return Ok(id),
-                    Fit::Plain => return kernel::get(key, size, flags),
+                    // Not a new one, which would be made otherwise.
+                    Fit::Plain => match kernel::get(key, size, flags & !IPC_CREAT) {
+                        Err(Errno::NOENT) if flags & IPC_CREAT != 0 => continue,
+                        other => return other,
+                    },
                     Fit::Gone => continue,
                 },
                 Err(Errno::NOENT) if flags & IPC_CREAT != 0 => {}
@@ -44,11 +48,12 @@ enum Fit {
     Gone,
 }
 
-fn fits(wishes: &Wishes, (key, id): (i32, c_int), size: usize, flags: c_int) -> Result<Fit, Errno> {
-    let stat = match kernel::stat(id) {
+fn fits(wishes: &Wishes, id: c_int, size: usize, flags: c_int) -> Result<Fit, Errno> {
+    // Where no rights are asked for, one is found that may not be read.
+    let stat = match kernel::stat_any(id) {
         Ok(stat) => stat,
         Err(Errno::INVAL | Errno::IDRM) => return Ok(Fit::Gone),
-        Err(_) => return fits_unread((key, id), size),
+        Err(_) => return Ok(Fit::Plain),
     };
     if !segment::is_twin(&stat) {
         return Ok(Fit::Plain);
@@ -69,19 +74,6 @@ fn is_abandoned(stat: &shmid_ds) -> bool {
         && stat.shm_cpid > 0
         && segment::was_never_attached(stat)
         && !segment::may_be_in_the_making(stat)
-}
-
-/// The same where this process may not look at the segment: where no rights are asked for, it is found all the same. Who may not
-/// look at it cannot attach it, so that its size is nothing to rely on.
-fn fits_unread((key, id): (i32, c_int), size: usize) -> Result<Fit, Errno> {
-    let holds = |bytes| kernel::get(key, bytes, 0) == Ok(id);
-    if !holds(TWIN_BYTES) || holds(TWIN_BYTES + 1) {
-        return Ok(Fit::Plain);
-    }
-    match table::lock().known.get(&id) {
-        Some(known) if size > known.bytes => Err(Errno::INVAL),
-        _ => Ok(Fit::Ours),
-    }
 }
 
 fn create(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int, Errno> {

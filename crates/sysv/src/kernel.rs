@@ -54,6 +54,26 @@ pub fn stat(id: c_int) -> Result<shmid_ds, Errno> {
     Ok(stat)
 }
 
+/// What the kernel says of a segment that this process may not read, too.
+pub fn stat_any(id: c_int) -> Result<shmid_ds, Errno> {
+    /// Not in libc.
+    const SHM_STAT_ANY: c_int = 15;
+    match stat(id) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    // By its index, which is in the number's lowest 15 bits (`ipcmni_extend`: 24).
+    for bits in [15, 24] {
+        // SAFETY: all zeros is a value of it.
+        let mut stat: shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: the buffer is of the command's type, and lives until after the call.
+        if unsafe { control(id & ((1 << bits) - 1), SHM_STAT_ANY, &raw mut stat) } == Ok(id) {
+            return Ok(stat);
+        }
+    }
+    Err(Errno::ACCESS)
+}
+
 /// `IPC_RMID`.
 pub fn remove(id: c_int) -> Result<(), Errno> {
     // SAFETY: the command takes no buffer.

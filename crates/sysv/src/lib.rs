@@ -18,7 +18,7 @@ mod segment;
 mod table;
 mod wishes;
 
-pub use anonymous::{map_anonymous, mapped_over, moved, unmap};
+pub use anonymous::{map_anonymous, mapped_over, remap, unmap};
 pub use attach::{attach, detach};
 pub use control::{control, remove};
 pub use get::get;

@@ -28,6 +28,8 @@ const TAG: &str = "system-v ";
 pub struct Segment {
     /// The twin's number.
     pub id: i32,
+    /// The object's name.
+    name: String,
     /// What the host says of the object.
     pub info: ObjectInfo,
     /// Bytes, as `shmget` was asked for.
@@ -42,24 +44,23 @@ fn beginning() -> Result<String, Error> {
     Ok(format!("/system-v-{digits}-"))
 }
 
-/// What the host calls a user whom this process calls so: it may be in another user namespace.
-fn user_of_host(uid: u32) -> Result<u32, Error> {
+/// What the host may call a user whom this process calls so: the host may be in the same user namespace, or in the one above.
+fn users_of_host(uid: u32) -> Vec<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let mut lines =
         map.lines().map(|line| line.split_whitespace().map_while(|word| word.parse::<u64>().ok()));
-    let found = lines.find_map(|mut line| {
+    let above = lines.find_map(|mut line| {
         let (inside, outside, count) = (line.next()?, line.next()?, line.next()?);
         let beyond = u64::from(uid).checked_sub(inside).filter(|beyond| *beyond < count)?;
         u32::try_from(outside + beyond).ok()
     });
-    let none =
-        || Error::new(ErrorKind::Permission, format!("user {uid} is nobody outside of this user namespace"));
-    found.ok_or_else(none)
+    above.into_iter().filter(|above| *above != uid).chain([uid]).collect()
 }
 
-/// The name of a segment's object, by who made the twin.
-fn name(id: i32, maker: u32) -> Result<String, Error> {
-    Ok(format!("{}{id}-{}", beginning()?, user_of_host(maker)?))
+/// The names that a segment's object may have, by who made the twin.
+fn names(id: i32, maker: u32) -> Result<Vec<String>, Error> {
+    let beginning = beginning()?;
+    Ok(users_of_host(maker).iter().map(|user| format!("{beginning}{id}-{user}")).collect())
 }
 
 /// How to create the object of a segment of so many bytes.
@@ -84,12 +85,19 @@ pub(crate) fn is_twin(stat: &shmid_ds) -> bool {
     stat.shm_segsz == TWIN_BYTES
 }
 
-/// Whether the process that made a twin may be about to make the object: it lives, and nobody was ever attached.
+/// Whether the process that made a twin may be about to make the object: it lives, or cannot be seen, and nobody was ever attached.
 pub(crate) fn may_be_in_the_making(stat: &shmid_ds) -> bool {
+    was_never_attached(stat) && (stat.shm_cpid <= 0 || lives(stat.shm_cpid))
+}
+
+fn lives(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
-    let lives = stat.shm_cpid > 0 && unsafe { libc::kill(stat.shm_cpid, 0) } == 0
+    let is_there = unsafe { libc::kill(pid, 0) } == 0
         || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
-    lives && was_never_attached(stat)
+    // One that has ended, and for which its parent has not waited yet, is there, too.
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let has_ended = |text: String| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']));
+    is_there && !state().is_ok_and(has_ended)
 }
 
 pub(crate) fn was_never_attached(stat: &shmid_ds) -> bool {
@@ -99,10 +107,14 @@ pub(crate) fn was_never_attached(stat: &shmid_ds) -> bool {
 impl Segment {
     /// The segment whose twin has that number and is so; none: there is no such object, and it is not waited for.
     pub(crate) fn look(errand: &mut Errand, id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
-        let info = match errand.stat(&name(id, stat.shm_perm.cuid)?) {
-            Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
+        let mut found = None;
+        for name in names(id, stat.shm_perm.cuid)? {
+            match errand.stat(&name) {
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                other => found = Some((other?, name)),
+            }
+        }
+        let Some((info, name)) = found else { return Ok(None) };
         let Some(bytes) = bytes_of(&info) else { return Ok(None) };
         let known = Known { object: info.id, bytes };
         let was_known = *table::lock().known.entry(id).or_insert(known);
@@ -110,7 +122,7 @@ impl Segment {
             let text = format!("another object has taken the place of segment {id}");
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        Ok(Some(Segment { id, info, bytes }))
+        Ok(Some(Segment { id, name, info, bytes }))
     }
 
     /// The same; if it is just being made, that is waited for.
@@ -118,10 +130,10 @@ impl Segment {
         let since = Instant::now();
         ask(PATIENCE, |errand| {
             loop {
+                // Asked first: it may be made in between.
+                let may_come = kernel::stat_any(id).is_ok_and(|stat| may_be_in_the_making(&stat));
                 match Segment::look(errand, id, stat)? {
-                    None if since.elapsed() < BEING_MADE
-                        && kernel::stat(id).is_ok_and(|stat| may_be_in_the_making(&stat)) =>
-                    {
+                    None if may_come && since.elapsed() < BEING_MADE => {
                         std::thread::sleep(Duration::from_millis(2));
                     }
                     found => return Ok(found),
@@ -131,9 +143,8 @@ impl Segment {
     }
 
     /// Its memory, and what children close meanwhile.
-    pub(crate) fn open(&self, maker: u32, access: Access) -> Result<(Hidden, OwnedFd), Error> {
-        let name = name(self.id, maker)?;
-        let (info, fd) = ask(PATIENCE, |errand| errand.open(&name, access))?;
+    pub(crate) fn open(&self, access: Access) -> Result<(Hidden, OwnedFd), Error> {
+        let (info, fd) = ask(PATIENCE, |errand| errand.open(&self.name, access))?;
         if info.id != self.info.id {
             return Err(Error::new(ErrorKind::NotFound, format!("segment {} was made anew", self.id)));
         }
@@ -148,33 +159,42 @@ impl Segment {
     /// Does something with its object, by name.
     pub(crate) fn change<T>(
         &self,
-        maker: u32,
         what: impl FnOnce(&mut Errand, &str) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let name = name(self.id, maker)?;
-        ask(PATIENCE, |errand| what(errand, &name))
+        ask(PATIENCE, |errand| what(errand, &self.name))
     }
 }
 
 /// Makes the object of a twin that this process made. What an older segment of the same number left goes.
 pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
-    let name = name(id, rustix::process::geteuid().as_raw())?;
+    let names = names(id, rustix::process::geteuid().as_raw())?;
     ask(PATIENCE, |errand| {
-        let mut created = errand.create(&name, options);
-        if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
-            errand.remove(&name)?;
-            created = errand.create(&name, options);
+        // Of two names the host gives this user one.
+        let mut created = create_as(errand, &names[0], options);
+        for name in &names[1..] {
+            if matches!(&created, Err(error) if error.kind == ErrorKind::Permission) {
+                created = create_as(errand, name, options);
+            }
         }
-        if matches!(&created, Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota)) {
-            sweep(errand, usize::MAX)?;
-            created = errand.create(&name, options);
-        }
-        let (info, _) = created?;
+        let info = created?;
         if let Some(bytes) = bytes_of(&info) {
             table::lock().known.insert(id, Known { object: info.id, bytes });
         }
         Ok(())
     })
+}
+
+fn create_as(errand: &mut Errand, name: &str, options: &CreateOptions) -> Result<ObjectInfo, Error> {
+    let mut created = errand.create(name, options);
+    if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
+        errand.remove(name)?;
+        created = errand.create(name, options);
+    }
+    if matches!(&created, Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota)) {
+        sweep(errand, usize::MAX)?;
+        created = errand.create(name, options);
+    }
+    created.map(|(info, _)| info)
 }
 
 /// Removes the objects of a segment that is gone: whoever made it. Only its owner may: of others it stays for the host, which looks
@@ -213,21 +233,15 @@ pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Erro
     let beginning = beginning()?;
     let mut all = Vec::new();
     for info in errand.list(&beginning)? {
-        let rest = info.name.as_ref().and_then(|name| name.as_str().strip_prefix(&beginning));
-        let id = rest.and_then(|rest| rest.split('-').next()?.parse().ok());
+        let Some(name) = info.name.as_ref().map(ToString::to_string) else { continue };
+        let id = name.strip_prefix(&beginning).and_then(|rest| rest.split('-').next()?.parse().ok());
         let (Some(id), Some(bytes)) = (id, bytes_of(&info)) else { continue };
-        match kernel::stat(id) {
-            Ok(stat)
-                if info
-                    .name
-                    .as_ref()
-                    .is_some_and(|n| name(id, stat.shm_perm.cuid).is_ok_and(|of| of == n.as_str())) =>
-            {
-                all.push((Segment { id, info, bytes }, Some(stat)));
-            }
-            Err(Errno::INVAL | Errno::IDRM) => all.push((Segment { id, info, bytes }, None)),
-            _ => {} // another's, or it may not be looked at
-        }
+        let twin = match kernel::stat(id) {
+            Ok(stat) if names(id, stat.shm_perm.cuid)?.contains(&name) => Some(stat),
+            Err(Errno::INVAL | Errno::IDRM) => None,
+            _ => continue, // another's, or it may not be looked at
+        };
+        all.push((Segment { id, name, info, bytes }, twin));
     }
     Ok(all)
 }

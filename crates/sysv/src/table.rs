@@ -3,21 +3,23 @@
 //! A program may unmap, move or map over any of it behind our back, as it may with the kernel's segments; the preloaded library
 //! tells, and what is left of each is known. Who asks whether an address is ours takes no lock unless it may be.
 
+use crate::attach::UNIT;
 use crate::kernel;
 use commonhold::ObjectId;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapped {
     /// What of its addresses is still mapped, in order. Past what the program asked for there may be a rest, which goes last.
     parts: Vec<Range<usize>>,
-    /// Where what the program asked for ends.
+    /// Where what the program asked for ends; where the last page of that does.
     asked_end: usize,
+    page_end: usize,
     /// The page size, in which it can be cut.
     page: usize,
     /// None: it is anonymous.
@@ -44,39 +46,75 @@ pub(crate) struct Known {
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// By where each begins.
-    mapped: BTreeMap<usize, Mapped>,
+    /// By where each began, and a number: what is left of one may lie behind the beginning of another.
+    mapped: BTreeMap<(usize, u64), Mapped>,
+    next: u64,
     pub(crate) known: BTreeMap<i32, Known>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { mapped: BTreeMap::new(), known: BTreeMap::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new() });
 /// Between these lies all that was ever in the table.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+/// The thread that has the table locked; zero: none.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether some of these addresses may be in the table.
 pub(crate) fn may_have(range: &Range<usize>) -> bool {
     range.start < HIGHEST.load(Ordering::Acquire) && range.end > LOWEST.load(Ordering::Acquire)
 }
 
-/// Locks it. The first time, fork and exit get to know of it.
-///
-/// Signals are blocked while it is locked (`exports`): a handler that asks for the same would wait for itself.
-pub(crate) fn lock() -> MutexGuard<'static, Table> {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+fn this_thread() -> usize {
+    // SAFETY: asks for nothing.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Whether this very thread has the table locked: the program's allocator, or one of its handlers of fork, unmaps meanwhile.
+pub(crate) fn is_locked_here() -> bool {
+    OWNER.load(Ordering::Acquire) == this_thread()
+}
+
+/// The table, locked. Signals are blocked meanwhile (`exports`): a handler that asks for the same would wait for itself.
+pub(crate) struct Locked(MutexGuard<'static, Table>);
+
+impl Deref for Locked {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        OWNER.store(0, Ordering::Release);
+    }
+}
+
+/// Makes fork and exit known to the table, when the library is loaded.
+pub(crate) fn begin() {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if !BEGUN.swap(true, Ordering::AcqRel) {
         // SAFETY: functions of this library, which is never unloaded (build.rs). Without memory for the handlers a fork while
         // another thread attaches would leave the child without the table.
         unsafe {
             libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
             libc::atexit(at_exit);
         }
-    });
-    lock_now()
+    }
 }
 
-fn lock_now() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks it.
+pub(crate) fn lock() -> Locked {
+    let guard = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    OWNER.store(this_thread(), Ordering::Release);
+    Locked(guard)
 }
 
 impl Mapped {
@@ -88,8 +126,9 @@ impl Mapped {
         page: usize,
         segment: Option<Attached>,
     ) -> Mapped {
-        let asked_end = start + asked.next_multiple_of(page);
-        Mapped { parts: std::iter::once(start..start + length).collect(), asked_end, page, segment }
+        let (asked_end, page_end) =
+            (start + asked.next_multiple_of(UNIT), start + asked.next_multiple_of(page));
+        Mapped { parts: std::iter::once(start..start + length).collect(), asked_end, page_end, page, segment }
     }
 
     fn cut(&mut self, gone: &Range<usize>) {
@@ -100,10 +139,10 @@ impl Mapped {
 
     /// Whether nothing is left of what the program asked for.
     fn is_over(&self) -> bool {
-        self.parts.first().is_none_or(|part| part.start >= self.asked_end)
+        self.parts.first().is_none_or(|part| part.start >= self.page_end)
     }
 
-    /// Unmaps what is left. An error, and it is as before.
+    /// Unmaps what is left. After an error some of it is left.
     fn unmap(&mut self) -> Result<(), rustix::io::Errno> {
         while let Some(part) = self.parts.last() {
             // SAFETY: the program gave it up, or never knew of it.
@@ -124,41 +163,45 @@ impl Table {
         let left = self.gone(&(start..end));
         LOWEST.fetch_min(start, Ordering::AcqRel);
         HIGHEST.fetch_max(end, Ordering::AcqRel);
-        self.mapped.insert(start, mapped);
+        self.next += 1;
+        self.mapped.insert((start, self.next), mapped);
         left
     }
 
     /// These addresses are not ours any more: they were unmapped, or others are mapped over them.
     pub(crate) fn gone(&mut self, range: &Range<usize>) -> Left {
+        let mut left = Left::new();
+        let behind = self.mapped.range_mut(..(range.end, 0));
         let overlaps =
             |mapped: &Mapped| mapped.parts.iter().any(|p| p.start < range.end && range.start < p.end);
-        let starts: Vec<usize> = self
-            .mapped
-            .range(..range.end)
-            .filter(|(_, mapped)| overlaps(mapped))
-            .map(|(start, _)| *start)
-            .collect();
-        let mut left = Left::new();
-        for start in starts {
-            let Some(mapped) = self.mapped.get_mut(&start) else { continue };
+        let mut over = Vec::new();
+        for (key, mapped) in behind.filter(|(_, mapped)| overlaps(mapped)) {
             mapped.cut(range);
             if mapped.is_over() {
-                let mut mapped =
-                    self.mapped.remove(&start).unwrap_or_else(|| unreachable!("it was just there"));
                 let _ = mapped.unmap(); // nobody knows of the rest; a process that is out of mappings keeps it
                 left.extend(mapped.segment.and_then(leave));
+                over.push(*key);
             }
         }
+        over.iter().for_each(|key| {
+            self.mapped.remove(key);
+        });
         left
+    }
+
+    /// The mapping that began there last.
+    fn at(&mut self, start: usize) -> Option<((usize, u64), &mut Mapped)> {
+        let (key, mapped) = self.mapped.range_mut((start, 0)..=(start, u64::MAX)).next_back()?;
+        Some((*key, mapped))
     }
 
     /// Detaches the segment that is attached there. None: there is none of ours.
     pub(crate) fn detach(&mut self, start: usize) -> Option<Result<i32, rustix::io::Errno>> {
-        let mapped = self.mapped.get_mut(&start).filter(|mapped| mapped.segment.is_some())?;
+        let (key, mapped) = self.at(start).filter(|(_, mapped)| mapped.segment.is_some())?;
         if let Err(errno) = mapped.unmap() {
             return Some(Err(errno));
         }
-        let attached = self.mapped.remove(&start)?.segment?;
+        let attached = self.mapped.remove(&key)?.segment?;
         leave(attached);
         Some(Ok(attached.id))
     }
@@ -172,29 +215,42 @@ impl Table {
 
     /// The end of what the kernel is to unmap, where a program unmaps up to `end`: what ends with the mapping that was asked for
     /// ends with its last page, however large that is.
-    pub(crate) fn end_of_page(&self, end: usize, small: usize) -> usize {
-        let ends = |mapped: &&Mapped| end <= mapped.asked_end && mapped.asked_end - end < mapped.page;
-        let has = |mapped: &&Mapped| {
-            mapped.page > small && mapped.parts.iter().any(|part| part.contains(&(end - 1)))
-        };
-        self.mapped.values().filter(has).find(ends).map_or(end, |mapped| mapped.asked_end)
+    pub(crate) fn end_of_page(&self, end: usize) -> usize {
+        let ends = |mapped: &&Mapped| (mapped.asked_end..mapped.page_end).contains(&end);
+        let has = |mapped: &&Mapped| mapped.parts.iter().any(|part| part.contains(&(end - 1)));
+        self.mapped.values().filter(has).find(ends).map_or(end, |mapped| mapped.page_end)
     }
 
-    /// A mapping was moved. A whole one is known by its new place.
+    /// A mapping was moved, shrunk or enlarged. A whole one is known by its new place.
     pub(crate) fn moved(&mut self, from: Range<usize>, to: Range<usize>) -> Left {
+        let page = self.at(from.start).map_or(UNIT, |(_, mapped)| mapped.page);
+        let whole = |range: Range<usize>| range.start..range.end.next_multiple_of(page);
+        let (from, to) = (whole(from), whole(to));
+        if from.start == to.start {
+            if to.end < from.end {
+                return self.gone(&(to.end..from.end));
+            }
+            if let Some((_, mapped)) =
+                self.at(from.start).filter(|(_, m)| m.parts.last().is_some_and(|p| p.end == from.end))
+            {
+                mapped.parts.last_mut().expect("there is one").end = to.end;
+                (mapped.asked_end, mapped.page_end) = (to.end, to.end);
+                HIGHEST.fetch_max(to.end, Ordering::AcqRel);
+            }
+            return Left::new();
+        }
         let mut left = self.gone(&to);
-        let is_whole = |mapped: &Mapped| {
-            mapped.parts.len() == 1 && mapped.parts[0].start == from.start && mapped.asked_end <= from.end
-        };
-        if self.mapped.get(&from.start).is_some_and(is_whole)
-            && let Some(mut mapped) = self.mapped.remove(&from.start)
-        {
-            mapped.cut(&from);
-            let _ = mapped.unmap(); // as above
-            let fresh = Mapped { parts: std::iter::once(to.clone()).collect(), asked_end: to.end, ..mapped };
-            left.extend(self.insert(to.start, fresh));
-        } else {
-            left.extend(self.gone(&from));
+        let is_whole = |mapped: &Mapped| matches!(&mapped.parts[..], [part] if part.start == from.start && part.end.min(mapped.page_end) <= from.end);
+        let found = self.at(from.start).filter(|(_, mapped)| is_whole(mapped)).map(|(key, _)| key);
+        match found.and_then(|key| self.mapped.remove(&key)) {
+            Some(mut mapped) => {
+                mapped.cut(&from);
+                let _ = mapped.unmap(); // as above
+                let parts = std::iter::once(to.clone()).collect();
+                let fresh = Mapped { parts, asked_end: to.end, page_end: to.end, ..mapped };
+                left.extend(self.insert(to.start, fresh));
+            }
+            None => left.extend(self.gone(&from)),
         }
         left
     }
@@ -214,7 +270,7 @@ fn leave(attached: Attached) -> Option<i32> {
     attached.twin.map(|twin| unsafe { kernel::detach(twin) }).filter(Result::is_ok).map(|_| attached.id)
 }
 
-struct Slot(UnsafeCell<Option<MutexGuard<'static, Table>>>);
+struct Slot(UnsafeCell<Option<(Locked, libc::sigset_t)>>);
 
 // SAFETY: only who holds the lock touches it: the thread that forks, and its image in the child.
 unsafe impl Sync for Slot {}
@@ -222,14 +278,18 @@ unsafe impl Sync for Slot {}
 static HELD: Slot = Slot(UnsafeCell::new(None));
 
 extern "C" fn before_fork() {
-    let guard = lock_now();
+    let signals = crate::exports::block_signals();
+    let guard = lock();
     // SAFETY: this thread holds the lock.
-    unsafe { *HELD.0.get() = Some(guard) };
+    unsafe { *HELD.0.get() = Some((guard, signals)) };
 }
 
 extern "C" fn in_parent() {
-    // SAFETY: this thread holds the lock.
-    drop(unsafe { (*HELD.0.get()).take() });
+    // SAFETY: this thread, or the one that it is the image of, holds the lock.
+    if let Some((guard, signals)) = unsafe { (*HELD.0.get()).take() } {
+        drop(guard);
+        crate::exports::restore_signals(&signals);
+    }
 }
 
 extern "C" fn in_child() {
@@ -250,9 +310,13 @@ mod tests {
     const PAGE: usize = 4096;
     const HUGE: usize = 2 << 20;
 
-    fn table(start: usize, length: usize, asked: usize, page: usize) -> Table {
-        let mapped = Mapped::new(start, length, asked, page, None);
-        Table { mapped: BTreeMap::from([(start, mapped)]), known: BTreeMap::new() }
+    fn table(all: &[(usize, usize, usize, usize)]) -> Table {
+        let mut table = Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new() };
+        for (start, length, asked, page) in all {
+            table.next += 1;
+            table.mapped.insert((*start, table.next), Mapped::new(*start, *length, *asked, *page, None));
+        }
+        table
     }
 
     fn parts(table: &Table) -> Vec<Range<usize>> {
@@ -262,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_cut_out_is_not_ours() {
         let start = 16 * PAGE;
-        let mut table = table(start, 8 * PAGE, 8 * PAGE, PAGE);
+        let mut table = table(&[(start, 8 * PAGE, 8 * PAGE, PAGE)]);
         table.gone(&(start + 2 * PAGE..start + 3 * PAGE));
         assert_eq!(parts(&table), [start..start + 2 * PAGE, start + 3 * PAGE..start + 8 * PAGE]);
         table.gone(&(0..start + 2 * PAGE));
@@ -271,12 +335,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_of_one_lies_behind_the_beginning_of_another() {
+        let start = 16 * PAGE;
+        let mut table = table(&[(start, 8 * PAGE, 8 * PAGE, PAGE)]);
+        table.gone(&(start..start + 4 * PAGE));
+        table.insert(start, Mapped::new(start, 4 * PAGE, 4 * PAGE, PAGE, None));
+        assert_eq!(parts(&table), [start + 4 * PAGE..start + 8 * PAGE, start..start + 4 * PAGE]);
+    }
+
+    #[test]
     fn a_mapping_ends_with_its_last_page() {
         let start = 8 * HUGE;
-        let table = table(start, 64 * HUGE, HUGE + PAGE, HUGE);
-        assert_eq!(table.end_of_page(start + HUGE + PAGE, PAGE), start + 2 * HUGE);
-        assert_eq!(table.end_of_page(start + HUGE, PAGE), start + HUGE);
-        assert_eq!(table.end_of_page(start + PAGE, PAGE), start + PAGE, "no whole page of it");
-        assert_eq!(table.end_of_page(start - HUGE, PAGE), start - HUGE);
+        let table = table(&[(start, 64 * HUGE, HUGE + PAGE, HUGE)]);
+        assert_eq!(table.end_of_page(start + HUGE + PAGE), start + 2 * HUGE);
+        for end in [start + HUGE, start + PAGE, start - HUGE, start + 2 * HUGE] {
+            assert_eq!(table.end_of_page(end), end);
+        }
+    }
+
+    #[test]
+    fn what_moves_in_place_stays_known() {
+        let start = 16 * PAGE;
+        let mut table = table(&[(start, 2 * PAGE, 5000, PAGE)]);
+        table.moved(start..start + 5000, start..start + 5000);
+        assert_eq!(parts(&table), [start..start + 2 * PAGE]);
+        table.moved(start..start + 5000, start..start + 3 * PAGE);
+        assert_eq!(parts(&table), [start..start + 3 * PAGE]);
+        table.moved(start..start + 3 * PAGE, start..start + PAGE);
+        assert_eq!(parts(&table), [start..start + PAGE]);
+        table.moved(start..start + PAGE, 64 * PAGE..65 * PAGE);
+        assert_eq!(parts(&table), [64 * PAGE..65 * PAGE]);
     }
 }

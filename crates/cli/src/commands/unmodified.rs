@@ -74,7 +74,7 @@ impl View {
 
     fn status(&self) -> &'static str {
         match self {
-            View { attached: None, .. } => "gone: the next creation makes room of it",
+            View { attached: None, .. } => "gone: the host removes it soon",
             View { removed: true, .. } => "removed",
             View { .. } => "",
         }

@@ -20,8 +20,9 @@ pub(super) fn start(host: &Arc<Host>) -> Result<()> {
         std::thread::sleep(APART);
         host.all_objects().iter().for_each(|object| {
             let name = object.record().name.clone();
-            if let Some(name) = name.filter(|name| number_in(name, own).is_some_and(is_gone)) {
-                host.forget_segment(&name);
+            let number = name.as_ref().and_then(|name| number_in(name, own));
+            if let (Some(name), Some(number)) = (name, number.filter(|number| is_gone(*number))) {
+                host.forget_segment(&name, number);
             }
         });
     };
@@ -38,8 +39,12 @@ fn number_in(name: &Name, namespace: u64) -> Option<i32> {
 
 impl Host {
     /// Removes the object of a segment that is gone, as its owner would.
-    fn forget_segment(self: &Arc<Self>, name: &Name) {
+    fn forget_segment(self: &Arc<Self>, name: &Name, number: i32) {
         let mut registry = lock(&self.registry);
+        // A twin is there before its object is.
+        if !is_gone(number) {
+            return;
+        }
         let Ok(record) = registry.remove_segment(name) else { return }; // the next look tries again
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
