@@ -5,7 +5,7 @@ use crate::context::Random;
 use crate::failure::{Result, failed};
 use crate::objects;
 use crate::processes::minor_faults;
-use crate::view::{RawMapping, View};
+use crate::view::{PAGE, RawMapping, View};
 use crate::worker;
 use commonhold::{Access, Host};
 use rand::SeedableRng;
@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 const BETWEEN_LOOKS: u64 = 64;
 
 /// Arguments: the file by which it belongs to its group, the bank's scale, a seed, and where the bank is: `segment STATE NAME` or
-/// `file PATH`. It says `ready`, then `attached` when it is told so; then it is told how many milliseconds to run before it counts,
-/// while it counts, and after that, and says how many operations it counted, and how often it faulted meanwhile.
+/// `file PATH`. It says `ready`, then `attached` when it is told so; it is told which part of the bank to look through, of how many, so
+/// that all of it is in memory that can be, and says `warm`; then it is told how many milliseconds to run before it counts,
+/// while it counts, and after that, and says how many operations it did in a second that it counted, and how often it faulted in one.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [group, scale, seed, place @ ..] = arguments else {
         return failed("bank-client takes more arguments");
@@ -55,15 +56,24 @@ fn work(
 ) -> Result<()> {
     worker::say("attached")?;
     let Some(line) = lines.next().transpose()? else { return Ok(()) };
+    let part: Vec<usize> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+    let [part, parts] = part[..] else { return failed(format!("bank-client was told {line:?}")) };
+    let pages = view.pages();
+    (pages * part / parts..pages * (part + 1) / parts).for_each(|page| {
+        view.read_byte(page * PAGE);
+    });
+    worker::say("warm")?;
+    let Some(line) = lines.next().transpose()? else { return Ok(()) };
     let spans: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
     let [before, counted, after] = spans[..] else { return failed(format!("bank-client was told {line:?}")) };
     let mut random = Random::seed_from_u64(seed);
     operate(layout, view, &mut random, before);
-    let faults = minor_faults();
+    let (begun, faults) = (Instant::now(), minor_faults());
     let operations = operate(layout, view, &mut random, counted);
-    let faults = minor_faults() - faults;
+    // What was begun is done, however long it takes.
+    let (seconds, faults) = (begun.elapsed().as_secs_f64(), minor_faults() - faults);
     operate(layout, view, &mut random, after);
-    worker::say(&format!("{operations} {faults}"))?;
+    worker::say(&format!("{} {}", operations as f64 / seconds, faults as f64 / seconds))?;
     Ok(())
 }
 

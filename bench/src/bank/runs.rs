@@ -98,8 +98,13 @@ impl Bank {
         json!({ "scale_tps": self.layout.scale, "bytes": self.layout.bytes(), "run_ms": self.spans })
     }
 
-    /// Runs it with so many processes.
+    /// Runs it with so many processes, which have memory for the data, one set of tables and a tenth more.
     pub fn run(&self, tables: Tables, processes: usize) -> Result<Figures> {
+        self.run_within(tables, processes, true)
+    }
+
+    /// The same; `limited`: whether they have no more memory than that.
+    pub fn run_within(&self, tables: Tables, processes: usize, limited: bool) -> Result<Figures> {
         // What was brought in before is charged to others.
         let file = File::open(&self.file)?;
         file.sync_all()?;
@@ -115,26 +120,30 @@ impl Bank {
         if tables == Tables::Shared {
             limit -= bytes; // huge pages are charged to no group
         }
-        group.limit(limit)?;
+        if limited {
+            group.limit(limit)?;
+        }
         for worker in &mut workers {
             worker.ask("attach").and_then(|said| if said == "attached" { Ok(()) } else { failed(said) })?;
         }
+        for (part, worker) in workers.iter_mut().enumerate() {
+            worker.tell(&format!("{part} {processes}"))?;
+        }
+        workers.iter_mut().try_for_each(|worker| worker.expect("warm"))?;
         let spans = self.spans.map(|span| span.to_string()).join(" ");
         workers.iter_mut().try_for_each(|worker| worker.tell(&spans))?;
         std::thread::sleep(Duration::from_millis(self.spans[0] + self.spans[1] * 9 / 10));
         let tables_kib = page_tables_kib()?.saturating_sub(before);
-        let (mut operations, mut faults) = (0, 0);
+        let (mut per_second, mut faults) = (0.0, 0.0);
         for worker in &mut workers {
             let line = worker.line()?;
-            let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+            let numbers: Vec<f64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
             let [of_worker, faulted] = numbers[..] else { return failed(format!("a client said {line:?}")) };
-            operations += of_worker;
+            per_second += of_worker;
             faults += faulted;
         }
         drop(workers);
         self.check(tables)?;
-        let seconds = self.spans[1] as f64 / 1e3;
-        let (per_second, faults) = (operations as f64 / seconds, faults as f64 / seconds);
         Ok(Figures { per_second, faults, tables_kib, limit, base })
     }
 
