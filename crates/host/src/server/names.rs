@@ -29,8 +29,17 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        let object = self.look_everywhere(session, name, access)?;
-        self.give(session, &object, access, give)
+        /// How often a use of it may end while it is opened.
+        const TRIES: u32 = 16;
+        for _ in 0..TRIES {
+            let object = self.as_used(&self.look_everywhere(session, name, access)?)?;
+            match self.give(session, &object, access, give) {
+                // Nobody used it any more just when it was found: it is begun anew.
+                Err(error) if error.kind == ErrorKind::NotFound && object.has_ended() => {}
+                other => return other,
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, format!("{name} ends again and again while it is opened: try again")))
     }
 
     /// Opens an object for a session: what to tell, and the descriptor to map.

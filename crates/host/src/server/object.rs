@@ -103,6 +103,11 @@ impl Object {
         true
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.life().ended
+    }
+
     /// The record, for a look or a change.
     pub fn record(&self) -> MutexGuard<'_, ObjectRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
