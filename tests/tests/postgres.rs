@@ -109,22 +109,16 @@ fn children_of(pid: u32) -> Vec<u32> {
     text.split_whitespace().map(|word| word.parse().expect("a number")).collect()
 }
 
-/// Whether all is there to try it with; says what is not.
-fn is_possible(host: &TestHost) -> bool {
-    let lacks = [
+/// What it cannot be tried without, and is not there.
+fn lacks(host: &TestHost) -> Option<&'static str> {
+    let all = [
         (Path::new(PROGRAMS).join("postgres"), "PostgreSQL 15 (apt-get install postgresql-15)"),
         (
             host.program().with_file_name("libcommonhold_sysv.so"),
             "the library beside the program (./run test puts it there)",
         ),
     ];
-    for (path, what) in lacks {
-        if !path.exists() {
-            left_out(what);
-            return false;
-        }
-    }
-    true
+    all.into_iter().find(|(path, _)| !path.exists()).map(|(_, what)| what)
 }
 
 /// All ways in which such a server ends. Afterwards nothing is left of it.
@@ -132,8 +126,8 @@ fn dies_and_comes_back(kind: &'static str) {
     let Some(pool) = HugePages::more(HUGE_PAGES) else { return };
     let free = pool.free();
     let host = TestHost::start();
-    if !is_possible(&host) {
-        return;
+    if let Some(what) = lacks(&host) {
+        return left_out(what);
     }
     let mut server = Server::new(&host, kind);
     assert!(server.is_in_huge_pages());
