@@ -37,7 +37,8 @@ fetch() {
 
 build() {
     cd "$place/tree"
-    ./configure --quiet --without-readline --without-zlib --without-icu --prefix="$place/nowhere" >/dev/null
+    ./configure --quiet --without-readline --without-zlib --without-icu --prefix="$place/nowhere" >"$place/configure.log" 2>&1 ||
+        fail "see $place/configure.log"
     make -s -j2 -C src/test/regress >"$place/build.log" 2>&1 || fail "see $place/build.log"
     cd - >/dev/null
 }
