@@ -64,7 +64,7 @@ suite() {
     done
     leader=$(head -n 1 "$work/data/postmaster.pid")
     if grep -q '/memfd:commonhold-' "/proc/$leader/maps"; then echo shared; else echo plain; fi >"$work/buffers"
-    (cd "$work/regress" && as_user ./pg_regress --inputdir=. --bindir=$bin --dlpath=. --host="$work" --port=5499 --user=$user \
+    (cd "$work/regress" && as_user ./pg_regress --inputdir="$work/regress" --outputdir="$work/regress" --bindir=$bin --dlpath="$work/regress" --host="$work" --port=5499 --user=$user \
         --max-concurrent-tests=20 --schedule=./parallel_schedule) >"$work/said" 2>&1 || true
     kill -INT "$leader"
     wait $server || true
