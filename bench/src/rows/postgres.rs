@@ -210,7 +210,9 @@ impl Row for PageTablesRatio {
 /// Throughput of ours and of another, in turns.
 fn compare(context: &Context, with: Buffers) -> Result<Measured> {
     let size = Size::of(context, 8);
-    let _pools = (size.pool()?, if with == Buffers::Huge { Some(size.pool()?) } else { None });
+    // The second makes the pool of the first larger, and goes before it.
+    let _pool = size.pool()?;
+    let _theirs = if with == Buffers::Huge { Some(size.pool()?) } else { None };
     let host = context.start_host()?;
     let ours = Running::start(context, &host, Buffers::Shared, size)?;
     let theirs = Running::start(context, &host, with, size)?;
