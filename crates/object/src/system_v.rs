@@ -4,7 +4,42 @@
 use crate::{Credentials, Error, ErrorKind, Name, Result};
 
 /// What they begin with.
-pub const BEGINNING: &str = "/system-v-";
+const BEGINNING: &str = "/system-v-";
+
+/// What a segment's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The IPC namespace of its twin, by the number that it has while it lives.
+    pub namespace: u64,
+    /// The number of the twin, which the kernel counts by.
+    pub number: i32,
+    /// The user who made it, as the host knows him.
+    pub user: u32,
+}
+
+impl Parts {
+    /// What a name says; none: it is not of that form.
+    pub fn of(name: &Name) -> Option<Parts> {
+        let mut parts = name.as_str().strip_prefix(BEGINNING)?.split('-');
+        let all = Parts {
+            namespace: parts.next()?.parse().ok()?,
+            number: parts.next()?.parse().ok()?,
+            user: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(all)
+    }
+
+    /// The name that says so.
+    pub fn name(&self) -> String {
+        format!("{}{}", Parts::beginning(self.namespace, Some(self.number)), self.user)
+    }
+
+    /// What the names of a namespace begin with, and of one number in it.
+    pub fn beginning(namespace: u64, number: Option<i32>) -> String {
+        let number = number.map_or_else(String::new, |number| format!("{number}-"));
+        format!("{BEGINNING}{namespace}-{number}")
+    }
+}
 
 /// Whether a name is one of a segment, or looks like one.
 pub fn is_segment(name: &Name) -> bool {
@@ -16,9 +51,8 @@ pub fn check_new(name: &Name, who: &Credentials) -> Result<()> {
     if !is_segment(name) {
         return Ok(());
     }
-    let parts: Vec<_> = name.as_str()[BEGINNING.len()..].split('-').map(str::parse::<u64>).collect();
-    match parts[..] {
-        [Ok(_), Ok(_), Ok(user)] if user == u64::from(who.uid) => Ok(()),
+    match Parts::of(name) {
+        Some(parts) if parts.user == who.uid => Ok(()),
         _ => Err(Error::new(
             ErrorKind::Permission,
             format!(
@@ -49,6 +83,8 @@ mod tests {
         for good in ["/system-v-4026531839-3-7", "/system-v", "/a/system-v-1-2-3", "/system-w-1"] {
             assert!(may(good), "{good}");
         }
+        let parts = Parts { namespace: 4_026_531_839, number: 3, user: 7 };
+        assert_eq!(Parts::of(&Name::new(&parts.name()).unwrap()), Some(parts));
         for bad in
             ["/system-v-1-2-8", "/system-v-1-2-7/x", "/system-v-1-2", "/system-v-1-2-7-7", "/system-v-x-2-7"]
         {

@@ -1,14 +1,11 @@
 //! `shmctl`.
 
 use crate::get::refused;
+use crate::kernel::{SHM_STAT, SHM_STAT_ANY};
 use crate::segment::{self, Segment, remove_what_is_left};
 use crate::{Errno, Wishes, errands, kernel, table};
 use commonhold::{Errand, Error, ErrorKind, PATIENCE};
 use libc::{IPC_RMID, IPC_SET, IPC_STAT, c_int, shmid_ds};
-
-/// Not in libc.
-const SHM_STAT: c_int = 13;
-const SHM_STAT_ANY: c_int = 15;
 
 /// Tells of a segment, changes it, or removes it.
 ///

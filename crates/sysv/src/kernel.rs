@@ -3,6 +3,12 @@
 use libc::{c_int, c_long, shmid_ds};
 use rustix::io::Errno;
 
+pub use commonhold_sys::system_v::is_gone;
+
+/// Not in libc.
+pub(crate) const SHM_STAT: c_int = 13;
+pub(crate) const SHM_STAT_ANY: c_int = 15;
+
 fn result(answer: c_long) -> Result<c_long, Errno> {
     if answer == -1 {
         // SAFETY: the address of this thread's own number.
@@ -56,8 +62,6 @@ pub fn stat(id: c_int) -> Result<shmid_ds, Errno> {
 
 /// What the kernel says of a segment that this process may not read, too.
 pub fn stat_any(id: c_int) -> Result<shmid_ds, Errno> {
-    /// Not in libc.
-    const SHM_STAT_ANY: c_int = 15;
     match stat(id) {
         Err(Errno::ACCESS) => {}
         other => return other,
@@ -78,9 +82,4 @@ pub fn stat_any(id: c_int) -> Result<shmid_ds, Errno> {
 pub fn remove(id: c_int) -> Result<(), Errno> {
     // SAFETY: the command takes no buffer.
     unsafe { control(id, libc::IPC_RMID, std::ptr::null_mut()) }.map(drop)
-}
-
-/// Whether there is no segment of that number any more. One that this process may not read is there.
-pub fn is_gone(id: c_int) -> bool {
-    matches!(stat(id), Err(Errno::INVAL | Errno::IDRM))
 }

@@ -7,6 +7,7 @@ use crate::errands::{Hidden, ask};
 use crate::kernel;
 use crate::table::{self, Known};
 use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Translation};
+use commonhold_object::system_v::Parts;
 use libc::shmid_ds;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,12 +37,11 @@ pub struct Segment {
     pub bytes: usize,
 }
 
-/// What the names of this IPC namespace's segments begin with.
-fn beginning() -> Result<String, Error> {
-    let namespace = std::fs::read_link("/proc/self/ns/ipc")
-        .map_err(|error| Error::io("asking for the IPC namespace (is /proc mounted?)", &error))?;
-    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    Ok(format!("/system-v-{digits}-"))
+/// The IPC namespace of this process.
+fn namespace() -> Result<u64, Error> {
+    commonhold_sys::system_v::namespace().ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "/proc does not say which IPC namespace this is: mount it")
+    })
 }
 
 /// What the host may call a user whom this process calls so: the host may be in the same user namespace, or in the one above.
@@ -58,9 +58,9 @@ fn users_of_host(uid: u32) -> Vec<u32> {
 }
 
 /// The names that a segment's object may have, by who made the twin.
-fn names(id: i32, maker: u32) -> Result<Vec<String>, Error> {
-    let beginning = beginning()?;
-    Ok(users_of_host(maker).iter().map(|user| format!("{beginning}{id}-{user}")).collect())
+fn names(number: i32, maker: u32) -> Result<Vec<String>, Error> {
+    let namespace = namespace()?;
+    Ok(users_of_host(maker).into_iter().map(|user| Parts { namespace, number, user }.name()).collect())
 }
 
 /// How to create the object of a segment of so many bytes.
@@ -200,7 +200,7 @@ fn create_as(errand: &mut Errand, name: &str, options: &CreateOptions) -> Result
 /// Removes the objects of a segment that is gone: whoever made it. Only its owner may: of others it stays for the host, which looks
 /// every few seconds.
 pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Error> {
-    for info in errand.list(&format!("{}{id}-", beginning()?))? {
+    for info in errand.list(&Parts::beginning(namespace()?, Some(id)))? {
         if let Some(name) = &info.name {
             match errand.remove(name.as_str()) {
                 Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {}
@@ -230,12 +230,11 @@ pub(crate) fn clear(left: &[i32]) {
 /// All segments of this IPC namespace that are ours, each with what the kernel says of its twin; with none, it is gone, and
 /// what is left of it waits for the host.
 pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Error> {
-    let beginning = beginning()?;
     let mut all = Vec::new();
-    for info in errand.list(&beginning)? {
-        let Some(name) = info.name.as_ref().map(ToString::to_string) else { continue };
-        let id = name.strip_prefix(&beginning).and_then(|rest| rest.split('-').next()?.parse().ok());
-        let (Some(id), Some(bytes)) = (id, bytes_of(&info)) else { continue };
+    for info in errand.list(&Parts::beginning(namespace()?, None))? {
+        let parts = info.name.as_ref().and_then(Parts::of);
+        let (Some(parts), Some(bytes)) = (parts, bytes_of(&info)) else { continue };
+        let (id, name) = (parts.number, parts.name());
         let twin = match kernel::stat(id) {
             Ok(stat) if names(id, stat.shm_perm.cuid)?.contains(&name) => Some(stat),
             Err(Errno::INVAL | Errno::IDRM) => None,
@@ -248,12 +247,8 @@ pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Erro
 
 /// Removes what is left of segments that are gone, as far as this user may; at most so many.
 fn sweep(errand: &mut Errand, most: usize) -> Result<(), Error> {
-    let gone = all(errand)?
-        .into_iter()
-        .filter(|(_, stat)| stat.is_none())
-        .filter_map(|(segment, _)| segment.info.name);
-    for name in gone.take(most) {
-        let _ = errand.remove(name.as_str()); // others' are the host's to remove
+    for (segment, _) in all(errand)?.iter().filter(|(_, twin)| twin.is_none()).take(most) {
+        let _ = errand.remove(&segment.name); // others' are the host's to remove
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::{Name, Result, system_v};
+use commonhold_object::system_v::Parts;
+use commonhold_object::{Name, Result};
 use commonhold_points as points;
 use commonhold_sys::system_v::{is_gone, namespace};
 use std::sync::Arc;
@@ -20,21 +21,15 @@ pub(super) fn start(host: &Arc<Host>) -> Result<()> {
         std::thread::sleep(APART);
         host.all_objects().iter().for_each(|object| {
             let name = object.record().name.clone();
-            let number = name.as_ref().and_then(|name| number_in(name, own));
-            if let (Some(name), Some(number)) = (name, number.filter(|number| is_gone(*number))) {
+            let Some(name) = name else { return };
+            let parts = Parts::of(&name).filter(|parts| parts.namespace == own && is_gone(parts.number));
+            if let Some(Parts { number, .. }) = parts {
                 host.forget_segment(&name, number);
             }
         });
     };
     let name = "segments".to_owned();
     points::thread(|| std::thread::Builder::new().name(name).spawn(look)).doing("starting a thread").map(drop)
-}
-
-/// The number of the twin, if it is in that namespace.
-fn number_in(name: &Name, namespace: u64) -> Option<i32> {
-    let rest = name.as_str().strip_prefix(system_v::BEGINNING)?;
-    let mut parts = rest.split('-');
-    (parts.next()?.parse() == Ok(namespace)).then(|| parts.next()?.parse().ok()).flatten()
 }
 
 impl Host {
@@ -51,19 +46,5 @@ impl Host {
         }
         drop(registry);
         self.settle_object(record.id);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_of_one_namespace() {
-        let of = |name| number_in(&Name::new(name).unwrap(), 17);
-        assert_eq!(of("/system-v-17-65537-1000"), Some(65_537));
-        for other in ["/system-v-18-65537-1000", "/system-v-17", "/system-v-17-x-1", "/other-17-1-1"] {
-            assert_eq!(of(other), None, "{other}");
-        }
     }
 }
