@@ -36,14 +36,15 @@ pub unsafe fn attach(wishes: &Wishes, id: c_int, address: usize, flags: c_int) -
             return Ok(attached);
         }
     };
-    let found = Segment::find(id, &twin).map_err(|error| refused(wishes, "shmat", &error))?;
-    let segment = found.ok_or_else(|| {
+    let place = Place::of(address, flags)?;
+    let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
+    let found = Segment::open(id, &twin, access).map_err(|error| refused(wishes, "shmat", &error))?;
+    let (segment, opened) = found.ok_or_else(|| {
         wishes.complain(&format!("shmat: segment {id} has no object in the host of this process"));
         Errno::IDRM
     })?;
-    let place = Place::of(address, flags)?;
     // SAFETY: the caller's promise.
-    let done = unsafe { attach_object(wishes, &segment, place, flags) };
+    let done = unsafe { attach_object(wishes, &segment, &opened.1, place, flags) };
     let (address, left) = done?;
     clear(&left);
     Ok(address)
@@ -83,12 +84,10 @@ struct Fresh {
 unsafe fn attach_object(
     wishes: &Wishes,
     segment: &Segment,
+    fd: &OwnedFd,
     place: Place,
     flags: c_int,
 ) -> Result<(usize, Vec<i32>), Errno> {
-    let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
-    let opened = segment.open(access).map_err(|error| refused(wishes, "shmat", &error))?;
-    let fd = &opened.1;
     let attach_twin = || attach_twin(segment.id, flags & (SHM_RDONLY | SHM_EXEC));
     // Over what others have it is mapped only when the kernel has let it be attached. Otherwise the kernel counts last, so that
     // what failed is not seen.

@@ -104,6 +104,9 @@ pub(crate) fn was_never_attached(stat: &shmid_ds) -> bool {
     stat.shm_nattch == 0 && stat.shm_atime == 0 && stat.shm_dtime == 0
 }
 
+/// A segment's memory, which children close; that they do ends first.
+pub(crate) type Memory = (Hidden, OwnedFd);
+
 impl Segment {
     /// The segment whose twin has that number and is so; none: there is no such object, and it is not waited for.
     pub(crate) fn look(errand: &mut Errand, id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
@@ -127,6 +130,26 @@ impl Segment {
 
     /// The same; if it is just being made, that is waited for.
     pub(crate) fn find(id: i32, stat: &shmid_ds) -> Result<Option<Segment>, Error> {
+        Segment::find_and(id, stat, |_, _| Ok(())).map(|found| found.map(|(segment, ())| segment))
+    }
+
+    /// The same with its memory, and what children close meanwhile.
+    pub(crate) fn open(id: i32, stat: &shmid_ds, access: Access) -> Result<Option<(Segment, Memory)>, Error> {
+        Segment::find_and(id, stat, |errand, segment| {
+            let (info, fd) = errand.open(&segment.name, access)?;
+            if info.id != segment.info.id {
+                return Err(Error::new(ErrorKind::NotFound, format!("segment {id} was made anew")));
+            }
+            Ok((Hidden::new(fd.as_fd()), fd))
+        })
+    }
+
+    /// Finds it, and does something with it on the same errand.
+    fn find_and<T>(
+        id: i32,
+        stat: &shmid_ds,
+        and: impl Fn(&mut Errand, &Segment) -> Result<T, Error>,
+    ) -> Result<Option<(Segment, T)>, Error> {
         let since = Instant::now();
         ask(PATIENCE, |errand| {
             loop {
@@ -136,19 +159,11 @@ impl Segment {
                     None if may_come && since.elapsed() < BEING_MADE => {
                         std::thread::sleep(Duration::from_millis(2));
                     }
-                    found => return Ok(found),
+                    None => return Ok(None),
+                    Some(segment) => return and(errand, &segment).map(|done| Some((segment, done))),
                 }
             }
         })
-    }
-
-    /// Its memory, and what children close meanwhile.
-    pub(crate) fn open(&self, access: Access) -> Result<(Hidden, OwnedFd), Error> {
-        let (info, fd) = ask(PATIENCE, |errand| errand.open(&self.name, access))?;
-        if info.id != self.info.id {
-            return Err(Error::new(ErrorKind::NotFound, format!("segment {} was made anew", self.id)));
-        }
-        Ok((Hidden::new(fd.as_fd()), fd))
     }
 
     /// Whether it has page tables that all share.
