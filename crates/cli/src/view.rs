@@ -2,11 +2,11 @@
 //! here and do not follow the types inside.
 
 use crate::people::People;
+use commonhold::Sharing;
 use commonhold::{
-    Coherence, CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership,
-    PageSize, PagerKind, Protection, Scheduler, Translation,
+    CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PageSize,
+    PagerKind, Protection,
 };
-use commonhold::{Sharing, SyncMode};
 use serde::Serialize;
 
 /// Who an entry belongs to.
@@ -95,47 +95,11 @@ pub struct ObjectView {
     loss_generation: u64,
 }
 
-/// The word for a sync mode.
-pub fn sync_word(mode: SyncMode) -> &'static str {
-    match mode {
-        SyncMode::Plain => "plain",
-        SyncMode::Ordered => "ordered",
-        SyncMode::Atomic => "atomic",
-    }
-}
-
-/// The word for how an address reaches a page.
-fn translation_word(translation: Translation) -> &'static str {
-    match translation {
-        Translation::Paged => "paged",
-        Translation::SharedTables => "shared-tables",
-    }
-}
-
 /// The word for what happens after a killed last mapper.
 pub fn last_death_word(choice: OnLastDeath) -> &'static str {
     match choice {
         OnLastDeath::Keep => "keep",
         OnLastDeath::Revert => "revert",
-    }
-}
-
-/// The word for where pages come from.
-pub fn pager_word(pager: &PagerKind) -> &'static str {
-    match pager {
-        PagerKind::Anonymous => "anonymous",
-        PagerKind::File => "file",
-        PagerKind::External { .. } => "external",
-    }
-}
-
-/// The word for who sees a write, and when.
-pub fn coherence_word(coherence: Coherence) -> &'static str {
-    match coherence {
-        Coherence::Local => "local",
-        Coherence::Strict { scheduler: Scheduler::Central { .. }, .. } => "strict, central",
-        Coherence::Strict { scheduler: Scheduler::Forwarding, .. } => "strict, forwarding",
-        Coherence::Explicit => "explicit",
     }
 }
 
@@ -157,19 +121,19 @@ impl ObjectView {
             id: info.id.0,
             owner: OwnerView::new(info.ownership, people),
             size_bytes: options.size_bytes,
-            pager: pager_word(&options.pager),
+            pager: options.pager.word(),
             file: given(&info.file_path),
             pager_name: match &options.pager {
                 PagerKind::External { pager } => Some(pager.clone()),
                 _ => None,
             },
-            coherence: coherence_word(options.coherence),
+            coherence: options.coherence.word(),
             page_size: strict_page_size(options).map(PageSize::bytes),
             replicas: options.replicas,
             home_moves: options.home_moves,
-            translation: translation_word(options.translation),
+            translation: options.translation.word(),
             page_tables: Some(info.page_tables).filter(|tables| *tables > 0),
-            sync: sync_word(options.sync),
+            sync: options.sync.word(),
             controlled: info.controlled,
             freezable: options.freezable,
             reserve: options.reserves(),

@@ -6,7 +6,10 @@
 
 use crate::host::nonce;
 use crate::link::{Handshake, wrong_reply};
-use crate::{Access, CreateOptions, EntryInfo, Error, ErrorKind, Name, ObjectInfo, Result, locate};
+use crate::{
+    Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Name, ObjectId, ObjectInfo, Result,
+    locate,
+};
 use commonhold_object::wire::{OpenReply, Reply, Request};
 use rustix::io::DupFlags;
 use std::io;
@@ -23,6 +26,7 @@ pub struct Errand {
     talk: Handshake,
     directory: PathBuf,
     patience: Duration,
+    repeated: bool,
 }
 
 impl Errand {
@@ -41,7 +45,12 @@ impl Errand {
     /// To the host of that state directory, for each of whose answers it waits no longer than that.
     pub fn to(state_directory: &Path, patience: Duration) -> Result<Errand> {
         let talk = connect_within(state_directory, patience)?;
-        Ok(Errand { talk, directory: state_directory.to_owned(), patience })
+        Ok(Errand { talk, directory: state_directory.to_owned(), patience, repeated: false })
+    }
+
+    /// Whether what is asked next may have been done already, for who died before he heard of it: then it is done.
+    pub fn repeat(&mut self, repeated: bool) {
+        self.repeated = repeated;
     }
 
     /// Its connection, for a process that forks meanwhile: the child closes it.
@@ -52,7 +61,7 @@ impl Errand {
     /// Asks; if the host is lost meanwhile, the next one.
     fn ask(&mut self, request: &Request) -> Result<(Reply, Option<OwnedFd>)> {
         let until = Instant::now() + self.patience;
-        let mut repeated = false;
+        let mut repeated = self.repeated;
         loop {
             match self.talk.ask(request, &[], repeated) {
                 Ok(answer) => return answer.map(|(reply, fds)| (reply, fds.into_iter().next())),
@@ -78,13 +87,18 @@ impl Errand {
     }
 
     fn opened(&mut self, request: &Request) -> Result<(ObjectInfo, OwnedFd)> {
+        let (info, fd) = self.opened_any(request)?;
+        if info.controlled {
+            let text = "the host serves the object's faults: it cannot be mapped on an errand";
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
+        Ok((info, fd))
+    }
+
+    fn opened_any(&mut self, request: &Request) -> Result<(ObjectInfo, OwnedFd)> {
         match self.ask(request)? {
             (Reply::Opened(reply), Some(fd)) => {
                 let OpenReply { info, .. } = *reply;
-                if info.controlled {
-                    let text = "the host serves the object's faults: it cannot be mapped on an errand";
-                    return Err(Error::new(ErrorKind::Mismatch, text));
-                }
                 Ok((info, fd))
             }
             _ => Err(wrong_reply()),
@@ -100,6 +114,87 @@ impl Errand {
     /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
     pub fn open(&mut self, name: &str, access: Access) -> Result<(ObjectInfo, OwnedFd)> {
         self.opened(&Request::Open { name: Name::new(name)?, access })
+    }
+
+    /// Opens any object. Only of a direct one the descriptor is its memory, or its file; of others it is to be left alone.
+    pub fn open_any(&mut self, name: &str, access: Access) -> Result<(ObjectInfo, OwnedFd)> {
+        self.opened_any(&Request::Open { name: Name::new(name)?, access })
+    }
+
+    /// The same of a direct object that is made if there is none: whoever repeats it with the same nonce finds his own.
+    pub fn create_by(
+        &mut self,
+        name: &str,
+        options: &CreateOptions,
+        nonce: u128,
+    ) -> Result<(ObjectInfo, OwnedFd)> {
+        options.check()?;
+        self.opened_any(&Request::Create { name: Name::new(name)?, options: options.clone(), nonce })
+    }
+
+    /// The object is not needed any more.
+    pub fn close(&mut self, object: ObjectId) -> Result<()> {
+        self.ask(&Request::Close { object }).map(drop)
+    }
+
+    /// What has that name.
+    pub fn look(&mut self, name: &str) -> Result<EntryInfo> {
+        match self.ask(&Request::Stat { name: Name::directory(name)? })?.0 {
+            Reply::Entry(entry) => Ok(*entry),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// What is known of an object that was opened on this errand.
+    pub fn stat_opened(&mut self, object: ObjectId) -> Result<ObjectInfo> {
+        match self.ask(&Request::StatObject { object })?.0 {
+            Reply::Entry(entry) => match *entry {
+                EntryInfo::Object(info) => Ok(*info),
+                EntryInfo::Directory { .. } => Err(wrong_reply()),
+            },
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Some entries of a directory, in order, after that name; and whether more follow.
+    pub fn entries(&mut self, directory: &str, after: Option<Name>) -> Result<(Vec<EntryInfo>, bool)> {
+        match self.ask(&Request::List { directory: Name::directory(directory)?, after })?.0 {
+            Reply::Entries { entries, more } => Ok((entries, more)),
+            _ => Err(wrong_reply()),
+        }
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&mut self, name: &str, mode: u32) -> Result<()> {
+        self.ask(&Request::MakeDirectory { name: Name::new(name)?, mode }).map(drop)
+    }
+
+    /// Gives another name; with `replace`, what has it loses it.
+    pub fn rename(&mut self, from: &str, to: &str, replace: bool) -> Result<()> {
+        self.ask(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace }).map(drop)
+    }
+
+    /// Changes the size.
+    pub fn resize(&mut self, name: &str, size_bytes: u64) -> Result<()> {
+        self.ask(&Request::Resize { name: Name::new(name)?, size_bytes }).map(drop)
+    }
+
+    /// The same of an object that was opened for writing on this errand. `only_grow`: leaves it if it is that large already.
+    pub fn resize_opened(&mut self, object: ObjectId, size_bytes: u64, only_grow: bool) -> Result<()> {
+        self.ask(&Request::ResizeOpened { object, size_bytes, only_grow }).map(drop)
+    }
+
+    /// Changes when a direct object was modified, in nanoseconds since 1970.
+    pub fn set_modified(&mut self, name: &str, modified_ns: u64) -> Result<()> {
+        self.ask(&Request::SetModified { name: Name::new(name)?, modified_ns }).map(drop)
+    }
+
+    /// State of the host.
+    pub fn status(&mut self) -> Result<HostStatus> {
+        match self.ask(&Request::Status)?.0 {
+            Reply::Status(status) => Ok(*status),
+            _ => Err(wrong_reply()),
+        }
     }
 
     /// What is known of an object.
@@ -122,12 +217,12 @@ impl Errand {
 
     /// Changes the mode bits.
     pub fn set_mode(&mut self, name: &str, mode: u32) -> Result<()> {
-        self.ask(&Request::SetMode { name: Name::new(name)?, mode }).map(drop)
+        self.ask(&Request::SetMode { name: Name::directory(name)?, mode }).map(drop)
     }
 
     /// Changes owner or group.
     pub fn set_owner(&mut self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.ask(&Request::SetOwner { name: Name::new(name)?, uid, gid }).map(drop)
+        self.ask(&Request::SetOwner { name: Name::directory(name)?, uid, gid }).map(drop)
     }
 
     /// The objects of the root directory whose names begin so.

@@ -138,7 +138,12 @@ impl Host {
 
     /// Gives an object another name.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)? })
+        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace: false })
+    }
+
+    /// Makes a directory. (Those above an object are made with it.)
+    pub fn make_directory(&self, name: &str, mode: u32) -> Result<()> {
+        self.do_it(&Request::MakeDirectory { name: Name::new(name)?, mode })
     }
 
     /// Changes the mode bits of an object or a directory.

@@ -32,7 +32,7 @@ pub use commonhold_object::{
 };
 pub use errand::{Errand, PATIENCE};
 pub use host::Host;
-pub use locate::default_state_directory;
+pub use locate::{default_state_directory, own_state_directory};
 pub use mapping::{MapOptions, Mapping};
 
 pub use object::Object;

@@ -44,6 +44,11 @@ pub fn default_state_directory() -> Result<PathBuf> {
     last.ok_or_else(|| Error::new(ErrorKind::NotFound, "no state directory for a host is known"))
 }
 
+/// The state directory of this user alone, whichever host is used.
+pub fn own_state_directory() -> Result<PathBuf> {
+    if rustix::process::geteuid().is_root() { Ok(PathBuf::from(SYSTEM_DIRECTORY)) } else { of_user() }
+}
+
 fn named() -> Option<PathBuf> {
     environment::variable(HOST_VARIABLE).map(PathBuf::from)
 }

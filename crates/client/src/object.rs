@@ -158,13 +158,10 @@ impl Core {
 
     /// Learns how many pages the object has now: another process may have changed that.
     pub(crate) fn look_at_size(&self) -> Result<()> {
-        // A host that resizes an object gives its file that length, and memory as many whole pages: if the length is
+        // A host that resizes an object gives its file that length, and frames as many whole pages: if the length is
         // the one that goes with the size as known, nobody has to be asked.
         let known = self.size_bytes();
-        let expected = match self.options.pager {
-            PagerKind::File if !self.controlled => known,
-            _ => pages_of(known) * PAGE_SIZE_BYTES,
-        };
+        let expected = if self.controlled { pages_of(known) * PAGE_SIZE_BYTES } else { known };
         if rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_size as u64 == expected) {
             return Ok(());
         }

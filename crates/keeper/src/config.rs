@@ -12,9 +12,32 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What a keeper must know to start hosts: `PROGRAM serve --state DIR --keeper-fd N [HOST_ARGUMENT...]`.
+/// What a keeper starts. This crate says *host* of either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Serves {
+    /// A host.
+    #[default]
+    Host,
+    /// The server of a mount.
+    Mount,
+}
+
+impl Serves {
+    /// The command of what is started.
+    fn verb(self) -> &'static str {
+        match self {
+            Serves::Host => "serve",
+            Serves::Mount => "serve-mount",
+        }
+    }
+}
+
+/// What a keeper must know to start hosts: `PROGRAM serve --state DIR --keeper-fd N [HOST_ARGUMENT...]`; servers of mounts by
+/// `serve-mount`.
 #[derive(Clone, Debug)]
 pub struct KeeperConfig {
+    /// What it starts.
+    pub serves: Serves,
     /// State directory of the host.
     pub state_directory: PathBuf,
     /// Program to run as the host.
@@ -30,7 +53,7 @@ impl KeeperConfig {
     /// log: a panic must be found somewhere.
     pub(crate) fn start_host(&self, program: &Path, socket: OwnedFd) -> io::Result<Child> {
         let mut command = Command::new(program);
-        command.arg("serve").arg("--state").arg(&self.state_directory);
+        command.arg(self.serves.verb()).arg("--state").arg(&self.state_directory);
         command.arg("--keeper-fd").arg(socket.as_raw_fd().to_string());
         command.args(&self.host_arguments);
         descriptor::inherit(&mut command, vec![socket]);
@@ -39,9 +62,11 @@ impl KeeperConfig {
 }
 
 /// What a host, or who starts the first host, must know to start a keeper:
-/// `PROGRAM keeper --state DIR [--host-pid P --keeper-fd N] --lock-fd M [-- HOST_ARGUMENT...]`.
+/// `PROGRAM keeper [--mount] --state DIR [--host-pid P --keeper-fd N] --lock-fd M [-- HOST_ARGUMENT...]`.
 #[derive(Clone, Debug)]
 pub struct KeeperCommand {
+    /// What it starts.
+    pub serves: Serves,
     /// Program to run as the keeper; it also becomes the program of the hosts which that keeper starts.
     pub program: PathBuf,
     /// State directory of the host.
@@ -67,7 +92,11 @@ impl KeeperCommand {
 
     fn spawn(&self, socket: Option<OwnedFd>, lock: OwnedFd) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
-        command.arg("keeper").arg("--state").arg(&self.state_directory);
+        command.arg("keeper");
+        if self.serves == Serves::Mount {
+            command.arg("--mount");
+        }
+        command.arg("--state").arg(&self.state_directory);
         if let Some(socket) = &socket {
             command.arg("--host-pid").arg(std::process::id().to_string());
             command.arg("--keeper-fd").arg(socket.as_raw_fd().to_string());

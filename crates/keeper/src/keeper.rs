@@ -7,7 +7,7 @@
 mod conversation;
 
 use crate::backoff::{Backoff, Ending, Next, decide};
-use crate::config::KeeperConfig;
+use crate::config::{KeeperConfig, Serves};
 use crate::fence::Fence;
 use crate::hosted::{Hosted, Sending};
 use crate::kept::{Generation, Key, LOCK_KEY, STUCK_PART};
@@ -48,7 +48,9 @@ pub fn run_keeper(
         ..config
     };
     let log = StateLog::new(&config.state_directory, "keeper");
-    if let Err(error) = filter::refuse_calls() {
+    // The server of a mount acts for users, and mounts.
+    let filtered = if config.serves == Serves::Host { filter::refuse_calls() } else { Ok(()) };
+    if let Err(error) = filtered {
         log.say(&format!("system calls that nobody here makes are not refused: {error}"));
     }
     let keeper = Keeper::new(config, log.clone(), lock, inherited, host_pid);

@@ -33,7 +33,7 @@ mod vault;
 mod waits;
 
 pub use backoff::RestartPolicy;
-pub use config::{KeeperCommand, KeeperConfig};
+pub use config::{KeeperCommand, KeeperConfig, Serves};
 pub use deadline::{EndedFaults, FaultDeadline};
 pub use descriptor::adopt_descriptor;
 pub use keeper::run_keeper;

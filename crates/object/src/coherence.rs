@@ -52,6 +52,16 @@ impl Scheduler {
 }
 
 impl Coherence {
+    /// The words for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Coherence::Local => "local",
+            Coherence::Strict { scheduler: Scheduler::Central { .. }, .. } => "strict, central",
+            Coherence::Strict { scheduler: Scheduler::Forwarding, .. } => "strict, forwarding",
+            Coherence::Explicit => "explicit",
+        }
+    }
+
     /// Strict, scheduled by all hosts that have the object; a page stays for 200 µs.
     pub fn strict(on_loss: OnLoss) -> Coherence {
         Coherence::Strict { scheduler: Scheduler::Forwarding, on_loss, hold_us: HOLD_US }

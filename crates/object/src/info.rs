@@ -84,6 +84,9 @@ pub struct ObjectInfo {
     /// Of an object with shared page tables: how many tables map each of its pages at most, the host's two among them. Zero: the
     /// kernel does not tell this host (it says so to root).
     pub page_tables: u64,
+    /// When a direct object was last written by a call, resized or given another time, in nanoseconds since 1970. Zero: the
+    /// host does not know.
+    pub modified_ns: u64,
 }
 
 /// What an object that hosts share has lost with hosts, as far as its home knows.

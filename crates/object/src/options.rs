@@ -39,6 +39,38 @@ pub enum Translation {
     SharedTables,
 }
 
+impl PagerKind {
+    /// The word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            PagerKind::Anonymous => "anonymous",
+            PagerKind::File => "file",
+            PagerKind::External { .. } => "external",
+        }
+    }
+}
+
+impl SyncMode {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            SyncMode::Plain => "plain",
+            SyncMode::Ordered => "ordered",
+            SyncMode::Atomic => "atomic",
+        }
+    }
+}
+
+impl Translation {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Translation::Paged => "paged",
+            Translation::SharedTables => "shared-tables",
+        }
+    }
+}
+
 /// What becomes of unsynced pages when the last process that mapped the object was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnLastDeath {
@@ -184,7 +216,8 @@ impl CreateOptions {
     /// Sizes, bits and times that no object may have.
     fn check_numbers(&self) -> Result<()> {
         let refused = |text: String| Err(Error::invalid(text));
-        if self.size_bytes == 0 && self.pager != PagerKind::File {
+        let may_be_empty = !self.is_controlled() && !self.reserves() && !self.shares_tables();
+        if self.size_bytes == 0 && self.pager != PagerKind::File && !may_be_empty {
             return refused("the size is zero: give --size, or --file with a file that is not empty".into());
         }
         if self.size_bytes > limits::OBJECT_BYTES {

@@ -117,6 +117,28 @@ impl Registry {
         who: &Credentials,
         repeated: bool,
     ) -> Result<Vec<ObjectRecord>> {
+        self.change_name(from, to, who, false, repeated)
+    }
+
+    /// The same; what has the new name loses it, as with rename(2), and its record is among those given.
+    pub fn rename_over(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        who: &Credentials,
+        repeated: bool,
+    ) -> Result<Vec<ObjectRecord>> {
+        self.change_name(from, to, who, true, repeated)
+    }
+
+    fn change_name(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        who: &Credentials,
+        replace: bool,
+        repeated: bool,
+    ) -> Result<Vec<ObjectRecord>> {
         Name::new(from.as_str())?;
         Name::new(to.as_str())?;
         [from, to].iter().try_for_each(|name| system_v::check_change(name, "name"))?;
@@ -135,10 +157,18 @@ impl Registry {
         self.tree.check_take(from, owner.uid, who)?;
         self.tree.check_add(to, who)?;
         if from == to {
-            return Err(Error::invalid(format!("{from} has that name already: give another one")));
+            return match replace {
+                true => Ok(Vec::new()),
+                false => Err(Error::invalid(format!("{from} has that name already: give another one"))),
+            };
         }
-        if self.tree.get(to).is_some() {
-            return Err(Error::new(ErrorKind::Exists, format!("{to} exists already: remove it first")));
+        let replaced = self.tree.get(to).cloned();
+        match &replaced {
+            Some(there) if replace => self.check_replace(&node, to, there, who)?,
+            Some(_) => {
+                return Err(Error::new(ErrorKind::Exists, format!("{to} exists already: remove it first")));
+            }
+            None => {}
         }
         if to.as_str().starts_with(&format!("{from}/")) {
             return Err(Error::invalid(format!("{from} cannot be moved into itself")));
@@ -148,7 +178,37 @@ impl Registry {
             let target = Name::new(&format!("{to}{}", &name.as_str()[from.as_str().len()..]))?;
             moves.push((name, target, node));
         }
-        self.carry_out(to, who, moves)
+        self.carry_out(to, who, moves, replaced)
+    }
+
+    /// Refuses to put `node` in the place of what has the name `to`.
+    fn check_replace(&self, node: &Node, to: &Name, there: &Node, who: &Credentials) -> Result<()> {
+        let mismatch = |text: String| Err(Error::new(ErrorKind::Mismatch, text));
+        match (node, there) {
+            (Node::Object(from), Node::Object(id)) => {
+                let (from, there) = (self.record(*from)?, self.record(*id)?);
+                if from.options.is_shared() || there.options.is_shared() {
+                    return Err(Error::new(
+                        ErrorKind::Unsupported,
+                        format!(
+                            "{to} cannot be replaced by name among hosts that share objects: remove it first"
+                        ),
+                    ));
+                }
+                self.tree.check_take(to, there.ownership.uid, who)
+            }
+            (Node::Directory(_), Node::Directory(_)) if !self.tree.is_empty_directory(to) => Err(Error::new(
+                ErrorKind::Busy,
+                format!("directory {to} is not empty: remove what is in it first"),
+            )),
+            (Node::Directory(_), Node::Directory(there)) => self.tree.check_take(to, there.uid, who),
+            (Node::Object(_), Node::Directory(_)) => {
+                mismatch(format!("{to} is a directory: choose another name"))
+            }
+            (Node::Directory(_), Node::Object(_)) => {
+                mismatch(format!("{to} is an object, and no directory takes its place: remove it first"))
+            }
+        }
     }
 
     fn carry_out(
@@ -156,6 +216,7 @@ impl Registry {
         to: &Name,
         who: &Credentials,
         moves: Vec<(Name, Name, Node)>,
+        replaced: Option<Node>,
     ) -> Result<Vec<ObjectRecord>> {
         self.ready()?;
         let new_directories: Vec<Name> =
@@ -166,6 +227,15 @@ impl Registry {
         let mut change = self.store.change()?;
         for directory in &new_directories {
             change.put_directory(directory, &fresh)?;
+        }
+        match replaced {
+            Some(Node::Object(id)) => {
+                let record = ObjectRecord { name: None, ..self.record(id)?.clone() };
+                change.put_record(&record)?;
+                records.push(record);
+            }
+            Some(Node::Directory(_)) => change.remove_directory(to)?,
+            None => {}
         }
         for (old, new, node) in &moves {
             match node {
@@ -189,6 +259,50 @@ impl Registry {
         }
         records.iter().for_each(|record| self.records.insert(record.clone()));
         Ok(records)
+    }
+
+    /// Makes a directory. A repeated request finds its own.
+    pub fn make_directory(
+        &mut self,
+        name: &Name,
+        who: &Credentials,
+        mode: u32,
+        repeated: bool,
+    ) -> Result<()> {
+        Name::new(name.as_str())?;
+        if mode & !0o777 != 0 {
+            return Err(Error::invalid(format!("mode {mode:o} has bits beyond rwxrwxrwx")));
+        }
+        system_v::check_change(name, "name")?;
+        self.tree.check_reach(name, who)?;
+        match self.tree.get(name) {
+            Some(Node::Directory(ownership)) if repeated && ownership.uid == who.uid => return Ok(()),
+            Some(_) => {
+                return Err(Error::new(
+                    ErrorKind::Exists,
+                    format!("{name} exists already: choose another name"),
+                ));
+            }
+            None => {}
+        }
+        self.tree.check_add(name, who)?;
+        let above = self.missing_above(name)?;
+        self.check_directories(who.uid, above.len() as u64 + 1)?;
+        let (own, others) = (Ownership { uid: who.uid, gid: who.gid, mode }, 0o755);
+        let made: Vec<(Name, Ownership)> = above
+            .into_iter()
+            .map(|above| (above, Ownership { mode: others, ..own }))
+            .chain([(name.clone(), own)])
+            .collect();
+        self.ready()?;
+        let mut change = self.store.change()?;
+        for (directory, ownership) in &made {
+            change.put_directory(directory, ownership)?;
+        }
+        change.commit()?;
+        made.iter()
+            .for_each(|(directory, ownership)| self.tree.insert(directory, Node::Directory(*ownership)));
+        Ok(())
     }
 
     /// Changes mode bits: only the owner, or root. Gives the record, if it is an object's.

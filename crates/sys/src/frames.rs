@@ -3,7 +3,7 @@
 use crate::memory::FileWindow;
 use crate::userfaultfd::{Kind, Modes, Userfaultfd};
 use commonhold_points as points;
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io;
@@ -258,6 +258,21 @@ fn for_making_pages() -> io::Result<&'static Userfaultfd> {
 /// Bytes of memory that the file's frames take.
 pub fn resident_bytes(fd: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd)?.st_blocks).unwrap_or(0) * 512)
+}
+
+/// When the file was last modified, in nanoseconds since 1970.
+pub fn modified_ns(fd: impl AsFd) -> io::Result<u64> {
+    let stat = rustix::fs::fstat(fd)?;
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as u64))
+}
+
+/// Gives the file another such time, and keeps the one of its last access.
+pub fn set_modified(fd: impl AsFd, modified_ns: u64) -> io::Result<()> {
+    let (tv_sec, tv_nsec) = ((modified_ns / 1_000_000_000) as i64, (modified_ns % 1_000_000_000) as i64);
+    let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: kept, last_modification: Timespec { tv_sec, tv_nsec } };
+    Ok(rustix::fs::futimens(fd, &times)?)
 }
 
 /// A pipe that can hold references to `pages` frames.

@@ -176,6 +176,9 @@ pub struct Serve {
 /// `keeper`.
 #[derive(Debug, Args)]
 pub struct Keeper {
+    /// What is started is the server of a mount, not a host
+    #[arg(long)]
+    pub mount: bool,
     /// State directory
     #[arg(long)]
     pub state: PathBuf,

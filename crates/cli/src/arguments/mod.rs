@@ -5,6 +5,7 @@ pub mod ca;
 pub mod entry;
 pub mod host;
 pub mod image;
+pub mod mount;
 pub mod objects;
 pub mod place;
 pub mod rebase;
@@ -89,6 +90,10 @@ pub enum Command {
     /// Keep images: code and data at addresses that are the same in every process
     #[command(subcommand)]
     Image(image::ImageCommand),
+    /// Show objects as files, for programs that know nothing of Commonhold
+    Mount(mount::Mount),
+    /// End a mount
+    Umount(mount::Unmount),
     /// Run a program that knows nothing of Commonhold, with what it shares in objects
     Run(unmodified::Run),
     /// List the System V segments that are objects
@@ -106,6 +111,9 @@ pub enum Command {
     /// The host process; started by its keeper alone
     #[command(hide = true)]
     Serve(Box<entry::Serve>),
+    /// The server of a mount; started by its keeper alone
+    #[command(hide = true)]
+    ServeMount(mount::ServeMount),
     /// The keeper process; started by `host start` and by clients alone
     #[command(hide = true)]
     Keeper(entry::Keeper),

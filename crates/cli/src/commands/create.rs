@@ -5,7 +5,7 @@ use crate::failure::Done;
 use crate::output::answer;
 use crate::people::People;
 use crate::units::format_size;
-use crate::view::{EntryView, pager_word};
+use crate::view::EntryView;
 use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, Host, PagerKind, Result};
 use commonhold_object::error::Doing;
 use std::fs::{File, OpenOptions};
@@ -29,7 +29,7 @@ pub fn create(host: &Host, arguments: Create) -> Done {
         } else {
             "; its memory is not reserved and can run out later, which ends the program that touches it (SIGBUS)"
         };
-        let pager = pager_word(&info.options.pager);
+        let pager = info.options.pager.word();
         format!("{}: {}, {pager}{risk}", arguments.name, format_size(info.options.size_bytes))
     })
 }

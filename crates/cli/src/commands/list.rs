@@ -5,7 +5,7 @@ use crate::failure::Done;
 use crate::output::{answer, columns, count};
 use crate::people::People;
 use crate::units::{format_mode, format_size};
-use crate::view::{EntryView, coherence_word, sync_word};
+use crate::view::EntryView;
 use commonhold::{EntryInfo, Host, ObjectInfo, PagerKind, Result};
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn long_row(entry: &EntryInfo, people: &mut People) -> Vec<String> {
             people.group(info.ownership.gid),
             format_size(info.options.size_bytes),
             pager_cell(info),
-            format!("{}, {}", coherence_word(info.options.coherence), sync_word(info.options.sync)),
+            format!("{}, {}", info.options.coherence.word(), info.options.sync.word()),
             count(info.mappings, "mapping"),
             if info.warning.is_empty() {
                 named(info)
@@ -137,6 +137,7 @@ mod tests {
             home: String::new(),
             is_elsewhere: false,
             page_tables: 0,
+            modified_ns: 0,
             losses: commonhold::Losses::default(),
         }
     }

@@ -13,6 +13,7 @@ mod image;
 mod incore;
 mod interrupts;
 mod list;
+mod mount;
 mod rebase;
 mod show;
 mod stats;
@@ -55,10 +56,13 @@ pub fn run(line: CommandLine) -> Done {
         Command::Run(arguments) => unmodified::run(&place, &arguments),
         Command::Ipcs(arguments) => unmodified::list(&place, &arguments),
         Command::Ipcrm(arguments) => unmodified::remove(&place, &arguments),
+        Command::Mount(arguments) => mount::mount(&place, &arguments),
+        Command::Umount(arguments) => mount::unmount(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
         Command::Serve(arguments) => Ok(crate::host_process::serve(*arguments)?),
+        Command::ServeMount(arguments) => Ok(mount::serve(arguments)?),
         Command::Keeper(arguments) => Ok(crate::host_process::keeper(arguments)?),
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::{Done, all_done};
 use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
-use crate::view::{EntryView, MappingView, coherence_word, last_death_word, strict_page_size, sync_word};
+use crate::view::{EntryView, MappingView, last_death_word, strict_page_size};
 use commonhold::{EntryInfo, Host, Losses, ObjectInfo, Ownership, PagerKind, Translation};
 
 /// Tells all there is to know of each name.
@@ -59,8 +59,8 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
             "sync",
             format!(
                 "{}, {}{}",
-                coherence_word(options.coherence),
-                sync_word(options.sync),
+                options.coherence.word(),
+                options.sync.word(),
                 if options.freezable { ", freezable" } else { "" }
             ),
         ),

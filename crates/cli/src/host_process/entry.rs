@@ -3,7 +3,7 @@
 use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
 use commonhold::{Error, Result};
 use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
-use commonhold_keeper::{KeeperConfig, RestartPolicy, StateLog, adopt_descriptor};
+use commonhold_keeper::{KeeperConfig, RestartPolicy, Serves, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
 use commonhold_peers::Identity;
 use rustix::fs::Mode;
@@ -111,6 +111,7 @@ pub fn keeper(arguments: Keeper) -> Result<()> {
     let lock = adopt(arguments.lock_fd)?;
     let inherited = arguments.keeper_fd.map(adopt).transpose()?;
     let config = KeeperConfig {
+        serves: if arguments.mount { Serves::Mount } else { Serves::Host },
         state_directory: arguments.state,
         program: own_program()?,
         host_arguments: arguments.host_arguments,

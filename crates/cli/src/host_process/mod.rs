@@ -6,6 +6,6 @@ mod start;
 mod watch;
 
 pub use ask::{ask, end_keeper, why_none_serves};
-pub use entry::{checked_place, keeper, metrics_options, serve};
+pub use entry::{checked_place, keeper, metrics_options, own_program, serve};
 pub use start::{StartOptions, start};
 pub use watch::watch;

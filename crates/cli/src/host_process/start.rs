@@ -4,7 +4,7 @@ use super::ask::{ask, why_none_serves};
 use super::entry::own_program;
 use crate::arguments::entry::{Limits, Metrics, Place};
 use commonhold::{Error, ErrorKind, HostStatus, Result};
-use commonhold_keeper::{KeeperCommand, lock_state_directory};
+use commonhold_keeper::{KeeperCommand, Serves, lock_state_directory};
 use commonhold_object::error::Doing;
 use commonhold_sys::process;
 use rustix::fs::{Mode, OFlags};
@@ -51,6 +51,7 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
         other => other?,
     };
     let command = KeeperCommand {
+        serves: Serves::Host,
         program: own_program()?,
         state_directory: directory.clone(),
         host_arguments: [options.limits.words(), options.place.words(), options.metrics.words()].concat(),

@@ -332,6 +332,7 @@ fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
         is_elsewhere: false,
         losses: Losses::default(),
         page_tables: 0,
+        modified_ns: 0,
     }
 }
 

@@ -72,6 +72,7 @@ fn info() -> ObjectInfo {
         home: "c".into(),
         is_elsewhere: true,
         page_tables: 0,
+        modified_ns: 10,
         losses: Losses { lost_pages: 7, reverted_pages: 8, generation: 9 },
     }
 }

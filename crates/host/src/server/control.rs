@@ -2,7 +2,7 @@
 
 use super::session::{Session, no_descriptor_left, refuse};
 use super::{Host, lifetime};
-use commonhold_keeper::{KeeperCommand, KeeperEvent};
+use commonhold_keeper::{KeeperCommand, KeeperEvent, Serves};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
@@ -385,6 +385,7 @@ impl Host {
 
     fn keeper_command(&self, program: std::path::PathBuf) -> KeeperCommand {
         KeeperCommand {
+            serves: Serves::Host,
             program,
             state_directory: self.machine.directory.clone(),
             host_arguments: self.arguments.clone(),

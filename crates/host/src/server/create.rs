@@ -152,7 +152,7 @@ impl Host {
                 Ok(Some(Arc::new(fd)))
             }
             PagerKind::Anonymous => {
-                let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
+                let bytes = options.size_bytes;
                 let keeps_size = record.name.as_ref().is_some_and(system_v::is_segment);
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
                 let fd = make("commonhold-object", bytes).doing("making memory for the object")?;

@@ -141,7 +141,18 @@ impl Host {
             Request::List { directory, after, .. } => self.list(session, &directory, after.as_ref()),
             Request::Resize { name, size_bytes } => self.resize(session, &name, size_bytes).map(done),
             Request::Remove { name } => self.remove(session, &name, repeated).map(done),
-            Request::Rename { from, to } => self.rename(session, &from, &to, repeated).map(done),
+            Request::Rename { from, to, replace } => {
+                self.rename(session, (&from, &to), replace, repeated).map(done)
+            }
+            Request::MakeDirectory { name, mode } => {
+                self.make_directory(session, &name, mode, repeated).map(done)
+            }
+            Request::ResizeOpened { object, size_bytes, only_grow } => {
+                self.resize_opened(session, object, size_bytes, only_grow).map(done)
+            }
+            Request::SetModified { name, modified_ns } => {
+                self.set_modified(session, &name, modified_ns).map(done)
+            }
             Request::SetMode { name, mode } => self.set_mode(session, &name, mode).map(done),
             Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
             Request::Map(map) => {

@@ -179,14 +179,65 @@ impl Host {
         Ok(())
     }
 
-    pub(super) fn rename(&self, session: &Session, from: &Name, to: &Name, repeated: bool) -> Result<()> {
+    pub(super) fn rename(
+        self: &Arc<Self>,
+        session: &Session,
+        (from, to): (&Name, &Name),
+        replace: bool,
+        repeated: bool,
+    ) -> Result<()> {
         self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
-        let renamed = registry.rename(from, to, &session.credentials, repeated);
-        let result = renamed.map(|changed| self.note_records(&registry, changed));
+        let renamed = match replace {
+            true => registry.rename_over(from, to, &session.credentials, repeated),
+            false => registry.rename(from, to, &session.credentials, repeated),
+        };
+        let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
         drop(registry);
         self.tell_names();
-        result
+        for replaced in renamed?.iter().filter(|record| record.name.is_none()) {
+            self.settle_object(replaced.id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn make_directory(
+        &self,
+        session: &Session,
+        name: &Name,
+        mode: u32,
+        repeated: bool,
+    ) -> Result<()> {
+        lock(&self.registry).make_directory(name, &session.credentials, mode, repeated)
+    }
+
+    /// When a direct object was modified is what its memory or file says: the kernel notes it.
+    pub(super) fn set_modified(&self, session: &Session, name: &Name, modified_ns: u64) -> Result<()> {
+        let who = &session.credentials;
+        let Entry::Object(record) = lock(&self.registry).stat(name, who)? else {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{name} is a directory, which has no times"),
+            ));
+        };
+        let object = self.object(record.id)?;
+        let fd = object.descriptor().filter(|_| !object.is_controlled()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("{name} is not a direct object: its times are not kept"),
+            )
+        })?;
+        let stat =
+            rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("looking at the object's memory")?;
+        let owner = match record.options.pager {
+            PagerKind::File => stat.st_uid,
+            _ => record.ownership.uid,
+        };
+        if !who.is_root() && who.uid != owner {
+            let text = format!("only user {owner}, whose it is, or root may change the times of {name}");
+            return Err(Error::new(ErrorKind::Permission, text));
+        }
+        frames::set_modified(&*fd, modified_ns).doing("changing the object's times")
     }
 
     pub(super) fn set_mode(&self, session: &Session, name: &Name, mode: u32) -> Result<()> {
@@ -284,6 +335,7 @@ impl Host {
             };
             info.mappings = self.direct_mappings(object).len() as u64;
             info.page_tables = super::tables::count(object);
+            info.modified_ns = frames::modified_ns(&*fd).unwrap_or(0);
         }
         self.note_home(object, &mut info);
         if info.warning.is_empty()
@@ -327,6 +379,7 @@ impl Host {
             is_elsewhere: record.is_elsewhere,
             losses: Losses { generation, ..Losses::default() },
             page_tables: 0,
+            modified_ns: 0,
         }
     }
 }

@@ -8,15 +8,17 @@ use crate::cluster::Cluster;
 use crate::pagers::check_room;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of,
-    system_v,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result,
+    pages_of, system_v,
 };
 use commonhold_sys::frames;
 use std::sync::Arc;
 
 impl Host {
     pub(super) fn resize(self: &Arc<Self>, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
-        self.check_file_limit_of(session, name, size_bytes)?;
+        if let Ok(object) = self.lookup(session, name, Access::ReadWrite) {
+            self.check_file_limit_of(session, &object, size_bytes)?;
+        }
         let found = self.resize_for(&session.credentials, name, size_bytes, false);
         match self.cluster.get().filter(|cluster| cluster.is_up()) {
             Some(cluster) if found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound) => {
@@ -27,8 +29,7 @@ impl Host {
     }
 
     /// Of an object on a file that grows: as far as the process that asks could make it grow.
-    fn check_file_limit_of(&self, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
-        let Ok(object) = self.lookup(session, name, Access::ReadWrite) else { return Ok(()) };
+    fn check_file_limit_of(&self, session: &Session, object: &Object, size_bytes: u64) -> Result<()> {
         let options = object.record().options.clone();
         let on_file = options.pager == PagerKind::File && !options.is_replicated();
         if on_file && size_bytes > options.size_bytes {
@@ -52,10 +53,45 @@ impl Host {
             let text = format!("{name} is local to its host: resize it there");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        let object = self.object(record.id)?;
+        self.resize_found(&self.object(record.id)?, size_bytes, false)
+    }
+
+    /// The same of an object that the session has open, whatever its name is, if it has one.
+    pub(super) fn resize_opened(
+        self: &Arc<Self>,
+        session: &Session,
+        id: ObjectId,
+        size_bytes: u64,
+        only_grow: bool,
+    ) -> Result<()> {
+        if !session.access(id)?.writes() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "resizing changes the object: open it for writing",
+            ));
+        }
+        let object = self.object(id)?;
+        let (name, is_elsewhere, first) = {
+            let record = object.record();
+            (record.name.clone(), record.is_elsewhere, record.first_name.clone())
+        };
+        if let Some(cluster) = self.cluster.get().filter(|cluster| is_elsewhere && cluster.is_up()) {
+            return cluster.resize_elsewhere(&first, &session.credentials, size_bytes);
+        }
+        if let Some(name) = &name {
+            system_v::check_change(name, "size")?;
+        }
+        self.check_file_limit_of(session, &object, size_bytes)?;
+        self.resize_found(&object, size_bytes, only_grow)
+    }
+
+    fn resize_found(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, only_grow: bool) -> Result<()> {
         let result = object.hold().and_then(|_held| {
             let _one_at_a_time = lock(&object.resizing);
-            self.resize_object(&object, size_bytes)
+            if only_grow && size_bytes <= object.record().options.size_bytes {
+                return Ok(());
+            }
+            self.resize_object(object, size_bytes)
         });
         self.tell_of_moving();
         // Its name may have gone meanwhile, and its last user.
@@ -66,10 +102,12 @@ impl Host {
     fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
-        if size_bytes == 0 {
+        if size_bytes > 0 || object.is_controlled() {
+            options.check()?;
+        }
+        if size_bytes == 0 && object.is_controlled() {
             return Err(Error::invalid("the size is zero: remove the object instead"));
         }
-        options.check()?;
         if options.shares_tables() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -201,8 +239,8 @@ impl Host {
         old_bytes: u64,
         options: &CreateOptions,
     ) -> Result<()> {
-        let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
         if object.is_controlled() {
+            let bytes = pages_of(options.size_bytes) * PAGE_SIZE_BYTES;
             if options.reserves() && options.pager == PagerKind::Anonymous && options.size_bytes > old_bytes {
                 let record = object.record().clone();
                 self.reserve_spill(&record, bytes, bytes - pages_of(old_bytes) * PAGE_SIZE_BYTES)?;
@@ -211,17 +249,14 @@ impl Host {
         }
         let fd =
             object.descriptor().ok_or_else(|| Error::new(ErrorKind::Lost, "the object's memory is gone"))?;
-        let (length, anonymous) = match options.pager {
-            PagerKind::File => (options.size_bytes, false),
-            _ => (bytes, true),
-        };
+        let (length, anonymous) = (options.size_bytes, options.pager != PagerKind::File);
         let old_length =
             rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("resizing")?.st_size as u64;
         let cut = |length| {
             rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object")
         };
-        if options.size_bytes < old_bytes {
-            cut(options.size_bytes)?; // what is past the end in the last page must be zero if the object grows again
+        if anonymous && length > old_bytes && !old_bytes.is_multiple_of(PAGE_SIZE_BYTES) {
+            cut(old_bytes)?; // what a mapping wrote past the end, in the last page, does not come with it
         }
         cut(length)?;
         if options.reserves() && length > old_length {

@@ -1,7 +1,7 @@
 //! A state directory with a keeper and a host in it, as the tests handle them.
 
 use crate::program::CONTROL_BYTES;
-use commonhold_keeper::{KeeperCommand, lock_state_directory};
+use commonhold_keeper::{KeeperCommand, Serves, lock_state_directory};
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use rustix::process::{Pid, Signal};
@@ -33,8 +33,12 @@ impl Driver {
         let driver = Driver { directory: tempfile::tempdir().unwrap() };
         let program = driver.script("program", "");
         let lock = lock_state_directory(driver.state()).unwrap();
-        let command =
-            KeeperCommand { program, state_directory: driver.state().to_owned(), host_arguments: Vec::new() };
+        let command = KeeperCommand {
+            serves: Serves::Host,
+            program,
+            state_directory: driver.state().to_owned(),
+            host_arguments: Vec::new(),
+        };
         command.start(lock).unwrap();
         driver.status();
         driver

@@ -1,7 +1,7 @@
 //! Orderly ends, restarts, upgrades, and those that go wrong.
 
 use crate::driver::{Driver, kill_and_wait, signal, wait_for_end};
-use commonhold_keeper::{KeeperCommand, KeeperEvent, Key, Vault, lock_state_directory};
+use commonhold_keeper::{KeeperCommand, KeeperEvent, Key, Serves, Vault, lock_state_directory};
 use commonhold_sys::process;
 use rustix::process::Signal;
 use std::process::Command;
@@ -127,6 +127,7 @@ fn a_vault_without_a_keeper_mirrors_and_can_start_one() {
     assert!(driver.try_ask("exit").is_none());
     let lock = driver.wait("the lock", || lock_state_directory(driver.state()).ok());
     let command = KeeperCommand {
+        serves: Serves::Host,
         program: driver.state().join("program"),
         state_directory: driver.state().to_owned(),
         host_arguments: Vec::new(),

@@ -5,7 +5,7 @@ use crate::driver::signal;
 use crate::things::{Holding, memfd, operations};
 use commonhold_keeper::protocol::{self, FromKeeper, ToKeeper, Versions};
 use commonhold_keeper::{
-    EndedFaults, FaultDeadline, KeeperCommand, KeeperConfig, KeeperEvent, Key, RestartPolicy, Vault,
+    EndedFaults, FaultDeadline, KeeperCommand, KeeperConfig, KeeperEvent, Key, RestartPolicy, Serves, Vault,
     adopt_descriptor, lock_state_directory, run_keeper,
 };
 use commonhold_sys::process;
@@ -55,6 +55,7 @@ fn keep(state: &Path, inherited: Option<OwnedFd>, host_pid: Option<u32>, lock: O
         std::process::exit(1);
     });
     let config = KeeperConfig {
+        serves: Serves::Host,
         state_directory: state.to_owned(),
         program: std::env::var_os("COMMONHOLD_TEST_PROGRAM").unwrap().into(),
         host_arguments: vec!["further argument".into()],
@@ -317,6 +318,7 @@ impl Host {
 /// How a host of this program starts a keeper.
 fn command(state: &Path) -> KeeperCommand {
     KeeperCommand {
+        serves: Serves::Host,
         program: std::env::var_os("COMMONHOLD_TEST_PROGRAM").unwrap().into(),
         state_directory: state.to_owned(),
         host_arguments: vec!["ignored by this program's keeper".into()],

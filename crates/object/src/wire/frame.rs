@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Version of the messages. Host and client must have the same: the error says which side is older.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// First bytes of every message.
 const MAGIC: [u8; 4] = *b"CmHd";

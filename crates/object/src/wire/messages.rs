@@ -81,8 +81,33 @@ pub enum Request {
     Rename {
         /// Present name.
         from: Name,
-        /// New name; must be free.
+        /// New name.
         to: Name,
+        /// What has the new name loses it; else it must be free.
+        replace: bool,
+    },
+    /// Make a directory.
+    MakeDirectory {
+        /// Its name.
+        name: Name,
+        /// Its mode bits.
+        mode: u32,
+    },
+    /// Change the size of an object that the client has open for writing, named or not.
+    ResizeOpened {
+        /// Which.
+        object: ObjectId,
+        /// New size, bytes.
+        size_bytes: u64,
+        /// Leave it if it is that large already.
+        only_grow: bool,
+    },
+    /// Change when a direct object was last modified: its owner, or root.
+    SetModified {
+        /// Which.
+        name: Name,
+        /// Nanoseconds since 1970.
+        modified_ns: u64,
     },
     /// Change the mode bits of an object or a directory.
     SetMode {

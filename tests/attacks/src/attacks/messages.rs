@@ -71,7 +71,10 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::StatObject { object },
         Request::List { directory: named.clone(), after: None },
         Request::Resize { name: named.clone(), size_bytes: length },
-        Request::Rename { from: named.clone(), to: name("/z") },
+        Request::Rename { from: named.clone(), to: name("/z"), replace: true },
+        Request::MakeDirectory { name: name("/zd"), mode: 0o755 },
+        Request::ResizeOpened { object, size_bytes: length, only_grow: false },
+        Request::SetModified { name: named.clone(), modified_ns: 5 },
         Request::SetMode { name: named.clone(), mode: u32::MAX },
         Request::Map(map_request(object, offset, length)),
         Request::Unmap { address: offset, length },
@@ -95,10 +98,11 @@ fn is_forbidden(request: &Request) -> bool {
         Request::Open { name, .. }
         | Request::Resize { name, .. }
         | Request::Rename { from: name, .. }
+        | Request::SetModified { name, .. }
         | Request::SetMode { name, .. }
         | Request::Revert { name }
         | Request::MapInfo { name } => *name == crate::scene::name("/bystander"),
-        Request::StatObject { .. } | Request::Reattach { .. } => true,
+        Request::StatObject { .. } | Request::ResizeOpened { .. } | Request::Reattach { .. } => true,
         _ => false,
     }
 }

@@ -1,0 +1,203 @@
+//! Making a mount and ending it: by mount(2) for root, by `fusermount3` for others.
+
+use crate::fuse::Device;
+use commonhold::{Error, ErrorKind, Result};
+use commonhold_object::error::Doing;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// What `mount` and `df` show as its kind.
+pub const KIND: &str = "fuse.commonhold";
+
+/// One line of /proc/self/mountinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where.
+    pub directory: PathBuf,
+    /// What kind of file system.
+    pub kind: String,
+    /// What it says it is.
+    pub source: String,
+    /// The number of its device: that of its FUSE connection, too.
+    pub minor: u32,
+}
+
+/// What is mounted at that directory: the last of all.
+pub fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
+    let all = std::fs::read("/proc/self/mountinfo").doing("reading /proc/self/mountinfo")?;
+    let lines = all.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(parse).filter(|mounted| mounted.directory == directory).last())
+}
+
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let text = String::from_utf8_lossy(line);
+    let (before, after) = text.split_once(" - ")?;
+    let mut words = before.split(' ');
+    let device = words.nth(2)?;
+    let directory = PathBuf::from(std::ffi::OsString::from(unescaped(words.nth(1)?)));
+    let mut words = after.split(' ');
+    let (kind, source) = (words.next()?.to_owned(), unescaped(words.next()?));
+    let minor = device.split_once(':')?.1.parse().ok()?;
+    Some(Mounted { directory, kind, source, minor })
+}
+
+/// Spaces, tabs, newlines and backslashes are written `\040` and the like.
+fn unescaped(text: &str) -> String {
+    let mut plain = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
+            Some(escaped) => {
+                plain.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// Refuses a directory at which nothing can be mounted, and says what to do. One at which a mount of ours has died is freed.
+pub fn check_place(directory: &Path) -> Result<()> {
+    if let Some(there) = mounted_at(directory)?.filter(|there| there.kind == KIND) {
+        let is_dead =
+            std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
+        if !is_dead {
+            let text = format!(
+                "{} is a mount of {} already: use it, or end it with `commonhold umount {0}`",
+                directory.display(),
+                there.source
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        unmount(directory, true)?;
+    }
+    let found = std::fs::metadata(directory)
+        .doing(format_args!("cannot mount at {}: make the directory first", directory.display()))?;
+    if !found.is_dir() {
+        let text = format!("{} is not a directory: give one to mount at", directory.display());
+        return Err(Error::invalid(text));
+    }
+    Ok(())
+}
+
+/// Mounts at a directory. `source`: which host's objects.
+pub fn mount(directory: &Path, source: &str) -> Result<Device> {
+    if rustix::process::geteuid().is_root() {
+        mount_by_root(directory, source)
+    } else {
+        mount_by_helper(directory, source)
+    }
+}
+
+fn mount_by_root(directory: &Path, source: &str) -> Result<Device> {
+    let device = Device::open().doing("opening /dev/fuse: this machine needs FUSE (modprobe fuse)")?;
+    // All users are let in: the host asks each what he may.
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.fd().as_raw_fd());
+    let options = CString::new(options).map_err(|error| Error::invalid(error.to_string()))?;
+    rustix::mount::mount(source, directory, KIND, MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        .doing(format_args!("mounting at {}", directory.display()))?;
+    Ok(device)
+}
+
+/// The helper mounts for users without privilege, and sends the descriptor.
+fn mount_by_helper(directory: &Path, source: &str) -> Result<Device> {
+    let (ours, theirs) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+    .doing("making a socket for fusermount3")?;
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
+        .doing("making a socket for fusermount3")?;
+    let names = format!("fsname={},subtype=commonhold,nosuid,nodev", source.replace([',', '\\'], "_"));
+    let output = Command::new("fusermount3")
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .args(["-o", &names, "--"])
+        .arg(directory)
+        .output()
+        .doing("running fusermount3: ordinary users mount by it; install it (apt-get install fuse3)")?;
+    drop(theirs);
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(Error::new(
+            ErrorKind::Permission,
+            format!("fusermount3 cannot mount at {}: {why}", directory.display()),
+        ));
+    }
+    let (mut byte, mut fds) = ([0; 1], Vec::new());
+    commonhold_sys::socket::receive(&ours, &mut byte, &mut fds, commonhold_sys::socket::Wait::Yes)
+        .doing("receiving the descriptor from fusermount3")?;
+    let fd: OwnedFd = fds.pop().ok_or_else(|| Error::invalid("fusermount3 sent no descriptor"))?;
+    Ok(Device::of(Arc::new(fd)))
+}
+
+/// Ends a mount; `lazily`: also while somebody uses it, for whom it ends later.
+pub fn unmount(directory: &Path, lazily: bool) -> Result<()> {
+    let busy = |why: &str| {
+        let text = format!(
+            "{} is in use ({why}): end who uses it (fuser -vm {0} says who), or give --lazy",
+            directory.display()
+        );
+        Error::new(ErrorKind::Busy, text)
+    };
+    if rustix::process::geteuid().is_root() {
+        let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        return match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
+            Err(rustix::io::Errno::BUSY) => Err(busy("busy")),
+            other => other.doing(format_args!("unmounting {}", directory.display())),
+        };
+    }
+    let mut command = Command::new("fusermount3");
+    command.args(if lazily { &["-u", "-z", "-q", "--"][..] } else { &["-u", "--"] }).arg(directory);
+    let output = command.output().doing("running fusermount3")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(busy(String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Ends what waits for the server of a mount, which does not answer: every call fails from now on. For root, and who mounted.
+pub fn abort(mounted: &Mounted) -> Result<()> {
+    let path = PathBuf::from(format!("/sys/fs/fuse/connections/{}/abort", mounted.minor));
+    std::fs::write(&path, "1").doing(format_args!("ending what waits for the mount ({})", path.display()))
+}
+
+/// A name for the state of a mount at that directory.
+pub fn state_name(directory: &Path) -> String {
+    // FNV-1a, so that long paths are names, too; a clash is a directory that is in use.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in directory.as_os_str().as_bytes() {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mountinfo_are_read() {
+        let line = br"36 35 0:57 / /mnt/a\040b rw,nosuid,nodev shared:1 - fuse.commonhold /var/lib\134x rw,user_id=0";
+        let expected = Mounted {
+            directory: "/mnt/a b".into(),
+            kind: KIND.into(),
+            source: r"/var/lib\x".into(),
+            minor: 57,
+        };
+        assert_eq!(parse(line), Some(expected));
+        assert_eq!(parse(b"36 35 0:57 /"), None);
+        assert_eq!(parse(b""), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The bytes of objects that a host serves: through a mapping of this process. All copies are the kernel's, so that a page that
+//! cannot be had is an error of a call, and no signal that ends the server.
+
+use crate::failure::{Failure, Outcome};
+use crate::fuse::Device;
+use crate::fuse::bytes::Writer;
+use commonhold::{MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are mapped at once.
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// A part of the object that is mapped.
+struct Window {
+    mapping: Mapping,
+    first: u64,
+    length: u64,
+}
+
+/// What an open file has of its object.
+#[derive(Default)]
+pub struct Served {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    object: Option<Object>,
+    window: Option<Arc<Window>>,
+}
+
+impl Served {
+    /// With the object opened.
+    pub fn with(object: Object) -> Served {
+        Served { held: Mutex::new(Held { object: Some(object), window: None }) }
+    }
+
+    /// The object; opened now if it was not.
+    pub fn object(&self, open: impl FnOnce() -> Outcome<Object>) -> Outcome<Object> {
+        let mut held = self.lock();
+        if held.object.is_none() {
+            held.object = Some(open()?);
+        }
+        held.object.clone().ok_or(Failure(Errno::STALE))
+    }
+
+    /// Answers a READ with bytes of the object: fewer than were asked for where it ends.
+    pub fn answer(
+        &self,
+        object: &Object,
+        device: &Device,
+        unique: u64,
+        offset: u64,
+        size: u64,
+    ) -> Outcome<()> {
+        let end = object.size_by_now()?;
+        let size = size.min(end.saturating_sub(offset));
+        if size == 0 {
+            device.answer(unique, Ok(&[]))?;
+            return Ok(());
+        }
+        let piece = self.piece(object, offset, size, Protection::Read)?;
+        if piece.length as u64 == size {
+            answer_from(device, unique, &piece);
+            return Ok(());
+        }
+        // It goes over the end of a window.
+        let (scratch, mut all) = (scratch()?, vec![0; size as usize]);
+        let mut done = 0;
+        while done < all.len() {
+            let piece =
+                self.piece(object, offset + done as u64, (all.len() - done) as u64, Protection::Read)?;
+            copy_out(&scratch, &piece)?;
+            whole(rustix::io::pread(&scratch, &mut all[done..done + piece.length], 0)?, piece.length)?;
+            done += piece.length;
+        }
+        device.answer(unique, Ok(&all))?;
+        Ok(())
+    }
+
+    /// Writes bytes to the object, which has room for them.
+    pub fn write(&self, object: &Object, offset: u64, data: &[u8]) -> Outcome<()> {
+        let scratch = scratch()?;
+        let mut done = 0;
+        while done < data.len() {
+            let piece =
+                self.piece(object, offset + done as u64, (data.len() - done) as u64, Protection::ReadWrite)?;
+            commonhold_sys::frames::write_in_place(&scratch, &data[done..done + piece.length], 0)?;
+            copy_in(&scratch, &piece)?;
+            done += piece.length;
+        }
+        Ok(())
+    }
+
+    /// Nothing of it is mapped any more.
+    pub fn let_go(&self) {
+        self.lock().window = None;
+    }
+
+    /// The bytes from `offset` on that one window has, at most so many.
+    fn piece(&self, object: &Object, offset: u64, most: u64, protection: Protection) -> Outcome<Piece> {
+        let mut held = self.lock();
+        // What may be written may be read: one window for both.
+        let protection = if object.access().writes() { Protection::ReadWrite } else { protection };
+        let has = |window: &&Arc<Window>| (window.first..window.first + window.length).contains(&offset);
+        let window = match held.window.as_ref().filter(has) {
+            Some(window) => window.clone(),
+            None => {
+                let first = offset / WINDOW_BYTES * WINDOW_BYTES;
+                let end = object.size_by_now()?.next_multiple_of(PAGE_SIZE_BYTES);
+                let length = end.saturating_sub(first).min(WINDOW_BYTES);
+                let options = MapOptions {
+                    offset: first,
+                    length: Some(length),
+                    protection,
+                    sharing: Sharing::Shared,
+                    ..MapOptions::default()
+                };
+                held.window.insert(Arc::new(Window { mapping: object.map(&options)?, first, length })).clone()
+            }
+        };
+        let within = offset - window.first;
+        let length = window.length.saturating_sub(within).min(most) as usize;
+        if length == 0 {
+            return Err(Failure(Errno::IO)); // it was shrunk meanwhile
+        }
+        Ok(Piece { start: window.mapping.as_ptr().wrapping_add(within as usize), length, _window: window })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a window, which stays mapped with this.
+struct Piece {
+    start: *mut u8,
+    length: usize,
+    _window: Arc<Window>,
+}
+
+/// Memory through which the kernel copies.
+fn scratch() -> std::io::Result<OwnedFd> {
+    commonhold_sys::frames::create("commonhold-copy", 0)
+}
+
+/// Answers with bytes of a mapping, which the kernel takes from there. Where it cannot have them, it answers EIO itself.
+fn answer_from(device: &Device, unique: u64, piece: &Piece) {
+    let mut header = Writer::default();
+    header.u32((16 + piece.length) as u32).u32(0).u64(unique);
+    let parts = [
+        libc::iovec { iov_base: header.0.as_mut_ptr().cast(), iov_len: header.0.len() },
+        libc::iovec { iov_base: piece.start.cast(), iov_len: piece.length },
+    ];
+    // SAFETY: the first part is `header`'s bytes; the second is memory of which the kernel reads, and nobody else here: where
+    // a page cannot be had, the call fails, and has answered.
+    unsafe { libc::writev(device.fd().as_fd().as_raw_fd(), parts.as_ptr(), 2) };
+}
+
+/// Copies bytes of a mapping to the beginning of the scratch memory.
+fn copy_out(scratch: &OwnedFd, piece: &Piece) -> std::io::Result<()> {
+    // SAFETY: the kernel alone reads there, and fails where it cannot.
+    let written = unsafe { libc::pwrite(scratch.as_raw_fd(), piece.start.cast(), piece.length, 0) };
+    done(written, piece.length)
+}
+
+/// Copies bytes from the beginning of the scratch memory into a mapping.
+fn copy_in(scratch: &OwnedFd, piece: &Piece) -> std::io::Result<()> {
+    // SAFETY: the kernel alone writes there, within a mapping that other processes share and to which no reference of Rust
+    // points; it fails where it cannot.
+    let read = unsafe { libc::pread(scratch.as_raw_fd(), piece.start.cast(), piece.length, 0) };
+    done(read, piece.length)
+}
+
+fn done(count: isize, length: usize) -> std::io::Result<()> {
+    whole(usize::try_from(count).map_err(|_| std::io::Error::last_os_error())?, length)
+}
+
+fn whole(count: usize, length: usize) -> std::io::Result<()> {
+    if count == length { Ok(()) } else { Err(Errno::IO.into()) }
+}
