@@ -3,7 +3,7 @@
  * Address spaces: PMD entries that point to shared PTE pages are installed by faults, and cleared
  * before anything in the kernel zaps, protects or frees what is below them.
  *
- * The kernel announces all that to MMU notifiers, before (start) and after (end). Those who announce
+ * The kernel announces all that to MMU notifiers, before (start) and after (end). Whoever announces
  * may hold the mmap lock for writing, for reading, or only the lock of a VMA; a fault may run at
  * the same time. So:
  *

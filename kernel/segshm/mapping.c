@@ -130,7 +130,7 @@ static int mapping_may_split(struct vm_area_struct *vma, unsigned long addr)
 	return addr % SEGSHM_UNIT ? -EINVAL : 0;
 }
 
-/* The entries of the old place are gone when this is called; those of the new one come by faults. */
+/* The entries of the old place are gone by now; those of the new one come by faults. */
 static int mapping_mremap(struct vm_area_struct *vma)
 {
 	return congruent(vma->vm_start, vma->vm_pgoff) ? 0 : -EINVAL;

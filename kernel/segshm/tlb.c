@@ -1,21 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Flushing TLBs. The kernel's own flush_tlb_mm_range() is not exported to modules.
+ * Flushing TLBs. The kernel's own functions for that are not exported to modules, or to those of KVM
+ * alone (Linux 7.2).
  *
- * What is flushed is more than needed: a processor that runs the address space forgets all of its
- * translations, those of the kernel and of other address spaces too. It refills them within some
- * microseconds. This happens when a part of a segment is unmapped, never when one is used.
+ * What is flushed is more than needed: a processor that runs the address space forgets its
+ * translations of other address spaces too. It refills them within some microseconds. This happens
+ * when a part of a segment is unmapped, never when one is used.
  */
 #include <linux/smp.h>
 #include <asm/cpufeature.h>
-#include <asm/tlbflush.h>
+#include <asm/invpcid.h>
+#include <asm/special_insns.h>
 #include "compat.h"
 #include "segshm.h"
 
-/* Flushes all PCIDs, and what the processor cached of upper levels of page tables. */
+/* A write that changes CR4.PGE flushes everything. */
+static void write_cr4(unsigned long value)
+{
+	asm volatile("mov %0, %%cr4" : : "r" (value) : "memory");
+}
+
+/*
+ * Flushes user memory under all PCIDs, and what the processor cached of upper levels of page tables.
+ * It is called without interrupts. CR4 has the value afterwards that the kernel knows it to have.
+ */
 static void flush_this_cpu(void *unused)
 {
-	__flush_tlb_all();
+	unsigned long cr4;
+
+	if (boot_cpu_has(X86_FEATURE_INVPCID)) {
+		invpcid_flush_all_nonglobals();
+		return;
+	}
+	cr4 = native_read_cr4();
+	write_cr4(cr4 ^ X86_CR4_PGE);
+	write_cr4(cr4);
 }
 
 /*

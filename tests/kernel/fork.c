@@ -126,7 +126,7 @@ static void children_under_signals(void)
 {
 	struct itimerval often = { { 0, 200 }, { 0, 200 } };
 	struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
-	int made = segment(SIZE), zero = open("/dev/zero", O_RDONLY);
+	int made = segment(SIZE), file = memfd(SIZE);
 	char *at = attach(made, SIZE, BOTH);
 	unsigned int i;
 	pid_t pid;
@@ -137,7 +137,7 @@ static void children_under_signals(void)
 		pid = fork();
 		if (!pid) {
 			setitimer(ITIMER_REAL, &often, NULL);
-			check(read(zero, at + i % 4 * UNIT, 4 * PAGE) == 4 * PAGE);
+			check(pread(file, at + i % 4 * UNIT, 4 * PAGE, 0) == 4 * PAGE);
 			at[PAGE] = 1;
 			_exit(0);
 		}

@@ -141,7 +141,8 @@ static bool wanted(const char *name, char **names)
 int main(int argc, char **argv)
 {
 	const struct test *const all[] = {
-		request_tests, sharing_tests, detach_tests, fork_tests, remap_tests,
+		request_tests, sharing_tests, detach_tests, fork_tests, remap_tests, protection_tests,
+		access_tests, io_tests, advice_tests, proc_tests, pressure_tests, numa_tests,
 	};
 	unsigned int failed = 0, ran = 0, i;
 	const struct test *test;

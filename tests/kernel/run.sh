@@ -3,7 +3,8 @@
 # it.
 #
 # run.sh SUITE PLACE LIMIT [NAME...]
-#   SUITE   whose kernel it is: bookworm-backports, or sid, for which a root of that suite is made to build in
+#   SUITE   whose kernel it is: bookworm-backports, or sid, for which a root of that suite is made to build in; or debug:
+#           the sources of bookworm-backports, built here with all that watches memory and locks (debug.config)
 #   PLACE   a directory for what is fetched and made, kept for the next time
 #   LIMIT   how many seconds QEMU may run
 #   NAME    only tests whose names contain one of these
@@ -35,22 +36,34 @@ apt() {
 # The package that one of the names without a version stands for.
 package_behind() { apt apt-cache depends "$1" | sed -n "s/^ *Depends: \\($2[0-9].*-amd64\\)\$/\\1/p"; }
 
-fetch_kernel() {
+fetch_lists() {
     mkdir -p "$place/apt/lists/partial" "$place/apt/archives/partial" "$place/kernel"
     : >"$place/apt/status"
-    echo "deb [signed-by=$keys] $mirror $suite main" >"$place/sources.list"
-    apt apt-get update || return 1
+    echo "deb [signed-by=$keys] $mirror $1 main" >"$place/sources.list"
+    apt apt-get update
+}
+
+fetch_kernel() {
+    fetch_lists "$suite" || return 1
     image=$(package_behind linux-image-amd64 linux-image-)
     [ -n "$image" ] || return 1
     version=${image#linux-image-}
-    (cd "$place" && apt apt-get download "$image") || return 1
+    # Linux 7.2 comes in several packages.
+    set -- "$image"
+    for package in "linux-binary-$version" "linux-modules-$version"; do
+        ! apt apt-cache show "$package" >"$place/shown" 2>&1 || set -- "$@" "$package"
+    done
+    (cd "$place" && apt apt-get download "$@") || return 1
     # tar complains of names that are not there. What is missing is seen.
-    dpkg-deb --fsys-tarfile "$place/$image"_*.deb | tar -C "$place/kernel" -x --wildcards './boot/vmlinuz-*' \
-        './boot/config-*' '*/kernel/drivers/block/brd.ko*' 2>"$place/tar.log" || :
-    rm "$place/$image"_*.deb
+    for package in "$place"/linux-*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -C "$place/kernel" -x --wildcards '*/vmlinuz-*' '*/vmlinuz' \
+            '*/kernel/drivers/block/brd.ko*' 2>"$place/tar.log" || :
+        rm "$package"
+    done
     find "$place/kernel" -name 'brd.ko*' -exec cp {} "$place/" \;
     [ ! -e "$place/brd.ko.xz" ] || xz -df "$place/brd.ko.xz" || return 1
-    cp "$place"/kernel/boot/vmlinuz-* "$place/vmlinuz" || return 1
+    find "$place/kernel" -name 'vmlinuz*' -type f -exec cp {} "$place/vmlinuz" \;
+    [ -s "$place/vmlinuz" ] && [ -s "$place/brd.ko" ] || return 1
     echo "$version" >"$place/version"
 }
 
@@ -69,17 +82,43 @@ fetch_headers() {
 
 # Kernels of sid are built with compilers that this machine has not.
 make_root() {
+    version=$(cat "$place/version")
+    [ ! -e "$place/root/made-with-$version" ] || return 0
     [ "$(id -u)" -eq 0 ] || absent "a root of sid is made with debootstrap, which needs root"
     command -v debootstrap >/dev/null || absent "debootstrap is not installed"
     rm -rf "$place/root"
-    debootstrap --variant=minbase --include="gcc,make,libc6-dev,linux-headers-$(cat "$place/version")" "$suite" \
-        "$place/root" "$mirror" >"$place/debootstrap.log" 2>&1
+    debootstrap --variant=minbase --include="gcc,make,libc6-dev,linux-headers-$version" "$suite" "$place/root" \
+        "$mirror" >"$place/debootstrap.log" 2>&1 || return 1
+    touch "$place/root/made-with-$version"
+}
+
+# The smallest kernel with what debug.config adds: half an hour on two processors.
+build_kernel() {
+    for tool in bc bison flex; do
+        command -v "$tool" >/dev/null || absent "$tool is not installed, which a kernel is built with"
+    done
+    fetch_lists bookworm-backports || return 1
+    source=$(apt apt-cache depends linux-source | sed -n 's/^ *Depends: \(linux-source-[0-9.]*\)$/\1/p')
+    (cd "$place" && apt apt-get download "$source") || return 1
+    dpkg-deb -x "$place/$source"_*.deb "$place/kernel" || return 1
+    mkdir -p "$place/source"
+    tar -C "$place/source" --strip-components=1 -xf "$place/kernel/usr/src/$source.tar.xz" || return 1
+    make -s -C "$place/source" tinyconfig || return 1
+    cat "$here/debug.config" >>"$place/source/.config"
+    make -s -C "$place/source" olddefconfig || return 1
+    make -s -C "$place/source" -j"$(nproc)" bzImage modules >"$place/build.log" 2>&1 || return 1
+    cp "$place/source/arch/x86/boot/bzImage" "$place/vmlinuz" || return 1
+    cp "$place/source/drivers/block/brd.ko" "$place/" || return 1
+    make -s -C "$place/source" kernelrelease >"$place/version"
 }
 
 fetch() {
     [ ! -e "$place/fetched" ] || return 0
-    fetch_kernel || return 1
-    if [ "$suite" = sid ]; then make_root || return 1; else fetch_headers || return 1; fi
+    case $suite in
+        debug) build_kernel || return 1 ;;
+        sid) fetch_kernel && make_root || return 1 ;;
+        *) fetch_kernel && fetch_headers || return 1 ;;
+    esac
     touch "$place/fetched"
 }
 
@@ -95,15 +134,18 @@ build_module() {
     cp -r "$module/." "$built/"
     headers=/usr/src/linux-headers-$(cat "$place/version")
     set -- W=1 KCFLAGS=-Werror CONFIG_DEBUG_INFO_BTF_MODULES= modules
-    if [ "$suite" = sid ]; then
-        mountpoint -q "$place/root/proc" || mount -t proc proc "$place/root/proc"
-        made=yes
-        chroot "$place/root" make -s -C "$headers" M=/tmp/segshm "$@" || made=no
-        umount "$place/root/proc"
-        [ "$made" = yes ] || return 1
-    else
-        make -s -C "$place/kernel$headers" M="$built" "$@" || return 1
-    fi
+    case $suite in
+        debug) make -s -C "$place/source" M="$built" "$@" || return 1 ;;
+        sid)
+            # objtool reads its limits there.
+            mountpoint -q "$place/root/proc" || mount -t proc proc "$place/root/proc"
+            made=yes
+            chroot "$place/root" make -s -C "$headers" M=/tmp/segshm "$@" || made=no
+            umount "$place/root/proc"
+            [ "$made" = yes ] || return 1
+            ;;
+        *) make -s -C "$place/kernel$headers" M="$built" "$@" || return 1 ;;
+    esac
     cp "$built/segshm.ko" "$place/segshm.ko"
 }
 
@@ -181,7 +223,7 @@ for tool in qemu-system-x86_64 busybox cpio cc make apt-get dpkg-deb xz; do
 done
 ldd "$(command -v busybox)" >/dev/null 2>&1 && absent "busybox is not a static program: apt install busybox-static"
 fetch || absent "its kernel could not be fetched"
-build_module
+build_module || { echo "FAILED build the module does not build"; exit 1; }
 build_tests
 make_initramfs "$@"
 echo "Linux $(cat "$place/version")"

@@ -10,6 +10,7 @@
 //! | `crash` | a job that goes on while things are killed |
 //! | `cut` | cuts the connections between hosts |
 //! | `network` | hosts in network name spaces of their own, which can be cut off |
+//! | `mounted` | objects as files, and a file that is mapped |
 //! | `moving` | which host becomes the home of an object that moves, and what was lost |
 //! | `field` | a cluster whose clients note what they read and write, while hosts are struck |
 //! | `page` | what pages are filled with, so that a lost, stale or torn one is noticed |
@@ -47,6 +48,7 @@ pub mod left_out;
 #[path = "../limit.rs"]
 pub mod limit;
 pub mod lingering;
+pub mod mounted;
 pub mod moving;
 pub mod network;
 pub mod page;

@@ -23,6 +23,7 @@ mod object;
 mod pager;
 mod segments;
 mod start;
+mod watching;
 
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
@@ -37,6 +38,7 @@ pub use mapping::{MapOptions, Mapping};
 
 pub use object::Object;
 pub use pager::Pager;
+pub use watching::{Heard, Watch};
 
 /// Says on standard error what no call can return: one line, in one write, without any lock.
 fn complain(text: &str) {

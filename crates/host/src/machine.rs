@@ -9,8 +9,8 @@ use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::{PagerThreads, Share, Workers};
-use commonhold_object::Result;
 use commonhold_object::error::Doing;
+use commonhold_object::{ObjectId, Result};
 use rustix::event::EventfdFlags;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -67,6 +67,10 @@ pub struct Machine {
     held_up_by: Mutex<HashSet<u32>>,
     log: Mutex<crate::log::Log>,
     alarm: Alarm,
+    /// Objects of explicit coherence of which pages have changed, since the control thread told those who watch them.
+    changed: Mutex<HashSet<ObjectId>>,
+    /// Somebody has watched one.
+    watched: AtomicBool,
     taking_over: AtomicBool,
 }
 
@@ -135,6 +139,8 @@ impl Machine {
             held_up_by: Mutex::default(),
             log: Mutex::default(),
             alarm: Alarm { armed: AtomicBool::new(false), event },
+            changed: Mutex::default(),
+            watched: AtomicBool::new(false),
             taking_over: AtomicBool::new(true),
         }))
     }
@@ -154,6 +160,24 @@ impl Machine {
         if !self.alarm.armed.swap(true, Ordering::Relaxed) {
             let _ = rustix::io::write(&self.alarm.event, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Somebody watches an object from now on.
+    pub fn is_watched(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Pages of an object are not what they were: the control thread tells those who watch it.
+    pub fn has_changed(&self, object: ObjectId) {
+        if self.watched.load(Ordering::Relaxed) {
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
+            let _ = rustix::io::write(&self.alarm.event, &1u64.to_ne_bytes()); // full: it was noticed by nobody yet
+        }
+    }
+
+    /// The objects of which pages have changed since this was asked last.
+    pub fn take_changed(&self) -> HashSet<ObjectId> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Nothing has a deadline any more, unless [`arm`](Self::arm) says so again.

@@ -66,6 +66,7 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
             if find(AGREED_KEY).is_some() {
                 server.device.resend().doing("asking the kernel for what was under way")?;
             }
+            watch_again(&server);
             log.say(&format!("goes on with the mount at {}", options.directory.display()));
             Ok(server)
         }
@@ -82,6 +83,13 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
             log.say(&format!("mounted at {}", options.directory.display()));
             make(device, nodes, u64::from_le_bytes(instance))
         }
+    }
+}
+
+/// What changed while no server watched is not known: so the kernel reads anew.
+fn watch_again(server: &Server) {
+    for file in server.files.all().into_iter().filter(|file| file.is_cached()) {
+        server.watches.inherit(file.saved.node, &file.saved.path);
     }
 }
 

@@ -14,6 +14,7 @@ use commonhold_sys::frames;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -135,14 +136,23 @@ impl Server {
             Route::Direct => (Some(Arc::new(fd)), Served::default()),
             Route::Explicit | Route::Served => (None, Served::with(self.open_served(&saved)?)),
         };
+        let is_watched = route == Route::Explicit;
+        if is_watched {
+            self.watches.add(node, &saved.path)?;
+        }
         (saved.backing, saved.flags) = match (&fd, route) {
             (Some(fd), _) => self.flags_of_direct(node, fd, access),
             (None, Route::Explicit) => (None, open::NOFLUSH | if is_open { open::KEEP_CACHE } else { 0 }),
             (None, _) => (None, open::NOFLUSH | open::DIRECT_IO),
         };
         let (backing, flags) = (saved.backing, saved.flags);
-        let file = OpenFile { saved, fd, line: Mutex::new(Some(line)), served };
-        let number = self.files.add(file)?;
+        let object = AtomicU64::new(saved.object);
+        let file = OpenFile { saved, object, fd, line: Mutex::new(Some(line)), served };
+        let number = self.files.add(file).inspect_err(|_| {
+            if is_watched {
+                self.watches.remove(node);
+            }
+        })?;
         Ok(Opened { file: number, flags, backing: backing.unwrap_or(0) })
     }
 
@@ -167,7 +177,13 @@ impl Server {
         let access = if saved.writes { Access::ReadWrite } else { Access::Read };
         let path = self.path(saved.node).unwrap_or_else(|_| saved.path.clone());
         let object = host.open(&path, access)?;
-        if object.id().0 == saved.object { Ok(object) } else { Err(Failure(Errno::STALE)) }
+        // Of others the number is that of one use, and the name is what counts.
+        let expected = lock(&self.nodes).nodes.object(saved.node);
+        if expected.is_none_or(|expected| object.id().0 == expected) {
+            Ok(object)
+        } else {
+            Err(Failure(Errno::STALE))
+        }
     }
 
     fn served<'f>(&self, file: &'f OpenFile) -> Outcome<(&'f Served, Object)> {
@@ -279,10 +295,12 @@ impl Server {
             Callers::opened(line, info.id);
             Ok((info, line.clone()))
         })?;
-        if info.id != file.object() {
+        let expected = lock(&self.nodes).nodes.object(file.saved.node);
+        if expected.is_some_and(|expected| expected != info.id.0) {
             let _ = self.callers.close(&line, info.id);
             return Err(Failure(Errno::STALE));
         }
+        file.is_object(info.id);
         if let Some(before) = lock(&file.line).replace(line.clone()) {
             let _ = self.callers.close(&before, info.id);
         }
@@ -361,6 +379,9 @@ impl Server {
     pub(crate) fn release(&self, number: u64) -> Outcome<()> {
         let Some(file) = self.files.remove(number) else { return Ok(()) };
         file.served.let_go();
+        if file.is_cached() {
+            self.watches.remove(file.saved.node);
+        }
         if let Some(line) = lock(&file.line).take() {
             let _ = self.callers.close(&line, file.object());
         }

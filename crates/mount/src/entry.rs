@@ -28,10 +28,13 @@ impl Route {
     }
 }
 
-/// The number by which an object is the same file wherever its name is: none of one whose home is another host.
+/// The number by which an object is the same file wherever its name is. None of one whose home is another host; nor under
+/// explicit coherence, where what is used has another number than what has the name.
 pub fn number(entry: &EntryInfo) -> Option<u64> {
     match entry {
-        EntryInfo::Object(info) if !info.is_elsewhere => Some(info.id.0),
+        EntryInfo::Object(info) if !info.is_elsewhere && Route::of(info) != Route::Explicit => {
+            Some(info.id.0)
+        }
         _ => None,
     }
 }

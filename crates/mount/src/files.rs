@@ -2,6 +2,7 @@
 
 use crate::caller::{Caller, Line};
 use crate::fuse::Device;
+use crate::fuse::flags::open;
 use crate::served::Served;
 use commonhold::{ObjectId, Result};
 use commonhold_keeper::{Kept, Key, Vault};
@@ -40,6 +41,8 @@ pub struct Saved {
 pub struct OpenFile {
     /// What is known of it.
     pub saved: Saved,
+    /// The object's number now: of one whose home is another host, it has another for each use.
+    pub object: AtomicU64,
     /// The memory or file of a direct object.
     pub fd: Option<Arc<OwnedFd>>,
     /// The connection on which its object is open; none after this server took over.
@@ -55,9 +58,19 @@ impl OpenFile {
         Caller { uid, gid, groups }
     }
 
+    /// Whether the kernel has copies of its pages.
+    pub fn is_cached(&self) -> bool {
+        self.saved.flags & (open::DIRECT_IO | open::PASSTHROUGH) == 0
+    }
+
     /// Its object.
     pub fn object(&self) -> ObjectId {
-        ObjectId(self.saved.object)
+        ObjectId(self.object.load(Ordering::Relaxed))
+    }
+
+    /// It has that number now.
+    pub fn is_object(&self, object: ObjectId) {
+        self.object.store(object.0, Ordering::Relaxed);
     }
 }
 
@@ -105,7 +118,13 @@ impl Files {
         common.files += 1;
         common.backing = common.backing.or(saved.backing);
         drop(nodes);
-        let file = OpenFile { saved, fd: kept.fd.clone(), line: Mutex::default(), served: Served::default() };
+        let file = OpenFile {
+            object: AtomicU64::new(saved.object),
+            saved,
+            fd: kept.fd.clone(),
+            line: Mutex::default(),
+            served: Served::default(),
+        };
         lock(&self.files).insert(number, Arc::new(file));
         self.last.fetch_max(number, Ordering::Relaxed);
         Ok(())
@@ -131,6 +150,11 @@ impl Files {
     /// One at a time appends to a node that is open.
     pub fn appending(&self, node: u64) -> Arc<Mutex<()>> {
         lock(&self.nodes).get(&node).map(|common| common.appending.clone()).unwrap_or_default()
+    }
+
+    /// All open files.
+    pub fn all(&self) -> Vec<Arc<OpenFile>> {
+        lock(&self.files).values().cloned().collect()
     }
 
     /// All who have a node open.

@@ -12,6 +12,7 @@
 //! | `names`, `listing` | requests about names, attributes and directories |
 //! | `files`, `content` | open files, and requests about what is in them |
 //! | `served` | bytes of objects that the host serves |
+//! | `watches` | objects of explicit coherence: when the kernel's copies of pages end |
 //! | `entry`, `failure` | an object as a file, an error as a number |
 
 mod begin;
@@ -29,5 +30,6 @@ mod names;
 mod nodes;
 mod served;
 mod server;
+mod watches;
 
 pub use begin::{MountOptions, keeper_command, serve};

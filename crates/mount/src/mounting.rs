@@ -169,6 +169,16 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<()> {
 
 /// Ends what waits for the server of a mount, which does not answer: every call fails from now on. For root, and who mounted.
 pub fn abort(mounted: &Mounted) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        // It aborts first; a mount that is in use stays where it is.
+        return match rustix::mount::unmount(&mounted.directory, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
+        {
+            Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+            Err(errno) => {
+                Err(errno).doing(format_args!("aborting the mount at {}", mounted.directory.display()))
+            }
+        };
+    }
     let path = PathBuf::from(format!("/sys/fs/fuse/connections/{}/abort", mounted.minor));
     std::fs::write(&path, "1").doing(format_args!("ending what waits for the mount ({})", path.display()))
 }

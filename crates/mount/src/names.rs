@@ -198,7 +198,10 @@ impl Server {
     }
 
     fn change(&self, request: &Request<'_>, asked: &SetAttributes) -> Outcome<()> {
-        let path = self.same_object(request, request.header.node)?;
+        let found = self.entry(request, request.header.node)?;
+        let path = self.path(request.header.node)?;
+        // Directories have no times; tools that copy trees want to set them.
+        let has_times = matches!(found, EntryInfo::Object(_)) && !asked.has(set::SIZE);
         let change = self.callers.ask(&request.caller, |errand| {
             if asked.has(set::MODE) {
                 errand.set_mode(&path, asked.mode & 0o777)?;
@@ -208,7 +211,7 @@ impl Server {
             if uid.is_some() || gid.is_some() {
                 errand.set_owner(&path, uid, gid)?;
             }
-            if !asked.has(set::SIZE) && (asked.has(set::MTIME) || asked.has(set::MTIME_NOW)) {
+            if has_times && (asked.has(set::MTIME) || asked.has(set::MTIME_NOW)) {
                 errand.set_modified(&path, modified_ns(asked))?;
             }
             Ok(())

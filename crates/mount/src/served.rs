@@ -4,13 +4,17 @@
 use crate::failure::{Failure, Outcome};
 use crate::fuse::Device;
 use crate::fuse::bytes::Writer;
-use commonhold::{MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
+use commonhold::{Coherence, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are mapped at once.
 const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Windows of one open file, where unmapping one means nothing.
+const WINDOWS: usize = 8;
 
 /// A part of the object that is mapped.
 struct Window {
@@ -28,13 +32,14 @@ pub struct Served {
 #[derive(Default)]
 struct Held {
     object: Option<Object>,
-    window: Option<Arc<Window>>,
+    /// By where they begin.
+    windows: BTreeMap<u64, Arc<Window>>,
 }
 
 impl Served {
     /// With the object opened.
     pub fn with(object: Object) -> Served {
-        Served { held: Mutex::new(Held { object: Some(object), window: None }) }
+        Served { held: Mutex::new(Held { object: Some(object), windows: BTreeMap::new() }) }
     }
 
     /// The object; opened now if it was not.
@@ -96,7 +101,7 @@ impl Served {
 
     /// Nothing of it is mapped any more.
     pub fn let_go(&self) {
-        self.lock().window = None;
+        self.lock().windows.clear();
     }
 
     /// The bytes from `offset` on that one window has, at most so many.
@@ -104,11 +109,11 @@ impl Served {
         let mut held = self.lock();
         // What may be written may be read: one window for both.
         let protection = if object.access().writes() { Protection::ReadWrite } else { protection };
+        let first = offset / WINDOW_BYTES * WINDOW_BYTES;
         let has = |window: &&Arc<Window>| (window.first..window.first + window.length).contains(&offset);
-        let window = match held.window.as_ref().filter(has) {
+        let window = match held.windows.get(&first).filter(has) {
             Some(window) => window.clone(),
             None => {
-                let first = offset / WINDOW_BYTES * WINDOW_BYTES;
                 let end = object.size_by_now()?.next_multiple_of(PAGE_SIZE_BYTES);
                 let length = end.saturating_sub(first).min(WINDOW_BYTES);
                 let options = MapOptions {
@@ -118,7 +123,14 @@ impl Served {
                     sharing: Sharing::Shared,
                     ..MapOptions::default()
                 };
-                held.window.insert(Arc::new(Window { mapping: object.map(&options)?, first, length })).clone()
+                let window = Arc::new(Window { mapping: object.map(&options)?, first, length });
+                // Of explicit coherence the last unmap publishes what was written: not before the file is closed.
+                let may_unmap = object.options().coherence != Coherence::Explicit;
+                if may_unmap && held.windows.len() >= WINDOWS {
+                    held.windows.pop_first();
+                }
+                held.windows.insert(first, window.clone());
+                window
             }
         };
         let within = offset - window.first;

@@ -9,6 +9,7 @@ use crate::fuse::{Asked, Device, Header, Operation, device::Received, device::WR
 use crate::lanes::Lanes;
 use crate::listing::Listings;
 use crate::log::NodeLog;
+use crate::watches::Watches;
 use commonhold::{EntryInfo, Host, Result};
 use commonhold_keeper::{Key, StateLog, Vault};
 use commonhold_object::error::Doing;
@@ -34,6 +35,8 @@ pub struct Server {
     pub listings: Listings,
     /// Whoever asks.
     pub callers: Callers,
+    /// Objects of explicit coherence that are open.
+    pub watches: Arc<Watches>,
     /// State directory of the host.
     pub host_directory: PathBuf,
     /// This process's own connection to the host, for objects that it serves.
@@ -78,6 +81,7 @@ impl Server {
     ) -> Result<Server> {
         Ok(Server {
             files: Files::new(vault.clone(), device.clone()),
+            watches: Watches::new(device.clone(), host_directory.clone(), log.clone()),
             callers: Callers::new(host_directory.clone()).doing("asking who this process is")?,
             nodes: Mutex::new(nodes),
             listings: Listings::default(),

@@ -111,6 +111,7 @@ fn sample_requests() -> Vec<Vec<u8>> {
         Request::PagerAnswer { call: 5, result: PagerReply::Failed("no".into()) },
         Request::Counts { name: None, after: Some(object), hottest: 3 },
         Request::Trace { name: name(), place: None },
+        Request::Watch { object },
     ];
     both(&all)
 }

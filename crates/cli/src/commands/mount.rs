@@ -136,7 +136,9 @@ pub fn unmount(arguments: &Unmount) -> Done {
     if arguments.abort {
         mounting::abort(&there)?;
     }
-    mounting::unmount(&directory, arguments.lazy)?;
+    if mounting::mounted_at(&directory)?.is_some_and(|left| left.minor == there.minor) {
+        mounting::unmount(&directory, arguments.lazy)?;
+    }
     let text = directory.display().to_string();
     answer(arguments.form.json, &text, |text| format!("nothing is mounted at {text} any more"))
 }

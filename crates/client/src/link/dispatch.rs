@@ -193,7 +193,8 @@ impl State {
                 self.pending.values_mut().for_each(|pending| pending.repeat());
             }
             // Done by the reader, who may take the lock of the address map.
-            Event::Heal { .. } => {}
+            // Nobody watches anything on this connection.
+            Event::Heal { .. } | Event::Changed { .. } => {}
             Event::PageIn { .. } | Event::PageOut { .. } => {
                 let what = "the host asked for pages on a connection that serves no pager";
                 self.give_up(&Error::new(ErrorKind::Protocol, what));

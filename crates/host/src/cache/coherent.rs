@@ -243,6 +243,9 @@ impl Cache {
         if inherits {
             inner.inherits_no_more(&book::set_of(reach));
         }
+        if self.role() == Some(Role::Own) {
+            self.machine.has_changed(self.id);
+        }
         Ok(bytes)
     }
 

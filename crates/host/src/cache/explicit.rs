@@ -43,6 +43,7 @@ impl Cache {
         inner.resident -= &gone;
         inner.own(&written);
         self.give_back(gone.len());
+        self.machine.has_changed(self.id);
         Ok(written)
     }
 
@@ -52,6 +53,8 @@ impl Cache {
         let mut inner = self.lock();
         inner.book.written(pages);
         inner.left_in_order -= pages;
+        // Who has copies of them on this host, apart from its frames.
+        self.machine.has_changed(self.id);
     }
 
     /// Syncs replaced versions of other hosts that were not seen here.

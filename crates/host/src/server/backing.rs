@@ -135,6 +135,9 @@ impl Host {
         let named = |name: &str| self.limits.file_systems.iter().any(|other| is_of_type(name, other));
         let refused = |text: String| Err(Error::new(ErrorKind::Unsupported, text));
         match found.file_system.as_deref() {
+            Some("fuse.commonhold") => refused(
+                "the backing file is a file of a mount of Commonhold, and would wait for itself: name the object instead".into(),
+            ),
             Some(name) if inspect::is_of_the_kernel(name) => refused(format!(
                 "the backing file lies on {name}, where files are the kernel or a process: give a file of a disk, or a \
                  memfd"

@@ -126,7 +126,10 @@ impl Control {
                 match event.data.u64() {
                     LISTENER => self.accept(),
                     KEEPER => self.keeper_event(),
-                    ALARM => self.host.machine.hear_alarm(),
+                    ALARM => {
+                        self.host.machine.hear_alarm();
+                        self.host.tell_changes();
+                    }
                     SIGTERM => self.terminated(),
                     token => self.session_event(token),
                 }

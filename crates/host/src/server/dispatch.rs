@@ -176,6 +176,7 @@ impl Host {
             Request::Incore { object, first_page, pages } => self.incore(session, object, first_page, pages),
             Request::Revert { name } => self.revert(session, &name),
             Request::RevertOpened { object } => self.revert_opened(session, object),
+            Request::Watch { object } => self.watch(session, object).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),
@@ -208,7 +209,7 @@ impl Host {
                 let record = object.record();
                 record.name.is_some() && !record.options.is_shared()
             }),
-            _ => matches!(request, Request::Status | Request::ServePager { .. }),
+            _ => matches!(request, Request::Status | Request::ServePager { .. } | Request::Watch { .. }),
         }
     }
 

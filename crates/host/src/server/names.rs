@@ -4,7 +4,7 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::wire::{OpenReply, Reply};
+use commonhold_object::wire::{Event, OpenReply, Reply};
 use commonhold_object::{
     Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
     PagerKind, Result, limits,
@@ -121,6 +121,7 @@ impl Host {
 
     pub(super) fn close(self: &Arc<Self>, session: &Session, id: ObjectId) -> Result<()> {
         let removed = lock(&session.opened).remove(&id);
+        lock(&session.watched).remove(&id);
         if let (Some(_), Ok(object)) = (removed, self.object(id)) {
             if let Some(cache) = object.cache() {
                 cache.remove_holds(session.id);
@@ -139,6 +140,25 @@ impl Host {
             self.settle_object(id);
         }
         Ok(())
+    }
+
+    /// The session hears once when pages of an object that it has open are not what they were.
+    pub(super) fn watch(&self, session: &Session, id: ObjectId) -> Result<()> {
+        session.access(id)?;
+        self.machine.is_watched();
+        lock(&session.watched).insert(id);
+        Ok(())
+    }
+
+    /// Tells those who watch objects whose pages have changed. The control thread does: it waits for nobody.
+    pub(super) fn tell_changes(&self) {
+        for object in self.machine.take_changed() {
+            for session in self.sessions() {
+                if lock(&session.watched).remove(&object) {
+                    session.tell(Event::Changed { object });
+                }
+            }
+        }
     }
 
     /// What this host itself has of that name.

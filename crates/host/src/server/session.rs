@@ -39,6 +39,8 @@ pub struct Session {
     pub program: Mutex<String>,
     /// Objects it has open.
     pub opened: Mutex<HashMap<ObjectId, Access>>,
+    /// Objects of which it wants to hear once when their pages change.
+    pub watched: Mutex<HashSet<ObjectId>>,
     /// Objects that it is being given: on its behalf their homes are looked for before it has them open.
     opening: Mutex<Vec<(ObjectId, Access)>>,
     /// Objects that the keeper was last told it has open; closed ones may be among them.
@@ -195,6 +197,7 @@ impl Session {
             program: Mutex::default(),
             opened: Mutex::default(),
             opening: Mutex::default(),
+            watched: Mutex::default(),
             kept: Mutex::default(),
             space: Arc::default(),
             tokens: Mutex::default(),

@@ -242,6 +242,11 @@ pub enum Request {
         /// Which.
         object: ObjectId,
     },
+    /// Tell once, by [`Event::Changed`], when pages of an open object are not what they were.
+    Watch {
+        /// Which.
+        object: ObjectId,
+    },
 }
 
 /// A mapping that host and client shall have in common.
@@ -323,6 +328,12 @@ pub enum Event {
         address: u64,
         /// Bytes.
         length: u64,
+    },
+    /// Of an object of explicit coherence that the client watches: a process of this host has synced, or another host's sync
+    /// ended pages of it here. Who has copies of them reads anew, and watches anew before that.
+    Changed {
+        /// Which.
+        object: ObjectId,
     },
 }
 

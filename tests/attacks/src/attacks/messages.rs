@@ -84,6 +84,7 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Prefetch { object, offset, length },
         Request::Revert { name: named.clone() },
         Request::MapInfo { name: named.clone() },
+        Request::Watch { object },
         Request::Status,
         Request::Hosts,
         Request::ServePager { pager: named },
@@ -102,7 +103,10 @@ fn is_forbidden(request: &Request) -> bool {
         | Request::SetMode { name, .. }
         | Request::Revert { name }
         | Request::MapInfo { name } => *name == crate::scene::name("/bystander"),
-        Request::StatObject { .. } | Request::ResizeOpened { .. } | Request::Reattach { .. } => true,
+        Request::StatObject { .. }
+        | Request::ResizeOpened { .. }
+        | Request::Watch { .. }
+        | Request::Reattach { .. } => true,
         _ => false,
     }
 }
