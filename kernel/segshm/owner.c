@@ -10,12 +10,14 @@
 #include <linux/slab.h>
 #include "segshm.h"
 
-static unsigned long long user_bytes;
+#define NOT_GIVEN ULLONG_MAX
+
+static unsigned long long user_bytes = NOT_GIVEN;
 module_param(user_bytes, ullong, 0644);
 MODULE_PARM_DESC(user_bytes, "Bytes that the segments of one user may pin; 0: no limit "
 			     "(default: half of the memory)");
 
-static unsigned long long user_tables;
+static unsigned long long user_tables = NOT_GIVEN;
 module_param(user_tables, ullong, 0644);
 MODULE_PARM_DESC(user_tables, "PTE pages of 4 KiB that the segments of one user may take; "
 			      "0: no limit (default: two for each 2 MiB of half of the memory)");
@@ -28,9 +30,9 @@ void segshm_owner_init(void)
 {
 	u64 half = (u64)totalram_pages() << (PAGE_SHIFT - 1);
 
-	if (!user_bytes)
+	if (user_bytes == NOT_GIVEN)
 		user_bytes = half;
-	if (!user_tables)
+	if (user_tables == NOT_GIVEN)
 		user_tables = max_t(u64, 2 * (half / SEGSHM_UNIT), 1);
 }
 

@@ -30,6 +30,7 @@ mod local_sync_vs_raw;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
+mod mount;
 mod postgres;
 mod preload;
 mod ptshare_bank;
@@ -122,6 +123,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &postgres::TpsVsHuge,
         &preload::CostRatio,
         &preload::StartRatio,
+        &mount::DirectRatio,
+        &mount::SeqRatio,
         &images_data::DataInclude,
         &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
@@ -170,7 +173,7 @@ mod tests {
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
                         sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
-                        preload.start_ratio \
+                        preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \

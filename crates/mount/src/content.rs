@@ -290,11 +290,15 @@ impl Server {
     /// Opens the object of a file on a connection, as it was open on one that is no more.
     fn open_again(&self, file: &OpenFile) -> Outcome<Arc<Line>> {
         let path = self.path(file.saved.node)?;
-        let (info, line) = self.callers.ask_on(&file.caller(), |errand, line| {
+        let opened = self.callers.ask_on(&file.caller(), |errand, line| {
             let (info, _) = errand.open_any(&path, Access::ReadWrite)?;
             Callers::opened(line, info.id);
             Ok((info, line.clone()))
-        })?;
+        });
+        let (info, line) = match opened {
+            Err(error) if error.kind == ErrorKind::NotFound => return Err(Failure(Errno::STALE)),
+            opened => opened?,
+        };
         let expected = lock(&self.nodes).nodes.object(file.saved.node);
         if expected.is_some_and(|expected| expected != info.id.0) {
             let _ = self.callers.close(&line, info.id);

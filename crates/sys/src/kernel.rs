@@ -10,7 +10,12 @@ pub fn release() -> String {
 
 /// Whether a release has all that a host needs.
 pub fn is_enough(release: &str) -> bool {
-    version(release).is_some_and(|version| version >= NEEDED)
+    is_at_least(release, NEEDED)
+}
+
+/// Whether a release is of that version, or of a later one.
+pub fn is_at_least(release: &str, least: (u32, u32)) -> bool {
+    version(release).is_some_and(|version| version >= least)
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {

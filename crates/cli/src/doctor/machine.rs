@@ -2,7 +2,11 @@
 
 use super::report::Check;
 use crate::units::format_size;
+use commonhold_sys::kernel;
 use std::path::Path;
+
+/// Linux 6.9: files given through, and requests sent again.
+const FUSE_SINCE: (u32, u32) = (6, 9);
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
@@ -102,10 +106,27 @@ pub fn systemd() -> Check {
     }
 }
 
-/// FUSE, which a later version mounts objects with.
+/// FUSE, by which objects are mounted as files.
 pub fn fuse() -> Check {
-    let found = if Path::new("/dev/fuse").exists() { "/dev/fuse is there" } else { "no /dev/fuse" };
-    Check::info("FUSE", format!("{found}; nothing in this version uses it"))
+    const NAME: &str = "objects as files";
+    if !Path::new("/dev/fuse").exists() {
+        let fix = "modprobe fuse, or a kernel that has it; everything but `commonhold mount` works without";
+        return Check::warn(NAME, "no /dev/fuse: nothing can be mounted", fix);
+    }
+    if !kernel::is_at_least(&kernel::release(), FUSE_SINCE) {
+        let fix = "Linux 6.9 or newer; everything but `commonhold mount` works without";
+        return Check::warn(NAME, "this kernel's FUSE cannot outlive who serves it: nothing can be mounted", fix);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Check::ok(NAME, "/dev/fuse is there; files of direct objects are mapped by the kernel itself");
+    }
+    let helper = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|directory| directory.join("fusermount3").exists());
+    let found = "this user's files are read and written by calls; to map them shared, have root mount";
+    match helper {
+        true => Check::ok(NAME, format!("fusermount3 is there; {found}")),
+        false => Check::warn(NAME, "no fusermount3: only root can mount", "apt-get install fuse3"),
+    }
 }
 
 #[cfg(test)]
