@@ -16,6 +16,11 @@
 #error "segshm needs x86-64, CONFIG_MMU_NOTIFIER and CONFIG_SHMEM"
 #endif
 
+/* Else the lock of a PTE page is that of an mm, and two processes would each take their own. */
+#ifndef CONFIG_SPLIT_PTE_PTLOCKS
+#error "segshm needs CONFIG_SPLIT_PTE_PTLOCKS: a kernel for four processors or more"
+#endif
+
 /* It counts the entries that map each frame, and would take those of shared tables for errors. */
 #ifdef CONFIG_PAGE_TABLE_CHECK
 #error "segshm cannot work with CONFIG_PAGE_TABLE_CHECK"

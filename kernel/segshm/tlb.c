@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Flushing TLBs. The kernel's own functions for that are not exported to modules, or to those of KVM
- * alone (Linux 7.2).
+ * Flushing TLBs. The kernel's own functions for that are not exported to modules, or to those of
+ * KVM alone (Linux 7.2).
  *
  * What is flushed is more than needed: a processor that runs the address space forgets its
  * translations of other address spaces too. It refills them within some microseconds. This happens
@@ -21,8 +21,8 @@ static void write_cr4(unsigned long value)
 }
 
 /*
- * Flushes user memory under all PCIDs, and what the processor cached of upper levels of page tables.
- * It is called without interrupts. CR4 has the value afterwards that the kernel knows it to have.
+ * Flushes user memory under all PCIDs, and what the processor cached of upper levels of page
+ * tables. It is called without interrupts. CR4 has the value afterwards that the kernel knows it to have.
  */
 static void flush_this_cpu(void *unused)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the kernel does with memory of a segment on behalf of programs: futexes, and other processes. */
+/* What the kernel does with memory of a segment for programs: futexes, and other processes. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>

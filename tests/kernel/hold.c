@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Holds one thing of the module until it is killed: the device, a segment's descriptor, or a mapping
- * of a segment. A file /tmp/held-NAME says that it has it.
+ * Holds one thing of the module until it is killed: the device, a segment's descriptor, or a
+ * mapping of a segment. A file /tmp/held-NAME says that it has it.
  */
 #include <fcntl.h>
 #include <stdio.h>

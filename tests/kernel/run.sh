@@ -166,7 +166,9 @@ make_initramfs() {
     chmod 755 "$root/init"
     cp "$place/segshm.ko" "$place/brd.ko" "$root/"
     cp "$place/tests" "$place/hold" "$root/tests/"
-    echo "names='$*'" >"$root/arguments"
+    patience=1
+    [ "$suite" != debug ] || patience=8
+    echo "names='$*' patience=$patience" >"$root/arguments"
     (cd "$root" && find . | cpio --quiet -o -H newc) >"$place/initramfs.cpio"
     rm -rf "$root"
 }

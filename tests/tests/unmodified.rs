@@ -1,6 +1,6 @@
 //! Programs that know nothing of Commonhold: `docs/UNMODIFIED.md`.
 
-use commonhold::{Access, Errand, PATIENCE};
+use commonhold::{Access, CreateOptions, Errand, PATIENCE};
 use commonhold_tests::huge::HugePages;
 use commonhold_tests::unmodified::{Unmodified, key, text};
 use commonhold_tests::wait::until;
@@ -121,6 +121,32 @@ fn segments_with_shared_page_tables_answer_as_the_kernels() {
     let scenarios: Vec<_> =
         SCENARIOS.into_iter().filter(|scenario| !["placing", "unmapping"].contains(scenario)).collect();
     answers_as_the_kernel(SHARE, 64 * MIB + 4096, &scenarios);
+}
+
+#[test]
+fn posix_shared_memory_answers_as_the_kernels() {
+    let (host, unmodified) = (TestHost::start(), Unmodified::new("posix.c"));
+    let name = format!("/commonhold-tests-{}", std::process::id());
+    let kernels = said(unmodified.alone(), &[&name]);
+    assert_eq!(said(unmodified.run(&host, "posix"), &[&name]), kernels);
+    assert_eq!(names(&host), [""; 0], "objects stay");
+    // Without the word it is the kernel's.
+    assert_eq!(said(unmodified.run(&host, SYSTEM_V), &[&name]), kernels);
+}
+
+#[test]
+fn posix_shared_memory_is_an_object() {
+    let (host, unmodified) = (TestHost::start(), Unmodified::new("posix.c"));
+    let options = CreateOptions { size_bytes: 100, ..CreateOptions::default() };
+    let object = host.connect().create("/made", &options, None).unwrap();
+    object.write_at(b"bytes", 0).unwrap();
+    let mut python = Command::new("python3");
+    let read = "from multiprocessing import shared_memory as s; m = s.SharedMemory('made'); print(bytes(m.buf[:5]), m.size)";
+    python
+        .args(["-c", read])
+        .envs(unmodified.run(&host, "posix").get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let said = text(&python.output().expect("python3 runs"));
+    assert!(said.starts_with("b'bytes' 100"), "{said}");
 }
 
 #[test]

@@ -33,6 +33,15 @@ __attribute__((constructor)) static void begin(void) {
         strcpy(host, variable);
 }
 
+/* Whether it is one of the words. */
+static int wishes(const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += length)
+        if ((at == words || at[-1] == ',') && (!at[length] || at[length] == ','))
+            return 1;
+    return 0;
+}
+
 /* What libcommonhold_sysv.so has. A negative answer is the number of an error. */
 struct calls {
     void (*begin)(const char *words, const char *host);
@@ -44,6 +53,9 @@ struct calls {
     intptr_t (*unmap)(uintptr_t address, size_t length);   /* 1: none of ours */
     void (*mapped_over)(uintptr_t address, size_t length);
     intptr_t (*remap)(uintptr_t address, size_t length, size_t new_length, int flags, uintptr_t wished); /* 1: none of ours */
+    intptr_t (*shm_open)(const char *name, int flags, unsigned mode);
+    intptr_t (*shm_unlink)(const char *name);
+    intptr_t (*ftruncate)(int fd, int64_t size); /* 1: none of ours */
 };
 
 /* Says on standard error what an error number cannot say: if that is what it was when `commonhold run` began. */
@@ -78,6 +90,9 @@ static int load(struct calls *calls) {
         {"commonhold_unmap", &calls->unmap},
         {"commonhold_mapped_over", &calls->mapped_over},
         {"commonhold_remap", &calls->remap},
+        {"commonhold_shm_open", &calls->shm_open},
+        {"commonhold_shm_unlink", &calls->shm_unlink},
+        {"commonhold_ftruncate", &calls->ftruncate},
     };
     char path[PATH_MAX];
     Dl_info own;
@@ -171,7 +186,7 @@ STANDS_BEFORE int shmctl(int id, int command, struct shmid_ds *buffer) { ANSWER(
 static int moves(const void *address, size_t length, int protection, int flags) {
     const int allowed = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE | MAP_HUGETLB;
     return length >= LARGE_BYTES && !address && (flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) == MAP_SHARED &&
-           !(flags & ~allowed) && protection == (PROT_READ | PROT_WRITE) && strstr(words, "share-page-tables");
+           !(flags & ~allowed) && protection == (PROT_READ | PROT_WRITE) && wishes("share-page-tables");
 }
 
 STANDS_BEFORE void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
@@ -223,3 +238,41 @@ STANDS_BEFORE void *mremap(void *address, size_t length, size_t new_length, int 
     }
     return (void *)syscall(SYS_mremap, address, length, new_length, flags, wished);
 }
+
+/* The C library's own; it may lie in another library (librt of older ones). */
+static void *next(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found)
+        errno = ENOSYS;
+    return found;
+}
+
+STANDS_BEFORE int shm_open(const char *name, int flags, mode_t mode) {
+    if (!wishes("posix")) {
+        int (*own)(const char *, int, mode_t) = (int (*)(const char *, int, mode_t))next("shm_open");
+        return own ? own(name, flags, mode) : -1;
+    }
+    ANSWER(int, to->shm_open(name, flags, mode));
+}
+
+STANDS_BEFORE int shm_unlink(const char *name) {
+    if (!wishes("posix")) {
+        int (*own)(const char *) = (int (*)(const char *))next("shm_unlink");
+        return own ? own(name) : -1;
+    }
+    ANSWER(int, to->shm_unlink(name));
+}
+
+STANDS_BEFORE int ftruncate(int fd, off_t size) {
+    const struct calls *to = wishes("posix") ? loaded_calls() : NULL;
+    if (to) {
+        struct call call = enter();
+        intptr_t answer = to->ftruncate(fd, size);
+        if (answer != 1)
+            return (int)leave(call, answer);
+        leave(call, 0);
+    }
+    return (int)syscall(SYS_ftruncate, fd, size);
+}
+
+STANDS_BEFORE int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));

@@ -1,8 +1,11 @@
 //! The same for the preloaded library: what is negative is the number of an error.
 
-use crate::{Errno, Wishes, attach, control, detach, get, map_anonymous, mapped_over, remap, table, unmap};
+use crate::{
+    Errno, Wishes, attach, control, detach, get, map_anonymous, mapped_over, posix, remap, table, unmap,
+};
 use libc::{c_char, c_int, shmid_ds};
 use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Blocks all signals in this thread. Gives which were before.
@@ -97,6 +100,45 @@ pub unsafe extern "C" fn commonhold_shmctl(id: c_int, command: c_int, buffer: *m
 pub extern "C" fn commonhold_map_anonymous(length: usize) -> isize {
     let mapped = answer(|wishes| Ok(map_anonymous(wishes, length)));
     mapped.map_or(0, |address| address.map_or(0, |address| address as isize))
+}
+
+/// [`posix::open`].
+///
+/// # Safety
+/// A string of C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commonhold_shm_open(name: *const c_char, flags: c_int, mode: u32) -> isize {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let opened = answer(|wishes| posix::open(wishes, name.to_str().map_err(|_| Errno::INVAL)?, flags, mode));
+    opened.map_or_else(|error| error, |fd| fd as isize)
+}
+
+/// [`posix::unlink`].
+///
+/// # Safety
+/// A string of C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commonhold_shm_unlink(name: *const c_char) -> isize {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let done = answer(|wishes| posix::unlink(wishes, name.to_str().map_err(|_| Errno::NOENT)?));
+    done.map_or_else(|error| error, |()| 0)
+}
+
+/// [`posix::resize`]; 1: the kernel is to be asked.
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_ftruncate(fd: c_int, size: i64) -> isize {
+    if fd < 0 || size < 0 || table::is_locked_here() {
+        return 1;
+    }
+    // SAFETY: the program's own descriptor, or none at all: then each call here fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let done = answer(|wishes| match posix::resize(wishes, fd, size as u64) {
+        None => Ok(1),
+        Some(done) => done.map(|()| 0),
+    });
+    done.unwrap_or_else(|error| error)
 }
 
 /// Whether some of these addresses may be ours, and this thread may look.

@@ -1,5 +1,5 @@
 //! System V segments that are objects: `shmget`, `shmat`, `shmdt` and `shmctl` with the kernel's semantics
-//! (`docs/UNMODIFIED.md`).
+//! (`docs/UNMODIFIED.md`); and, in [`posix`], shared memory by `shm_open`.
 //!
 //! Beside each segment of ours stands a *twin*, a segment of the kernel's, of [`TWIN_BYTES`]. The twin has the key, the number,
 //! owner and mode; each attach of ours attaches the twin, too. So the kernel itself counts who is attached, through fork, exec and
@@ -14,6 +14,7 @@ mod errands;
 mod exports;
 mod get;
 pub mod kernel;
+pub mod posix;
 mod segment;
 mod table;
 mod wishes;

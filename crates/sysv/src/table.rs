@@ -7,7 +7,7 @@ use crate::attach::UNIT;
 use crate::kernel;
 use commonhold::ObjectId;
 use std::cell::UnsafeCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,6 +43,17 @@ pub(crate) struct Known {
     pub(crate) bytes: usize,
 }
 
+/// An object that was opened by `shm_open`: what its descriptors, however many there are by now, have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) name: String,
+}
+
+/// So many of them are remembered; of what was opened before, only the kernel changes the size.
+const OPENED: usize = 4096;
+
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -50,9 +61,11 @@ pub(crate) struct Table {
     mapped: BTreeMap<(usize, u64), Mapped>,
     next: u64,
     pub(crate) known: BTreeMap<i32, Known>,
+    opened: VecDeque<Opened>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new() });
+static TABLE: Mutex<Table> =
+    Mutex::new(Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new(), opened: VecDeque::new() });
 /// Between these lies all that was ever in the table.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
@@ -94,6 +107,23 @@ impl DerefMut for Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         OWNER.store(0, Ordering::Release);
+    }
+}
+
+impl Table {
+    /// An object was opened.
+    pub(crate) fn note_opened(&mut self, opened: Opened) {
+        self.opened.retain(|one| (one.device, one.inode) != (opened.device, opened.inode));
+        if self.opened.len() >= OPENED {
+            self.opened.pop_front();
+        }
+        self.opened.push_back(opened);
+    }
+
+    /// The name by which that file was opened, if it is an object.
+    pub(crate) fn opened(&self, device: u64, inode: u64) -> Option<String> {
+        let found = self.opened.iter().find(|one| (one.device, one.inode) == (device, inode));
+        found.map(|one| one.name.clone())
     }
 }
 

@@ -18,6 +18,8 @@ const VARIABLE: &str = "COMMONHOLD_RUN";
 pub struct Wishes {
     /// All its System V segments.
     pub system_v: bool,
+    /// What it opens by `shm_open`.
+    pub posix: bool,
     /// What is large, with page tables that all share.
     pub share_page_tables: bool,
     /// What standard error was when the program began: device and inode.
@@ -29,11 +31,6 @@ pub struct Wishes {
 static OF_THIS_PROCESS: OnceLock<Wishes> = OnceLock::new();
 
 impl Wishes {
-    /// These; nobody is told what goes wrong.
-    pub fn new(system_v: bool, share_page_tables: bool) -> Wishes {
-        Wishes { system_v, share_page_tables, ..Wishes::default() }
-    }
-
     /// Those of this process.
     pub fn of_this_process() -> &'static Wishes {
         OF_THIS_PROCESS.get_or_init(Wishes::default)
@@ -51,6 +48,7 @@ impl Wishes {
         for word in words.split(',') {
             match word.trim() {
                 "system-v" => wishes.system_v = true,
+                "posix" => wishes.posix = true,
                 "share-page-tables" => wishes.share_page_tables = true,
                 other => wishes.stderr = other.strip_prefix("stderr=").and_then(numbers).or(wishes.stderr),
             }
@@ -62,6 +60,7 @@ impl Wishes {
     pub fn variable(&self) -> (&'static str, String) {
         let mut words = Vec::new();
         words.extend(self.system_v.then(|| "system-v".to_owned()));
+        words.extend(self.posix.then(|| "posix".to_owned()));
         words.extend(self.share_page_tables.then(|| "share-page-tables".to_owned()));
         words.extend(self.stderr.map(|(device, inode)| format!("stderr={device}:{inode}")));
         (VARIABLE, words.join(","))
@@ -109,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_written_down_is_read() {
-        let wishes = Wishes { system_v: true, ..Wishes::default() }.heard_by_stderr();
+        let wishes = Wishes { system_v: true, posix: true, ..Wishes::default() }.heard_by_stderr();
         assert_eq!(Wishes::parse(&wishes.variable().1), wishes);
         assert_eq!(Wishes::parse("nonsense,,stderr=x:y"), Wishes::default());
     }

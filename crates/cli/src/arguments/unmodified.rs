@@ -8,13 +8,17 @@ use std::ffi::OsString;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     commonhold run --system-v -- ./server --port 7000\n  \
+    commonhold run --posix -- ./worker\n  \
     commonhold run --share-page-tables -- postgres -D /srv/data -c shared_memory_type=sysv")]
 pub struct Run {
     /// Make all System V segments of the program objects
     #[arg(long)]
     pub system_v: bool,
+    /// Make what the program opens by shm_open objects of the same names
+    #[arg(long)]
+    pub posix: bool,
     /// Give System V segments and anonymous shared mappings of 64 MiB and more page tables that all processes share
-    #[arg(long, required_unless_present = "system_v")]
+    #[arg(long, required_unless_present_any = ["system_v", "posix"])]
     pub share_page_tables: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]

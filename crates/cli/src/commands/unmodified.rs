@@ -32,8 +32,9 @@ pub fn run(place: &HostPlace, arguments: &Run) -> Done {
         preloaded.push(":");
         preloaded.push(others);
     }
-    let Run { system_v, share_page_tables, .. } = *arguments;
-    let wishes = Wishes::new(system_v, share_page_tables).heard_by_stderr();
+    let Run { system_v, posix, share_page_tables, .. } = *arguments;
+    let mut wishes = Wishes::default().heard_by_stderr();
+    (wishes.system_v, wishes.posix, wishes.share_page_tables) = (system_v, posix, share_page_tables);
     let (variable, words) = wishes.variable();
     let mut command = Command::new(&program);
     command.arg0(name).args(&arguments.program[1..]);

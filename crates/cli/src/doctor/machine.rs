@@ -115,10 +115,17 @@ pub fn fuse() -> Check {
     }
     if !kernel::is_at_least(&kernel::release(), FUSE_SINCE) {
         let fix = "Linux 6.9 or newer; everything but `commonhold mount` works without";
-        return Check::warn(NAME, "this kernel's FUSE cannot outlive who serves it: nothing can be mounted", fix);
+        return Check::warn(
+            NAME,
+            "this kernel's FUSE cannot outlive who serves it: nothing can be mounted",
+            fix,
+        );
     }
     if rustix::process::geteuid().is_root() {
-        return Check::ok(NAME, "/dev/fuse is there; files of direct objects are mapped by the kernel itself");
+        return Check::ok(
+            NAME,
+            "/dev/fuse is there; files of direct objects are mapped by the kernel itself",
+        );
     }
     let helper = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|directory| directory.join("fusermount3").exists());
