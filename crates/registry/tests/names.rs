@@ -3,8 +3,8 @@
 mod common;
 
 use common::{create, everything, name, names, open, options, user};
-use commonhold_object::{Access, ErrorKind, Name, limits};
-use commonhold_registry::{Entry, Prepared};
+use commonhold_object::{Access, ErrorKind, Name, Result, limits};
+use commonhold_registry::{Entry, ObjectRecord, Prepared};
 
 #[test]
 fn directories_appear_with_the_first_object_and_belong_to_who_used_them() {
@@ -195,4 +195,47 @@ fn what_was_only_prepared_leaves_nothing() {
     let registry = open(state.path());
     assert_eq!(everything(&registry), before);
     assert_eq!(registry.usage(1), (0, 0));
+}
+
+#[test]
+fn directories_are_made_and_stay() {
+    let state = tempfile::tempdir().unwrap();
+    let mut registry = open(state.path());
+    let (who, other) = (user(5), user(6));
+    registry.make_directory(&name("/d/e"), &who, 0o700, false).unwrap();
+    let Entry::Directory { ownership, .. } = registry.stat(&name("/d/e"), &who).unwrap() else {
+        panic!("/d/e")
+    };
+    assert_eq!((ownership.uid, ownership.mode), (5, 0o700));
+    let refused = |result: Result<()>| result.unwrap_err().kind;
+    assert_eq!(refused(registry.make_directory(&name("/d/e"), &who, 0o700, false)), ErrorKind::Exists);
+    registry.make_directory(&name("/d/e"), &who, 0o700, true).unwrap();
+    assert_eq!(refused(registry.make_directory(&name("/d/e"), &other, 0o700, true)), ErrorKind::Permission);
+    assert_eq!(refused(registry.make_directory(&name("/d/f"), &other, 0o700, false)), ErrorKind::Permission);
+    assert_eq!(refused(registry.make_directory(&name("/x"), &who, 0o1777, false)), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_name_is_replaced_at_once() {
+    let state = tempfile::tempdir().unwrap();
+    let mut registry = open(state.path());
+    let (who, other) = (user(5), user(6));
+    let [a, b] = ["/a", "/b"].map(|text| create(&mut registry, text, &who, 0o600, 1, 0).unwrap().id);
+    let changed = registry.rename_over(&name("/a"), &name("/b"), &who, false).unwrap();
+    let named: Vec<_> = changed.iter().map(|record| (record.id, record.name.clone())).collect();
+    assert_eq!(named, [(b, None), (a, Some(name("/b")))]);
+    assert_eq!(registry.lookup(&name("/b"), &who, Access::Read).unwrap().id, a);
+    // Repeated, for who did not hear of it.
+    assert!(registry.rename_over(&name("/a"), &name("/b"), &who, true).unwrap().is_empty());
+    assert!(registry.rename_over(&name("/b"), &name("/b"), &who, false).unwrap().is_empty());
+    let refused = |result: Result<Vec<ObjectRecord>>| result.unwrap_err().kind;
+    create(&mut registry, "/c", &other, 0o600, 2, 0).unwrap();
+    assert_eq!(refused(registry.rename_over(&name("/c"), &name("/b"), &other, false)), ErrorKind::Permission);
+    registry.make_directory(&name("/d"), &who, 0o755, false).unwrap();
+    assert_eq!(refused(registry.rename_over(&name("/b"), &name("/d"), &who, false)), ErrorKind::Mismatch);
+    assert_eq!(refused(registry.rename_over(&name("/d"), &name("/b"), &who, false)), ErrorKind::Mismatch);
+    registry.make_directory(&name("/full/in"), &who, 0o755, false).unwrap();
+    assert_eq!(refused(registry.rename_over(&name("/d"), &name("/full"), &who, false)), ErrorKind::Busy);
+    registry.rename_over(&name("/d"), &name("/full/in"), &who, false).unwrap();
+    assert!(registry.stat(&name("/d"), &who).is_err());
 }
