@@ -2,6 +2,7 @@
 
 use commonhold::{Access, CreateOptions, Errand, PATIENCE};
 use commonhold_tests::huge::HugePages;
+use commonhold_tests::left_out::has;
 use commonhold_tests::unmodified::{Unmodified, key, text};
 use commonhold_tests::wait::until;
 use commonhold_tests::{MIB, TestHost, is_root};
@@ -147,6 +148,22 @@ fn posix_shared_memory_is_an_object() {
         .envs(unmodified.run(&host, "posix").get_envs().filter_map(|(k, v)| Some((k, v?))));
     let said = text(&python.output().expect("python3 runs"));
     assert!(said.starts_with("b'bytes' 100"), "{said}");
+}
+
+#[test]
+fn a_stock_program_that_stresses_shared_memory_runs() {
+    if !has("stress-ng", "stress-ng", "a stock program that stresses shared memory") {
+        return;
+    }
+    let (host, unmodified) = (TestHost::start(), Unmodified::new("posix.c"));
+    let mut stress = Command::new("stress-ng");
+    let words = "--shm 1 --shm-bytes 4M --shm-sysv 1 --shm-sysv-bytes 2M --mmap 1 --mmap-bytes 8M --verify --timeout 2";
+    stress.args(words.split(' ')).current_dir(unmodified.scratch().path());
+    stress.envs(unmodified.run(&host, "system-v,posix").get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let output = stress.output().expect("stress-ng runs");
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("successful run completed"), "{said}");
+    until("nothing is left", || names(&host).is_empty().then_some(()));
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn directories_are_made_and_stay() {
     let refused = |result: Result<()>| result.unwrap_err().kind;
     assert_eq!(refused(registry.make_directory(&name("/d/e"), &who, 0o700, false)), ErrorKind::Exists);
     registry.make_directory(&name("/d/e"), &who, 0o700, true).unwrap();
-    assert_eq!(refused(registry.make_directory(&name("/d/e"), &other, 0o700, true)), ErrorKind::Permission);
+    assert_eq!(refused(registry.make_directory(&name("/d/e"), &other, 0o700, true)), ErrorKind::Exists);
     assert_eq!(refused(registry.make_directory(&name("/d/f"), &other, 0o700, false)), ErrorKind::Permission);
     assert_eq!(refused(registry.make_directory(&name("/x"), &who, 0o1777, false)), ErrorKind::Invalid);
 }
