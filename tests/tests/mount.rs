@@ -3,10 +3,11 @@
 use commonhold::{Access, CreateOptions, Errand, PATIENCE};
 use commonhold_tests::cluster::{cluster, sharers, sharers_of};
 use commonhold_tests::host::{kill, signal};
+use commonhold_tests::left_out::has;
 use commonhold_tests::mounted::{MappedFile, Mounted};
 use commonhold_tests::user::as_user;
 use commonhold_tests::wait::until;
-use commonhold_tests::{MIB, TestHost, is_root, left_out};
+use commonhold_tests::{MIB, TestHost, is_root};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -321,8 +322,8 @@ fn locks_databases_and_archives_work() {
     let Some(mounted) = Mounted::of(&host) else { return };
     mounted.shell("flock $M/lock true; flock -n $M/lock sh -c '! flock -n $M/lock true'");
     for tool in ["sqlite3", "rsync", "tar"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return left_out(&format!("{tool} on a mount: it is not installed"));
+        if !has(tool, tool, "databases and archives on a mount") {
+            return;
         }
     }
     let queries = "pragma mmap_size=67108864; create table t(n integer primary key, text); \
@@ -412,8 +413,8 @@ fn ordinary_users_mount_for_themselves() {
     if !is_root("a process of another user") {
         return;
     }
-    if Command::new("fusermount3").arg("--version").output().is_err() {
-        return left_out("a mount of an ordinary user: fusermount3 is not installed");
+    if !has("fusermount3", "fuse3", "a mount of an ordinary user") {
+        return;
     }
     let host = TestHost::start();
     let home = tempfile::Builder::new().prefix("commonhold-tests-").tempdir().unwrap();
