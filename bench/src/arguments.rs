@@ -32,6 +32,8 @@ pub struct Run {
     pub json: bool,
     /// Fewer rounds.
     pub quick: bool,
+    /// As long as the papers measured.
+    pub paper: bool,
     /// Where to write pages; none: nowhere.
     pub out: Option<PathBuf>,
     /// Leave out what has a result there of this commit and machine.
@@ -55,6 +57,7 @@ Measures Commonhold beside its peers.
 
   --json         one JSON object a line
   --quick        fewer rounds: to see that it works, not to publish
+  --paper        as long as the papers measured (ptshare.bank_…, ptshare.fig9_11: ten minutes a point)
   --out DIR      write a page for each row there (run all without --quick: docs/results)
   --resume       go on where it was stopped: leave out rows with a result there of this commit and machine
   --seed N       what all random choices follow from
@@ -86,6 +89,7 @@ fn parse_run(mut words: impl Iterator<Item = String>) -> Result<Command> {
         ids: Vec::new(),
         json: false,
         quick: false,
+        paper: false,
         out: None,
         resume: false,
         seed: 20_260_101,
@@ -96,6 +100,7 @@ fn parse_run(mut words: impl Iterator<Item = String>) -> Result<Command> {
         match word.as_str() {
             "--json" => run.json = true,
             "--quick" => run.quick = true,
+            "--paper" => run.paper = true,
             "--resume" => run.resume = true,
             "--out" => run.out = Some(value()?.into()),
             "--seed" => run.seed = number(&word, &value()?)?,
@@ -111,6 +116,9 @@ fn parse_run(mut words: impl Iterator<Item = String>) -> Result<Command> {
     }
     if run.out.is_none() && run.ids == ["all"] && !run.quick {
         run.out = Some(RESULTS.into());
+    }
+    if run.paper && run.quick {
+        return failed("--paper is long and --quick is short: choose one");
     }
     if run.resume && run.out.is_none() {
         return failed("--resume goes on with what is in a folder: name it with --out");

@@ -18,6 +18,8 @@ pub const GIB: usize = 1 << 30;
 pub struct Context {
     /// Fewer rounds: to see that it works, not to publish.
     pub quick: bool,
+    /// As long as the papers measured, where a row's paper says so.
+    pub paper: bool,
     /// What all random choices follow from.
     pub seed: u64,
     /// How many trials a crash row makes, if it was said.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs what is asked for; whether nothing went wrong (a bar that is missed is not wrong, but told).
 pub fn run(asked: &Run) -> Result<bool> {
@@ -77,17 +77,26 @@ fn base_directory() -> Result<PathBuf> {
     Ok(base)
 }
 
+/// How much longer a row may take that measures as long as its paper.
+const PAPER: u32 = 24;
+
 fn in_own_process(row: &dyn Row, asked: &Run, base: &Path) -> Result<Value> {
     let directory = tempfile::Builder::new().prefix("row-").tempdir_in(base)?;
     let arguments = [
         row.id().to_owned(),
         directory.path().to_string_lossy().into_owned(),
         asked.seed.to_string(),
-        if asked.quick { "quick" } else { "full" }.to_owned(),
+        match (asked.quick, asked.paper) {
+            (true, _) => "quick",
+            (_, true) => "paper",
+            _ => "full",
+        }
+        .to_owned(),
         asked.trials.map_or(String::new(), |trials| trials.to_string()),
     ];
     let mut child = own_command("row", &arguments)?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let said = wait(&mut child, row);
+    let limit = if asked.paper { row.limit() * PAPER } else { row.limit() };
+    let said = wait(&mut child, limit);
     // A row that went wrong may have left its host.
     let cleaned = host::kill_left_over(directory.path());
     let line = said?;
@@ -96,7 +105,7 @@ fn in_own_process(row: &dyn Row, asked: &Run, base: &Path) -> Result<Value> {
 }
 
 /// What a row's process said, when it has ended; at its limit it is killed.
-fn wait(child: &mut Child, row: &dyn Row) -> Result<String> {
+fn wait(child: &mut Child, limit: Duration) -> Result<String> {
     let Some(mut output) = child.stdout.take() else { return failed("a row without output") };
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
@@ -107,12 +116,12 @@ fn wait(child: &mut Child, row: &dyn Row) -> Result<String> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if start.elapsed() > row.limit() {
+        if start.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            return failed(format!("it took longer than {:?} and was stopped", row.limit()));
+            return failed(format!("it took longer than {limit:?} and was stopped"));
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     };
     let text = match reader.join() {
         Ok(text) => text?,

@@ -70,8 +70,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let [side, place, seed, count] = arguments else {
         return failed("side, place, seed and count are needed");
     };
-    let context =
-        Context { quick: false, seed: seed.parse()?, trials: None, directory: Path::new(place).to_owned() };
+    let context = Context {
+        quick: false,
+        paper: false,
+        seed: seed.parse()?,
+        trials: None,
+        directory: Path::new(place).to_owned(),
+    };
     let keys = keys(&mut context.random(7), count.parse()?);
     let place = Path::new(place);
     let begun = Instant::now();

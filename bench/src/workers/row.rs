@@ -14,6 +14,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     };
     let context = Context {
         quick: quick == "quick",
+        paper: quick == "paper",
         seed: seed.parse()?,
         trials: trials.parse().ok(),
         directory: directory.into(),
