@@ -92,17 +92,23 @@ make_root() {
     touch "$place/root/made-with-$version"
 }
 
-# The smallest kernel with what debug.config adds: half an hour on two processors.
-build_kernel() {
-    for tool in bc bison flex; do
-        command -v "$tool" >/dev/null || absent "$tool is not installed, which a kernel is built with"
-    done
+fetch_source() {
     fetch_lists bookworm-backports || return 1
     source=$(apt apt-cache depends linux-source | sed -n 's/^ *Depends: \(linux-source-[0-9.]*\)$/\1/p')
     (cd "$place" && apt apt-get download "$source") || return 1
     dpkg-deb -x "$place/$source"_*.deb "$place/kernel" || return 1
-    mkdir -p "$place/source"
-    tar -C "$place/source" --strip-components=1 -xf "$place/kernel/usr/src/$source.tar.xz" || return 1
+    mkdir -p "$place/unpacked"
+    tar -C "$place/unpacked" --strip-components=1 -xf "$place/kernel/usr/src/$source.tar.xz" || return 1
+    rm -r "$place/kernel/usr" "$place/$source"_*.deb
+    mv "$place/unpacked" "$place/source"
+}
+
+# The smallest kernel with what debug.config adds: half an hour on two processors. What was stopped goes on where it was.
+build_kernel() {
+    for tool in bc bison flex; do
+        command -v "$tool" >/dev/null || absent "$tool is not installed, which a kernel is built with"
+    done
+    [ -e "$place/source/Makefile" ] || fetch_source || return 1
     make -s -C "$place/source" tinyconfig || return 1
     cat "$here/debug.config" >>"$place/source/.config"
     make -s -C "$place/source" olddefconfig || return 1

@@ -189,11 +189,12 @@ impl Files {
         let mut nodes = lock(&self.nodes);
         let Some(common) = nodes.get_mut(&node) else { return };
         common.files -= 1;
-        if common.files == 0 {
-            if let Some(backing) = nodes.remove(&node).and_then(|common| common.backing) {
-                // The kernel knows it no longer where the mount has ended; else it is there.
-                let _ = self.device.pass_no_longer(backing);
-            }
+        if common.files > 0 {
+            return;
+        }
+        if let Some(backing) = nodes.remove(&node).and_then(|common| common.backing) {
+            // The kernel knows it no longer where the mount has ended; else it is there.
+            let _ = self.device.pass_no_longer(backing);
         }
     }
 

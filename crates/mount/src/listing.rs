@@ -42,7 +42,7 @@ impl Server {
         self.list(request, 1)?; // may it be listed?
         // Numbers of a server before are not used again: they are of other listings.
         let number =
-            self.listings.last.fetch_add(1, Ordering::Relaxed) + 1 | u64::from(std::process::id()) << 32;
+            (self.listings.last.fetch_add(1, Ordering::Relaxed) + 1) | (u64::from(std::process::id()) << 32);
         Ok(Opened { file: number, flags: 0, backing: 0 }.reply())
     }
 

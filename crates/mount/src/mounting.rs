@@ -31,7 +31,7 @@ pub struct Mounted {
 pub fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
     let all = std::fs::read("/proc/self/mountinfo").doing("reading /proc/self/mountinfo")?;
     let lines = all.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(parse).filter(|mounted| mounted.directory == directory).last())
+    Ok(lines.filter_map(parse).rfind(|mounted| mounted.directory == directory))
 }
 
 fn parse(line: &[u8]) -> Option<Mounted> {

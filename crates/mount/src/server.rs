@@ -270,7 +270,10 @@ impl Server {
             Operation::ReadDirectory { file, offset, size } => {
                 self.read_directory(request, file, offset, size).map(bytes)
             }
-            Operation::ReleaseDirectory { file } => Ok(done(self.listings.remove(file))),
+            Operation::ReleaseDirectory { file } => {
+                self.listings.remove(file);
+                Ok(done(()))
+            }
             Operation::StatFs => self.file_system(request).map(bytes),
             Operation::GetExtended { name, size } => self.extended(request, name, size).map(bytes),
             Operation::ListExtended { size } => self.list_extended(request, size).map(bytes),

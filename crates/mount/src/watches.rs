@@ -133,18 +133,13 @@ impl Watches {
     }
 
     fn listen(self: &Arc<Self>, watch: &Arc<Watch>) {
-        loop {
-            match watch.next() {
-                Heard::Changed(object) => {
-                    let nodes: Vec<u64> = {
-                        let state = self.lock();
-                        let all = state.objects.iter().filter(|(_, watched)| watched.object == Some(object));
-                        all.map(|(node, _)| *node).collect()
-                    };
-                    nodes.into_iter().for_each(|node| self.changed(node));
-                }
-                Heard::Lost => break,
-            }
+        while let Heard::Changed(object) = watch.next() {
+            let nodes: Vec<u64> = {
+                let state = self.lock();
+                let all = state.objects.iter().filter(|(_, watched)| watched.object == Some(object));
+                all.map(|(node, _)| *node).collect()
+            };
+            nodes.into_iter().for_each(|node| self.changed(node));
         }
         let mut state = self.lock();
         if state.watch.as_ref().is_some_and(|current| Arc::ptr_eq(current, watch)) {
