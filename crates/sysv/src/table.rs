@@ -341,7 +341,8 @@ mod tests {
     const HUGE: usize = 2 << 20;
 
     fn table(all: &[(usize, usize, usize, usize)]) -> Table {
-        let mut table = Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new() };
+        let mut table =
+            Table { mapped: BTreeMap::new(), next: 0, known: BTreeMap::new(), opened: VecDeque::new() };
         for (start, length, asked, page) in all {
             table.next += 1;
             table.mapped.insert((*start, table.next), Mapped::new(*start, *length, *asked, *page, None));
