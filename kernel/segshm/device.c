@@ -39,6 +39,28 @@ static long read_only(struct segshm_segment *segment)
 	return result;
 }
 
+/*
+ * Opens the memfd anew, for no more than what the segment's descriptor is for. It stays sealed: who
+ * has it changes neither the size nor the frames that tables point to.
+ */
+static long memory(struct file *file)
+{
+	struct segshm_segment *segment = file->private_data;
+	int access = file->f_mode & FMODE_WRITE ? O_RDWR : O_RDONLY;
+	struct file *opened;
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+
+	if (fd < 0)
+		return fd;
+	opened = dentry_open(&segment->memfd->f_path, access | O_LARGEFILE, current_cred());
+	if (IS_ERR(opened)) {
+		put_unused_fd(fd);
+		return PTR_ERR(opened);
+	}
+	fd_install(fd, opened);
+	return fd;
+}
+
 static long segment_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct segshm_segment *segment = file->private_data;
@@ -52,6 +74,8 @@ static long segment_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return copy_to_user((void __user *)arg, &info, sizeof(info)) ? -EFAULT : 0;
 	case SEGSHM_READ_ONLY:
 		return read_only(segment);
+	case SEGSHM_MEMORY:
+		return memory(file);
 	default:
 		return -ENOTTY;
 	}

@@ -163,6 +163,17 @@ build_tests() {
     cc "$@" -o "$place/hold" "$here/hold.c"
 }
 
+# What both engines promise, tried with this one: a program that needs no library.
+build_conformance() {
+    command -v cargo >/dev/null || { echo "skipped conformance cargo is not installed"; return 0; }
+    target=x86_64-unknown-linux-gnu
+    (cd "$here/../.." && RUSTFLAGS="-C target-feature=+crt-static" cargo test --quiet --locked -p commonhold-tables \
+        --test conformance --no-run --target "$target" --target-dir "$place/cargo" --message-format json) \
+        >"$place/cargo.json" || return 1
+    program=$(sed -n 's/.*"executable":"\([^"]*conformance[^"]*\)".*/\1/p' "$place/cargo.json" | tail -n 1)
+    cp "$program" "$place/conformance"
+}
+
 make_initramfs() {
     root=$place/initramfs
     rm -rf "$root"
@@ -172,6 +183,7 @@ make_initramfs() {
     chmod 755 "$root/init"
     cp "$place/segshm.ko" "$place/brd.ko" "$root/"
     cp "$place/tests" "$place/hold" "$root/tests/"
+    [ ! -e "$place/conformance" ] || cp "$place/conformance" "$root/tests/"
     patience=1
     [ "$suite" != debug ] || patience=8
     echo "names='$*' patience=$patience" >"$root/arguments"
@@ -233,6 +245,7 @@ ldd "$(command -v busybox)" >/dev/null 2>&1 && absent "busybox is not a static p
 fetch || absent "its kernel could not be fetched"
 build_module || { echo "FAILED build the module does not build"; exit 1; }
 build_tests
+build_conformance || { echo "FAILED build the conformance tests do not build"; exit 1; }
 make_initramfs "$@"
 echo "Linux $(cat "$place/version")"
 boot

@@ -81,6 +81,11 @@ fn map(fd: impl AsFd, offset: u64, at: usize, length: usize, flags: MapFlags) ->
 }
 
 impl Attachment {
+    /// Of what was mapped just now.
+    pub(crate) fn new(address: usize, length: usize) -> Attachment {
+        Attachment { address, length }
+    }
+
     /// Where it begins.
     pub fn address(&self) -> NonNull<u8> {
         NonNull::new(self.address as *mut u8).expect("nothing is mapped at null")

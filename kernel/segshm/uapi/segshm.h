@@ -10,7 +10,7 @@
 #include <linux/types.h>
 
 /* The version of this interface. A module of version N does all that a host of version N asks. */
-#define SEGSHM_INTERFACE	1
+#define SEGSHM_INTERFACE	2
 
 /* Sizes, addresses and offsets of segments are multiples of this: what one PTE page maps. */
 #define SEGSHM_UNIT		(2UL << 20)
@@ -53,8 +53,12 @@ struct segshm_info {
 #define SEGSHM_CREATE		_IOW(SEGSHM_MAGIC, 1, struct segshm_create)
 #define SEGSHM_USAGE		_IOWR(SEGSHM_MAGIC, 2, struct segshm_usage)
 
-/* On a segment's descriptor. The second returns another one, which maps to read only. */
+/*
+ * On a segment's descriptor. The second returns another one, which maps to read only; the third one
+ * of the memory itself, for what the descriptor is for: to be mapped with tables of a process's own.
+ */
 #define SEGSHM_INFO		_IOR(SEGSHM_MAGIC, 16, struct segshm_info)
 #define SEGSHM_READ_ONLY	_IO(SEGSHM_MAGIC, 17)
+#define SEGSHM_MEMORY		_IO(SEGSHM_MAGIC, 18)
 
 #endif

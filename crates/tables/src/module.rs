@@ -1,0 +1,190 @@
+//! By the kernel module segshm (`kernel/segshm`), which shares tables of 4 KiB pages.
+
+use crate::engine::{Engine, Made};
+use crate::hugetlb::HUGE;
+use crate::map::Attachment;
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What the module is opened by.
+pub const DEVICE: &str = "/dev/segshm";
+/// The version of its interface that is spoken here. (`kernel/segshm/uapi/segshm.h`)
+const INTERFACE: i32 = 2;
+
+const VERSION: u64 = 0xe700;
+const CREATE: u64 = 0x4010_e701;
+const INFO: u64 = 0x8028_e710;
+const READ_ONLY: u64 = 0xe711;
+const MEMORY: u64 = 0xe712;
+
+/// The module, loaded and new enough. Who makes segments has it; who attaches them needs no device.
+#[derive(Debug)]
+pub struct Module {
+    device: Option<OwnedFd>,
+}
+
+/// What the module tells of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Page tables that there are, however many processes attach it.
+    pub tables: u64,
+    /// Entries of directories that point to them, of all processes.
+    pub entries: u64,
+    /// Mappings of it, of all processes.
+    pub mappings: u64,
+    /// By this descriptor it is attached to write, too.
+    pub writes: bool,
+}
+
+impl Module {
+    /// Opens the device: root's to do.
+    ///
+    /// # Errors
+    /// `Unsupported`, and what to do, where the module is not loaded, or is too old.
+    pub fn open() -> io::Result<Module> {
+        let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let device = device.map_err(|errno| match errno {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV => unsupported(
+                "page tables of 4 KiB pages are shared by the kernel module segshm, which is not loaded: build and load \
+                 it (kernel/segshm/README.md), or share those of huge pages",
+            ),
+            other => other.into(),
+        })?;
+        // SAFETY: the request takes no argument.
+        let version = unsafe { control(device.as_fd(), VERSION, std::ptr::null_mut()) }?;
+        if version < INTERFACE {
+            return Err(unsupported(&format!(
+                "the kernel module segshm speaks version {version} of its interface, and {INTERFACE} is needed: build and \
+                 load the one that came with this program"
+            )));
+        }
+        Ok(Module { device: Some(device) })
+    }
+
+    /// For a process that attaches segments, and makes none.
+    pub const fn without_device() -> Module {
+        Module { device: None }
+    }
+
+    /// What the module tells of a segment.
+    pub fn info(segment: BorrowedFd<'_>) -> io::Result<SegmentInfo> {
+        // struct segshm_info: size, tables, entries, mappings; owner and flags.
+        let mut told = [0u64; 5];
+        // SAFETY: the kernel fills a structure of that size.
+        unsafe { control(segment, INFO, told.as_mut_ptr().cast()) }?;
+        let [size_bytes, tables, entries, mappings, last] = told;
+        Ok(SegmentInfo { size_bytes, tables, entries, mappings, writes: last >> 32 & 1 == 1 })
+    }
+
+    /// The segment's memory, for what the descriptor is for: to be read, written by calls, and mapped with tables of a
+    /// process's own.
+    pub fn memory(segment: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        new_descriptor(segment, MEMORY, std::ptr::null_mut())
+    }
+}
+
+impl Engine for Module {
+    fn page_bytes(&self) -> u64 {
+        4096
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        HUGE
+    }
+
+    fn make(&self, label: &str, size_bytes: u64, owner: u32) -> io::Result<Made> {
+        let device = self.device.as_ref().ok_or(Errno::PERM)?;
+        let size_bytes = size_bytes.checked_next_multiple_of(HUGE).ok_or(Errno::FBIG)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+        let memory = rustix::fs::memfd_create(label, flags)?;
+        rustix::fs::fchmod(&memory, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::ftruncate(&memory, size_bytes)?;
+        rustix::fs::fallocate(&memory, FallocateFlags::empty(), 0, size_bytes)?;
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        // struct segshm_create: memfd, owner, flags, reserved.
+        let mut wanted = [memory.as_raw_fd().cast_unsigned(), owner, 0, 0];
+        let descriptor = new_descriptor(device.as_fd(), CREATE, wanted.as_mut_ptr().cast())?;
+        Ok(Made { descriptor, held: None })
+    }
+
+    fn for_readers(&self, segment: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        new_descriptor(segment, READ_ONLY, std::ptr::null_mut())
+    }
+
+    fn attach(
+        &self,
+        segment: BorrowedFd<'_>,
+        size_bytes: u64,
+        at: Option<u64>,
+        writes: bool,
+    ) -> io::Result<Attachment> {
+        let length = usize::try_from(size_bytes.next_multiple_of(HUGE)).map_err(|_| Errno::NOMEM)?;
+        if let Some(at) = at.filter(|at| !at.is_multiple_of(HUGE)) {
+            let nearest = (at + HUGE / 2) / HUGE * HUGE;
+            let text = format!(
+                "page tables of 4 KiB pages are shared at multiples of 2 MiB, and {at:#x} is none: the nearest is {:#x}; or \
+                 leave the address out",
+                nearest.max(HUGE)
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        map(segment, 0, length, at, writes)
+    }
+
+    fn attach_own(
+        &self,
+        segment: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        at: Option<u64>,
+        writes: bool,
+    ) -> io::Result<Attachment> {
+        let memory = Module::memory(segment)?;
+        map(memory.as_fd(), offset, length, at, writes)
+    }
+}
+
+fn map(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    length: usize,
+    at: Option<u64>,
+    writes: bool,
+) -> io::Result<Attachment> {
+    let mut protection = ProtFlags::READ;
+    protection.set(ProtFlags::WRITE, writes);
+    let (wished, fixed) = at.map_or((0, MapFlags::empty()), |at| (at as usize, MapFlags::FIXED_NOREPLACE));
+    // SAFETY: nothing that is mapped is replaced.
+    let address = unsafe {
+        rustix::mm::mmap(wished as *mut _, length, protection, MapFlags::SHARED | fixed, fd, offset)
+    }?;
+    let attached = Attachment::new(address as usize, length);
+    match at {
+        Some(_) if attached.address().as_ptr() as usize != wished => Err(Errno::EXIST.into()),
+        _ => Ok(attached),
+    }
+}
+
+fn unsupported(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+fn new_descriptor(fd: BorrowedFd<'_>, request: u64, argument: *mut libc::c_void) -> io::Result<OwnedFd> {
+    // SAFETY: the argument is what the request asks for, or the request takes none.
+    let number = unsafe { control(fd, request, argument) }?;
+    // SAFETY: the module has just opened it for this process.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// # Safety
+/// The argument is what the request asks for.
+unsafe fn control(fd: BorrowedFd<'_>, request: u64, argument: *mut libc::c_void) -> io::Result<i32> {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
