@@ -35,6 +35,7 @@ mod postgres;
 mod preload;
 mod ptshare_bank;
 mod ptshare_hugetlb;
+mod ptshare_module;
 mod rebase_add_one;
 mod rebase_differences;
 mod rebase_memory;
@@ -114,6 +115,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ptshare_hugetlb::KibPerProcess,
         &ptshare_hugetlb::SecondFaults,
         &ptshare_hugetlb::AttachRatio,
+        &ptshare_module::KibPerProcess,
+        &ptshare_module::SecondFaults,
         &ptshare_bank::Fig9To11,
         &ptshare_bank::Fig12,
         &ptshare_bank::BankFlat,
@@ -171,7 +174,7 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
-                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
+                        sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.module_kib_per_process ptshare.module_second_faults ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         images.data_include_us images.data_vs_rkyv \
