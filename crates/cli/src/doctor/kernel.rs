@@ -23,7 +23,14 @@ fn judge(release: &str) -> Check {
 
 /// The kernel module for shared page tables.
 pub fn module() -> Check {
-    Check::info("kernel module", "not part of this version; nothing needs it")
+    const NAME: &str = "kernel module";
+    match commonhold_tables::Module::open() {
+        Ok(_) => Check::ok(NAME, "segshm is loaded: tests share page tables of 4 KiB pages by it"),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Check::info(NAME, "segshm is loaded, and root's")
+        }
+        Err(_) => Check::info(NAME, "segshm is not loaded, or too old; no object needs it in this version"),
+    }
 }
 
 #[cfg(test)]
