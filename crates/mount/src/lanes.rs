@@ -146,7 +146,9 @@ mod tests {
     fn what_waits_has_a_limit() {
         let (let_go, goes) = channel::<()>();
         let goes = Mutex::new(goes);
-        let lanes = Lanes::new(move |_| drop(goes.lock().unwrap().recv()));
+        let lanes = Lanes::new(move |_| {
+            let _ = goes.lock().unwrap().recv();
+        });
         let large = || vec![0; WAITING_BYTES / 4];
         for _ in 0..THREADS {
             lanes.put(1, vec![1]).unwrap();
