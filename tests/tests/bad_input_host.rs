@@ -27,12 +27,18 @@ fn a_host_checks_what_the_library_checks() {
     assert_eq!(unopened.kind, ErrorKind::NotFound, "{unopened}");
     assert!(unopened.message.contains("open it first"), "{unopened}");
     let name = Name::new("/x").unwrap();
-    assert_eq!(refused(&Request::Resize { name: name.clone(), size_bytes: 0 }).kind, ErrorKind::Invalid);
     assert_eq!(
-        refused(&Request::Resize { name: name.clone(), size_bytes: u64::MAX }).kind,
+        refused(&Request::Resize { name: name.clone(), size_bytes: 0, of: None }).kind,
         ErrorKind::Invalid
     );
-    assert_eq!(refused(&Request::SetMode { name: name.clone(), mode: 0o4777 }).kind, ErrorKind::Invalid);
+    assert_eq!(
+        refused(&Request::Resize { name: name.clone(), size_bytes: u64::MAX, of: None }).kind,
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        refused(&Request::SetMode { name: name.clone(), mode: 0o4777, of: None }).kind,
+        ErrorKind::Invalid
+    );
     raw.ask(&Request::Open { name: name.clone(), access: Access::ReadWrite }, &[]).unwrap().unwrap();
     let mut refused = |request: &Request| -> Error {
         raw.ask(request, &[])

@@ -42,18 +42,27 @@ fn requests(chance: &mut Chance) -> Vec<Request> {
     let named = name(["/x", "/x/y", "/", "/very/long/name/of/nothing"][chance.below(4) as usize]);
     vec![
         Request::Hello { program: "liar".into() },
-        Request::Create { name: named.clone(), options: CreateOptions::default(), nonce: 7 },
+        Request::Create {
+            name: named.clone(),
+            options: CreateOptions::default(),
+            nonce: 7,
+            in_directory: false,
+        },
         Request::Open { name: named.clone(), access: Access::Read },
         Request::Close { object },
         Request::Stat { name: named.clone() },
         Request::StatObject { object },
-        Request::Resize { name: named.clone(), size_bytes: length },
-        Request::Remove { name: named.clone() },
-        Request::Rename { from: named.clone(), to: name("/x/z"), replace: true },
+        Request::Resize { name: named.clone(), size_bytes: length, of: None },
+        Request::Remove { name: named.clone(), of: None },
+        Request::Rename { from: named.clone(), to: name("/x/z"), replace: true, of: None },
         Request::MakeDirectory { name: name("/x/zd"), mode: 0o755 },
-        Request::ResizeOpened { object, size_bytes: length, only_grow: false },
-        Request::SetModified { name: named.clone(), modified_ns: 5 },
-        Request::SetMode { name: named.clone(), mode: u32::MAX },
+        Request::ResizeOpened {
+            object,
+            size_bytes: length,
+            sizing: commonhold_object::wire::Sizing::Exactly,
+        },
+        Request::SetModified { name: named.clone(), modified_ns: 5, of: None },
+        Request::SetMode { name: named.clone(), mode: u32::MAX, of: None },
         Request::Map(map_request(object.0, offset)),
         Request::Unmap { address: offset, length },
         Request::Sync { object, offset, length, freeze: true },
@@ -166,12 +175,13 @@ fn descriptors_of_the_wrong_kind() {
     };
     let file = CreateOptions { pager: PagerKind::File, size_bytes: 4096, ..CreateOptions::default() };
     for fd in [&pipe, &foreign] {
-        let create = Request::Create { name: name("/file"), options: file.clone(), nonce: 1 };
+        let create =
+            Request::Create { name: name("/file"), options: file.clone(), nonce: 1, in_directory: false };
         let answer = raw.ask(&create, &[fd.as_fd()]).expect("an answer");
         if let Ok(_made) = answer {
             // A memfd is a regular file; it may be one's own.
             assert!(std::ptr::eq(fd, &foreign));
-            raw.ask(&Request::Remove { name: name("/file") }, &[]).unwrap().unwrap();
+            raw.ask(&Request::Remove { name: name("/file"), of: None }, &[]).unwrap().unwrap();
         }
     }
     // What is not open is not known, whatever its number.
@@ -310,7 +320,8 @@ fn a_request_and_its_repetition_are_no_two_requests() {
     for round in 0..100u64 {
         let options =
             CreateOptions { size_bytes: 65536, controlled: round % 2 == 0, ..CreateOptions::default() };
-        let create = Request::Create { name: name("/o"), options, nonce: u128::from(round) + 1 };
+        let create =
+            Request::Create { name: name("/o"), options, nonce: u128::from(round) + 1, in_directory: false };
         let number = 1_000_000 + round;
         let mut bytes = bytes_of(number, &create);
         assert!(raw.throw(&bytes, &[]));
@@ -318,7 +329,7 @@ fn a_request_and_its_repetition_are_no_two_requests() {
         assert!(raw.throw(&bytes, &[]));
         let answer = raw.answer_to(number).expect("an answer");
         assert!(answer.is_ok(), "{round}: {answer:?}");
-        let removed = raw.ask(&Request::Remove { name: name("/o") }, &[]).expect("an answer");
+        let removed = raw.ask(&Request::Remove { name: name("/o"), of: None }, &[]).expect("an answer");
         assert!(removed.is_ok(), "{round}: {removed:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Objects as files: `docs/MOUNT.md`.
 
-use commonhold::{Access, CreateOptions, Errand, PATIENCE};
+use commonhold::{Access, CreateOptions, Errand, PATIENCE, Sizing};
 use commonhold_tests::cluster::{cluster, sharers, sharers_of};
 use commonhold_tests::host::{kill, signal};
 use commonhold_tests::left_out::has;
@@ -451,21 +451,23 @@ fn what_is_asked_of_the_host_for_the_mount_has_rules() {
     let options = CreateOptions { size_bytes: 10, ..CreateOptions::default() };
     let (info, _) = ask().create("/a", &options).unwrap();
     let mut errand = ask();
-    assert!(errand.resize_opened(info.id, 20, false).is_err(), "it is not open there");
+    assert!(errand.resize_opened(info.id, 20, Sizing::Exactly).is_err(), "it is not open there");
     errand.open("/a", Access::Read).unwrap();
-    assert!(errand.resize_opened(info.id, 20, false).is_err(), "it is open for reading");
+    assert!(errand.resize_opened(info.id, 20, Sizing::Exactly).is_err(), "it is open for reading");
     errand.open("/a", Access::ReadWrite).unwrap();
-    errand.resize_opened(info.id, 5, true).unwrap();
+    errand.resize_opened(info.id, 5, Sizing::AtLeast).unwrap();
     assert_eq!(errand.stat("/a").unwrap().options.size_bytes, 10, "it only grows");
-    errand.resize_opened(info.id, 0, false).unwrap();
+    errand.resize_opened(info.id, 0, Sizing::Exactly).unwrap();
     assert_eq!(errand.stat("/a").unwrap().options.size_bytes, 0);
-    errand.set_modified("/a", 1_000_000_007).unwrap();
+    errand.set_modified("/a", None, 1_000_000_007).unwrap();
     assert_eq!(errand.stat("/a").unwrap().modified_ns, 1_000_000_007);
+    assert!(errand.make_directory("/d/e", 0o700).is_err(), "in one that is not there");
+    errand.make_directory("/d", 0o700).unwrap();
     errand.make_directory("/d/e", 0o700).unwrap();
     assert!(errand.make_directory("/d/e", 0o700).is_err());
-    assert!(errand.rename("/a", "/d", true).is_err(), "a directory is not replaced by an object");
-    assert!(errand.rename("/d", "/d/e/f", true).is_err(), "nor moved into itself");
-    errand.rename("/d/e", "/d2", true).unwrap();
-    errand.rename("/d", "/d2", true).unwrap(); // an empty one is replaced
+    assert!(errand.rename("/a", "/d", true, None).is_err(), "a directory is not replaced by an object");
+    assert!(errand.rename("/d", "/d/e/f", true, None).is_err(), "nor moved into itself");
+    errand.rename("/d/e", "/d2", true, None).unwrap();
+    errand.rename("/d", "/d2", true, None).unwrap(); // an empty one is replaced
     assert!(errand.look("/d").is_err());
 }

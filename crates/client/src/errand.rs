@@ -10,7 +10,7 @@ use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Name, ObjectId, ObjectInfo, Result,
     locate,
 };
-use commonhold_object::wire::{OpenReply, Reply, Request};
+use commonhold_object::wire::{OpenReply, Reply, Request, Sizing};
 use rustix::io::DupFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,7 +108,12 @@ impl Errand {
     /// Creates a direct object. Gives its memory.
     pub fn create(&mut self, name: &str, options: &CreateOptions) -> Result<(ObjectInfo, OwnedFd)> {
         options.check()?;
-        self.opened(&Request::Create { name: Name::new(name)?, options: options.clone(), nonce: nonce()? })
+        self.opened(&Request::Create {
+            name: Name::new(name)?,
+            options: options.clone(),
+            nonce: nonce()?,
+            in_directory: false,
+        })
     }
 
     /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
@@ -121,7 +126,7 @@ impl Errand {
         self.opened_any(&Request::Open { name: Name::new(name)?, access })
     }
 
-    /// The same of a direct object that is made if there is none: whoever repeats it with the same nonce finds his own.
+    /// Makes a direct object in a directory that is there: whoever repeats it with the same nonce finds his own.
     pub fn create_by(
         &mut self,
         name: &str,
@@ -129,7 +134,12 @@ impl Errand {
         nonce: u128,
     ) -> Result<(ObjectInfo, OwnedFd)> {
         options.check()?;
-        self.opened_any(&Request::Create { name: Name::new(name)?, options: options.clone(), nonce })
+        self.opened_any(&Request::Create {
+            name: Name::new(name)?,
+            options: options.clone(),
+            nonce,
+            in_directory: true,
+        })
     }
 
     /// The object is not needed any more.
@@ -170,23 +180,24 @@ impl Errand {
     }
 
     /// Gives another name; with `replace`, what has it loses it.
-    pub fn rename(&mut self, from: &str, to: &str, replace: bool) -> Result<()> {
-        self.ask(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace }).map(drop)
+    /// `of`: only if the present name is that object's.
+    pub fn rename(&mut self, from: &str, to: &str, replace: bool, of: Option<u128>) -> Result<()> {
+        self.ask(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace, of }).map(drop)
     }
 
-    /// Changes the size.
-    pub fn resize(&mut self, name: &str, size_bytes: u64) -> Result<()> {
-        self.ask(&Request::Resize { name: Name::new(name)?, size_bytes }).map(drop)
+    /// Changes the size; with `of`, only of that object.
+    pub fn resize(&mut self, name: &str, of: Option<u128>, size_bytes: u64) -> Result<()> {
+        self.ask(&Request::Resize { name: Name::new(name)?, of, size_bytes }).map(drop)
     }
 
-    /// The same of an object that was opened for writing on this errand. `only_grow`: leaves it if it is that large already.
-    pub fn resize_opened(&mut self, object: ObjectId, size_bytes: u64, only_grow: bool) -> Result<()> {
-        self.ask(&Request::ResizeOpened { object, size_bytes, only_grow }).map(drop)
+    /// The same of an object that was opened for writing on this errand.
+    pub fn resize_opened(&mut self, object: ObjectId, size_bytes: u64, sizing: Sizing) -> Result<()> {
+        self.ask(&Request::ResizeOpened { object, size_bytes, sizing }).map(drop)
     }
 
     /// Changes when a direct object was modified, in nanoseconds since 1970.
-    pub fn set_modified(&mut self, name: &str, modified_ns: u64) -> Result<()> {
-        self.ask(&Request::SetModified { name: Name::new(name)?, modified_ns }).map(drop)
+    pub fn set_modified(&mut self, name: &str, of: Option<u128>, modified_ns: u64) -> Result<()> {
+        self.ask(&Request::SetModified { name: Name::new(name)?, of, modified_ns }).map(drop)
     }
 
     /// State of the host.
@@ -210,19 +221,40 @@ impl Errand {
         }
     }
 
+    /// Frees the name of that object, if it has it.
+    pub fn remove_object(&mut self, name: &str, of: Option<u128>) -> Result<()> {
+        self.ask(&Request::Remove { name: Name::new(name)?, of }).map(drop)
+    }
+
+    /// Changes the mode bits of that object, if it has that name.
+    pub fn set_mode_of(&mut self, name: &str, of: Option<u128>, mode: u32) -> Result<()> {
+        self.ask(&Request::SetMode { name: Name::directory(name)?, of, mode }).map(drop)
+    }
+
+    /// Changes owner or group of that object, if it has that name.
+    pub fn set_owner_of(
+        &mut self,
+        name: &str,
+        of: Option<u128>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        self.ask(&Request::SetOwner { name: Name::directory(name)?, of, uid, gid }).map(drop)
+    }
+
     /// Frees the name.
     pub fn remove(&mut self, name: &str) -> Result<()> {
-        self.ask(&Request::Remove { name: Name::new(name)? }).map(drop)
+        self.ask(&Request::Remove { name: Name::new(name)?, of: None }).map(drop)
     }
 
     /// Changes the mode bits.
     pub fn set_mode(&mut self, name: &str, mode: u32) -> Result<()> {
-        self.ask(&Request::SetMode { name: Name::directory(name)?, mode }).map(drop)
+        self.ask(&Request::SetMode { name: Name::directory(name)?, mode, of: None }).map(drop)
     }
 
     /// Changes owner or group.
     pub fn set_owner(&mut self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.ask(&Request::SetOwner { name: Name::directory(name)?, uid, gid }).map(drop)
+        self.ask(&Request::SetOwner { name: Name::directory(name)?, uid, gid, of: None }).map(drop)
     }
 
     /// The objects of the root directory whose names begin so.

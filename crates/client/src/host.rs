@@ -80,7 +80,8 @@ impl Host {
                 ));
             }
         }
-        let request = Request::Create { name, options: options.clone(), nonce: nonce()? };
+        let request =
+            Request::Create { name, options: options.clone(), nonce: nonce()?, in_directory: false };
         self.opened(&request, file.as_slice())
     }
 
@@ -128,17 +129,17 @@ impl Host {
                 "size {size_bytes} is not between 1 and the limit of {limit} bytes"
             )));
         }
-        self.do_it(&Request::Resize { name, size_bytes })
+        self.do_it(&Request::Resize { name, size_bytes, of: None })
     }
 
     /// Frees the name now, and the memory when the last mapping goes. A backing file is never deleted.
     pub fn remove(&self, name: &str) -> Result<()> {
-        self.do_it(&Request::Remove { name: Name::new(name)? })
+        self.do_it(&Request::Remove { name: Name::new(name)?, of: None })
     }
 
     /// Gives an object another name.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace: false })
+        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace: false, of: None })
     }
 
     /// Makes a directory. (Those above an object are made with it.)
@@ -151,12 +152,12 @@ impl Host {
         if mode & !0o777 != 0 {
             return Err(Error::invalid(format!("mode {mode:o} has bits beyond rwxrwxrwx")));
         }
-        self.do_it(&Request::SetMode { name: Name::directory(name)?, mode })
+        self.do_it(&Request::SetMode { name: Name::directory(name)?, mode, of: None })
     }
 
     /// Changes owner or group of an object or a directory.
     pub fn set_owner(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.do_it(&Request::SetOwner { name: Name::directory(name)?, uid, gid })
+        self.do_it(&Request::SetOwner { name: Name::directory(name)?, uid, gid, of: None })
     }
 
     /// Drops what was not synced, whoever wrote it; gives the number of pages dropped. Who may write the object may.

@@ -25,6 +25,7 @@ mod segments;
 mod start;
 mod watching;
 
+pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
     MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo,

@@ -24,6 +24,7 @@ pub struct Object {
 pub(crate) struct Core {
     lease: Lease,
     id: ObjectId,
+    uuid: u128,
     access: Access,
     controlled: bool,
     options: CreateOptions,
@@ -53,6 +54,7 @@ impl Core {
         let core = Arc::new(Core {
             lease: lease.clone(),
             id: info.id,
+            uuid: info.uuid,
             access: reply.access,
             controlled: info.controlled,
             size_bytes: AtomicU64::new(info.options.size_bytes),
@@ -339,6 +341,11 @@ impl Object {
         self.core.id
     }
 
+    /// Its identity among all hosts: for whoever opened it by a name, and wants to know whether it is what another has.
+    pub fn uuid(&self) -> u128 {
+        self.core.uuid
+    }
+
     /// What it was created with; its size there is that at opening.
     pub fn options(&self) -> &CreateOptions {
         &self.core.options
@@ -426,7 +433,7 @@ impl Object {
         let removed = || Error::new(ErrorKind::NotFound, format!("object {} was removed", self.core.label()));
         // By the name it has now: another object may have the one it was opened by.
         let name = self.info()?.name.ok_or_else(removed)?;
-        self.core.ask(&Request::Resize { name, size_bytes })?;
+        self.core.ask(&Request::Resize { name, size_bytes, of: None })?;
         self.core.size_bytes.store(size_bytes, Ordering::Relaxed);
         Ok(())
     }

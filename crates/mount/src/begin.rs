@@ -56,16 +56,20 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
     };
     match find(DEVICE_KEY) {
         Some(Kept { fd: Some(fd), blob, .. }) => {
-            let instance = u64::from_le_bytes(blob.as_slice().try_into().unwrap_or_default());
-            let nodes = match find(log::KEY).and_then(|kept| kept.fd.clone()) {
-                Some(memory) => NodeLog::inherited(vault.clone(), memory)?,
-                None => NodeLog::new(vault.clone())?,
+            let nodes = find(log::KEY).and_then(|kept| kept.fd.clone());
+            let (Some(memory), true, true) = (nodes, inherited.complete, find(AGREED_KEY).is_some()) else {
+                // With a part of it, files would be taken for others. So nobody goes on, and the kernel ends the mount.
+                vault.forget(&Key::new(DEVICE_KEY));
+                vault.exit();
+                return Err(Error::invalid(
+                    "the server and the keeper before died together, and the mount with them: mount again",
+                ));
             };
+            let instance = u64::from_le_bytes(blob.as_slice().try_into().unwrap_or_default());
+            let nodes = NodeLog::inherited(vault.clone(), memory)?;
             let server = make(Device::of(fd.clone()), nodes, instance)?;
             inherited.kept.iter().try_for_each(|kept| server.files.inherit(kept))?;
-            if find(AGREED_KEY).is_some() {
-                server.device.resend().doing("asking the kernel for what was under way")?;
-            }
+            server.device.resend().doing("asking the kernel for what was under way")?;
             watch_again(&server);
             log.say(&format!("goes on with the mount at {}", options.directory.display()));
             Ok(server)
@@ -107,11 +111,16 @@ fn watch(options: &MountOptions, vault: Vault, log: StateLog, told: Told) -> Res
     /// How often it is looked whether a signal has come.
     const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let (command, directory) = (keeper_command(options), options.directory.clone());
+    // Which mount is ours: by then another may be at its place.
+    let minor = mounting::mounted_at(&directory)?.map(|mounted| mounted.minor);
     let watch = move || loop {
         let mut polled = [PollFd::from_borrowed_fd(vault.watch_fd(), PollFlags::IN)];
         let _ = rustix::event::poll(&mut polled, Some(&LOOK)); // what there is to hear is heard below
         while let Some(event) = vault.next_event() {
             hear(event, &vault, &command, &log);
+        }
+        if told.to_end.swap(false, Ordering::Relaxed) {
+            end(&directory, minor, &vault, &log);
         }
         if told.to_be_replaced.swap(false, Ordering::Relaxed) {
             match vault.restart_me(None) {
@@ -119,9 +128,6 @@ fn watch(options: &MountOptions, vault: Vault, log: StateLog, told: Told) -> Res
                 Ok(()) => std::process::exit(0),
                 Err(error) => log.say(&error.message),
             }
-        }
-        if told.to_end.swap(false, Ordering::Relaxed) {
-            end(&directory, &vault, &log);
         }
     };
     let begun = std::thread::Builder::new().name("watch".into()).spawn(watch);
@@ -158,10 +164,12 @@ fn hear(event: KeeperEvent, vault: &Vault, command: &KeeperCommand, log: &StateL
 }
 
 /// Takes the mount out of the way, and ends when nobody uses it any more, or soon.
-fn end(directory: &std::path::Path, vault: &Vault, log: &StateLog) {
+fn end(directory: &std::path::Path, minor: Option<u32>, vault: &Vault, log: &StateLog) {
     /// How long users may take to let go of it.
     const GRACE: Duration = Duration::from_secs(3);
-    if let Err(error) = mounting::unmount(directory, true) {
+    let is_there = mounting::mounted_at(directory)
+        .is_ok_and(|there| there.is_some_and(|there| Some(there.minor) == minor));
+    if let Err(error) = if is_there { mounting::unmount(directory, true) } else { Ok(()) } {
         log.say(&error.message);
     }
     std::thread::sleep(GRACE);

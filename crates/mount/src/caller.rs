@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections of one caller at most.
 const LINES: usize = 8;
+/// Objects that are open on one of them, before the next is begun.
+const OPENED: usize = 2048;
 /// A connection that was of no use for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -111,6 +113,11 @@ impl Callers {
         self.alone.clone().unwrap_or(caller)
     }
 
+    /// This process itself: for what it proves that somebody else may.
+    pub fn own(&self) -> Caller {
+        self.alone.clone().unwrap_or(Caller { uid: 0, gid: 0, groups: Vec::new() })
+    }
+
     /// Takes that caller's rights for this thread.
     pub fn act(&self, caller: &Caller) -> Result<Acting> {
         if self.alone.is_some() {
@@ -132,7 +139,7 @@ impl Callers {
         what: impl FnOnce(&mut Errand, &Arc<Line>) -> Result<T>,
     ) -> Result<T> {
         let lines = self.lines_of(caller);
-        for line in &lines {
+        for line in lines.iter().filter(|line| lock(&line.opened).len() < OPENED) {
             let errand = match line.errand.try_lock() {
                 Ok(errand) => errand,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -141,7 +148,10 @@ impl Callers {
             return self.ask_with(line, errand, |errand| what(errand, line));
         }
         let line = match lines.first() {
-            Some(first) if lines.len() >= LINES => first.clone(),
+            Some(_) if lines.len() >= LINES => {
+                let fewest = lines.iter().min_by_key(|line| lock(&line.opened).len());
+                fewest.unwrap_or(&lines[0]).clone()
+            }
             _ => {
                 let line = Arc::new(Line {
                     caller: caller.clone(),

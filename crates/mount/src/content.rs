@@ -8,13 +8,12 @@ use crate::fuse::bytes::Writer;
 use crate::fuse::flags::{RESENT, WRITE_CACHE, open};
 use crate::fuse::{Attributes, EntryReply, Opened, reply};
 use crate::served::Served;
-use crate::server::{Answer, Request, Server};
-use commonhold::{Access, EntryInfo, ErrorKind, Object, ObjectInfo};
+use crate::server::{Request, Server};
+use commonhold::{Access, EntryInfo, ErrorKind, Object, ObjectInfo, Sizing};
 use commonhold_sys::frames;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,15 +34,17 @@ impl Server {
             return Ok(opened.reply());
         }
         let node = request.header.node;
-        let path = self.path(node)?;
         let access = access_for(flags);
-        let (info, fd, line) = self.callers.ask_on(&request.caller, |errand, line| {
-            let (info, fd) = errand.open_any(&path, access)?;
-            Callers::opened(line, info.id);
-            Ok((info, fd, line.clone()))
+        let (path, (info, fd, line)) = self.moves.retry(|| {
+            let path = self.path(node)?;
+            let opened = self.callers.ask_on(&request.caller, |errand, line| {
+                let (info, fd) = errand.open_any(&path, access)?;
+                Callers::opened(line, info.id);
+                Ok((info, fd, line.clone()))
+            })?;
+            Ok((path, opened))
         })?;
-        let expected = lock(&self.nodes).nodes.object(node);
-        if expected.is_some_and(|expected| expected != info.id.0) {
+        if lock(&self.nodes).nodes.object(node) != Some(info.uuid) {
             let _ = self.callers.close(&line, info.id);
             return Err(Failure(Errno::STALE));
         }
@@ -66,19 +67,12 @@ impl Server {
         mode: u32,
     ) -> Outcome<Vec<u8>> {
         let parent = request.header.node;
-        let (path, leaf) = self.path_in(parent, name)?;
         let exclusive = flags.cast_signed() & libc::O_EXCL != 0;
-        let (info, fd, line) = self.callers.ask_on(&request.caller, |errand, line| {
-            let made = errand.create_by(&path, &self.new_file(mode), self.nonce(request));
-            let (info, fd) = match made {
-                // Somebody made it since the kernel looked.
-                Err(error) if error.kind == ErrorKind::Exists && !exclusive => {
-                    errand.open_any(&path, access_for(flags))?
-                }
-                made => made?,
-            };
-            Callers::opened(line, info.id);
-            Ok((info, fd, line.clone()))
+        self.files.check_share(request.caller.uid, false)?; // before anything is made
+        let (path, leaf, (info, fd, line)) = self.moves.retry(|| {
+            let (path, leaf) = self.path_in(parent, name)?;
+            let opened = self.create_at(request, &path, flags, mode, exclusive)?;
+            Ok((path, leaf, opened))
         })?;
         let found = EntryInfo::Object(Box::new(info.clone()));
         let attributes = self.tell(parent, &leaf, &found)?;
@@ -90,6 +84,28 @@ impl Server {
             None => self.keep_open(request, attributes.node, path, access_for(flags), (info, fd, line))?,
         };
         Ok([EntryReply { attributes }.reply(), opened.reply()].concat())
+    }
+
+    fn create_at(
+        &self,
+        request: &Request<'_>,
+        path: &str,
+        flags: u32,
+        mode: u32,
+        exclusive: bool,
+    ) -> Outcome<(ObjectInfo, OwnedFd, Arc<Line>)> {
+        Ok(self.callers.ask_on(&request.caller, |errand, line| {
+            let made = errand.create_by(path, &self.new_file(mode), self.nonce(request));
+            let (info, fd) = match made {
+                // Somebody made it since the kernel looked.
+                Err(error) if error.kind == ErrorKind::Exists && !exclusive => {
+                    errand.open_any(path, access_for(flags))?
+                }
+                made => made?,
+            };
+            Callers::opened(line, info.id);
+            Ok((info, fd, line.clone()))
+        })?)
     }
 
     /// The kernel is given an open file.
@@ -122,15 +138,19 @@ impl Server {
     ) -> Outcome<Opened> {
         let route = Route::of(&info);
         let caller = &request.caller;
+        self.files.check_share(caller.uid, route != Route::Direct)?;
         let mut saved = Saved {
             unique: request.header.unique & !RESENT,
             node,
             object: info.id.0,
+            uuid: info.uuid,
             path,
             writes: access.writes(),
             caller: (caller.uid, caller.gid, caller.groups.clone()),
             backing: None,
             flags: 0,
+            append: None,
+            unpublished: false,
         };
         let (fd, served) = match route {
             Route::Direct => (Some(Arc::new(fd)), Served::default()),
@@ -146,8 +166,7 @@ impl Server {
             (None, _) => (None, open::NOFLUSH | open::DIRECT_IO),
         };
         let (backing, flags) = (saved.backing, saved.flags);
-        let object = AtomicU64::new(saved.object);
-        let file = OpenFile { saved, object, fd, line: Mutex::new(Some(line)), served };
+        let file = OpenFile::new(saved, fd, Some(line), served);
         let number = self.files.add(file).inspect_err(|_| {
             if is_watched {
                 self.watches.remove(node);
@@ -177,13 +196,8 @@ impl Server {
         let access = if saved.writes { Access::ReadWrite } else { Access::Read };
         let path = self.path(saved.node).unwrap_or_else(|_| saved.path.clone());
         let object = host.open(&path, access)?;
-        // Of others the number is that of one use, and the name is what counts.
-        let expected = lock(&self.nodes).nodes.object(saved.node);
-        if expected.is_none_or(|expected| object.id().0 == expected) {
-            Ok(object)
-        } else {
-            Err(Failure(Errno::STALE))
-        }
+        // The name may be another's by now, which this process may open, and the caller may not.
+        if object.uuid() == saved.uuid { Ok(object) } else { Err(Failure(Errno::STALE)) }
     }
 
     fn served<'f>(&self, file: &'f OpenFile) -> Outcome<(&'f Served, Object)> {
@@ -191,17 +205,11 @@ impl Server {
         Ok((&file.served, object))
     }
 
-    pub(crate) fn read(&self, request: &Request<'_>, number: u64, offset: u64, size: u32) -> Outcome<Answer> {
+    pub(crate) fn read(&self, number: u64, offset: u64, size: u32) -> Outcome<Vec<u8>> {
         let file = self.file(number)?;
         let Some(fd) = &file.fd else {
             let (served, object) = self.served(&file)?;
-            if !self.takes(request.header.unique) {
-                return Ok(Answer::Given);
-            }
-            return served
-                .answer(&object, &self.device, request.header.unique, offset, u64::from(size))
-                .map(|()| Answer::Given)
-                .inspect_err(|_| self.may_answer(request.header.unique));
+            return served.read(&object, offset, u64::from(size));
         };
         let mut bytes = vec![0; size as usize];
         let mut done = 0;
@@ -215,11 +223,12 @@ impl Server {
             }
         }
         bytes.truncate(done);
-        Ok(Answer::Bytes(bytes))
+        Ok(bytes)
     }
 
     pub(crate) fn write(
         &self,
+        unique: u64,
         number: u64,
         offset: u64,
         (write_flags, flags): (u32, u32),
@@ -229,32 +238,64 @@ impl Server {
         if !file.saved.writes {
             return Err(Failure(Errno::BADF));
         }
-        // What comes back from a mapping has its place already.
-        let appends = flags.cast_signed() & libc::O_APPEND != 0 && write_flags & WRITE_CACHE == 0;
-        let appending = self.files.appending(file.saved.node);
-        let _one_at_a_time = appends.then(|| lock(&appending));
-        let size = self.size_of(&file)?;
-        let offset = if appends { size } else { offset };
-        let end = offset.checked_add(data.len() as u64).ok_or(Failure(Errno::FBIG))?;
-        let data = match write_flags & WRITE_CACHE {
-            // The object was cut off since: what lies past its end is nobody's.
-            WRITE_CACHE if end > size => &data[..size.saturating_sub(offset).min(data.len() as u64) as usize],
-            _ => data,
-        };
-        if write_flags & WRITE_CACHE == 0 && end > size {
-            self.resize_open(&file, end, true)?;
+        if file.is_cached() {
+            self.files.change(number, &file, |(_, unpublished)| !std::mem::replace(unpublished, true))?;
         }
+        let written = data.len() as u32;
+        let end = offset.checked_add(data.len() as u64).ok_or(Failure(Errno::FBIG))?;
+        if write_flags & WRITE_CACHE != 0 {
+            // What comes back from a mapping. The object may have been cut off since: what lies past its end is nobody's.
+            let inside = self.size_of(&file)?.saturating_sub(offset).min(data.len() as u64) as usize;
+            self.put(&file, offset, &data[..inside])?;
+            return Ok(reply::number(written));
+        }
+        let appends = flags.cast_signed() & libc::O_APPEND != 0;
+        if !appends && end <= self.size_of(&file)? {
+            self.put(&file, offset, data)?;
+            return Ok(reply::number(written));
+        }
+        let growing = self.files.growing(file.saved.node);
+        let _one_at_a_time = lock(&growing);
+        let size = self.size_of(&file)?;
+        let offset = if appends { self.append_at(unique, number, &file, size)? } else { offset };
+        let end = offset.checked_add(data.len() as u64).ok_or(Failure(Errno::FBIG))?;
+        if end > size {
+            self.resize_open(&file, end, Sizing::BeforeWrite)?;
+        }
+        if let Err(failure) = self.put(&file, offset, data) {
+            if end > size {
+                // What it was to have for this it has not; if that cannot be said, it ends in zeros.
+                let _ = self.resize_open(&file, self.size_of(&file)?.max(size), Sizing::Exactly);
+            }
+            return Err(failure);
+        }
+        Ok(reply::number(written))
+    }
+
+    /// Where an append writes: at the end; or, if a server died in the midst of it, where that one did.
+    fn append_at(&self, unique: u64, number: u64, file: &OpenFile, size: u64) -> Outcome<u64> {
+        let unique = unique & !RESENT;
+        if let Some(offset) = file.append_of(unique) {
+            return Ok(offset);
+        }
+        self.files.change(number, file, |(append, _)| {
+            *append = Some((unique, size));
+            true
+        })?;
+        Ok(size)
+    }
+
+    fn put(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Outcome<()> {
         match &file.fd {
             Some(fd) => {
                 let _acting = self.callers.act(&file.caller())?;
-                frames::write_in_place(fd, data, offset)?;
+                Ok(frames::write_in_place(fd, data, offset)?)
             }
             None => {
-                let (served, object) = self.served(&file)?;
-                served.write(&object, offset, data)?;
+                let (served, object) = self.served(file)?;
+                served.write(&object, offset, data)
             }
         }
-        Ok(reply::number((end - offset) as u32))
     }
 
     /// How many bytes an open file has now.
@@ -266,14 +307,14 @@ impl Server {
     }
 
     /// Asks the host for another size, in the name of who opened the file.
-    pub(crate) fn resize_open(&self, file: &OpenFile, size: u64, only_grow: bool) -> Outcome<()> {
+    pub(crate) fn resize_open(&self, file: &OpenFile, size: u64, sizing: Sizing) -> Outcome<()> {
         if !file.saved.writes {
             return Err(Failure(Errno::INVAL));
         }
         let line = lock(&file.line).clone();
         if let Some(line) = line {
             let resized =
-                self.callers.ask_by(&line, |errand| errand.resize_opened(file.object(), size, only_grow));
+                self.callers.ask_by(&line, |errand| errand.resize_opened(file.object(), size, sizing));
             match resized {
                 // Of a connection that is lost: nothing is open on the next.
                 Err(error) if !matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) => {
@@ -284,13 +325,14 @@ impl Server {
             }
         }
         let line = self.open_again(file)?;
-        Ok(self.callers.ask_by(&line, |errand| errand.resize_opened(file.object(), size, only_grow))?)
+        Ok(self.callers.ask_by(&line, |errand| errand.resize_opened(file.object(), size, sizing))?)
     }
 
-    /// Opens the object of a file on a connection, as it was open on one that is no more.
+    /// Opens the object of a file on a connection, as it was open on one that is no more. What it was opened for holds, whatever
+    /// its mode is by now: so this process itself opens it, and sees that it is that object.
     fn open_again(&self, file: &OpenFile) -> Outcome<Arc<Line>> {
         let path = self.path(file.saved.node)?;
-        let opened = self.callers.ask_on(&file.caller(), |errand, line| {
+        let opened = self.callers.ask_on(&self.callers.own(), |errand, line| {
             let (info, _) = errand.open_any(&path, Access::ReadWrite)?;
             Callers::opened(line, info.id);
             Ok((info, line.clone()))
@@ -299,8 +341,7 @@ impl Server {
             Err(error) if error.kind == ErrorKind::NotFound => return Err(Failure(Errno::STALE)),
             opened => opened?,
         };
-        let expected = lock(&self.nodes).nodes.object(file.saved.node);
-        if expected.is_some_and(|expected| expected != info.id.0) {
+        if info.uuid != file.saved.uuid {
             let _ = self.callers.close(&line, info.id);
             return Err(Failure(Errno::STALE));
         }
@@ -339,22 +380,34 @@ impl Server {
             None => {
                 let (_, object) = self.served(&file)?;
                 let size = object.size_by_now()?;
-                Ok(object.sync(0, size).map(drop)?)
+                // What is written from here on is of the next sync.
+                self.files.change(number, &file, |(_, unpublished)| std::mem::replace(unpublished, false))?;
+                let synced = object.sync(0, size);
+                if synced.is_err() {
+                    self.files
+                        .change(number, &file, |(_, unpublished)| !std::mem::replace(unpublished, true))?;
+                }
+                synced?;
+                if file.takes_loss() { Err(Failure(Errno::IO)) } else { Ok(()) }
             }
         }
     }
 
     pub(crate) fn seek(&self, number: u64, offset: u64, whence: u32) -> Outcome<Vec<u8>> {
         let file = self.file(number)?;
-        let fd = file.fd.as_ref().ok_or(Failure(Errno::NOSYS))?;
-        let from = match whence.cast_signed() {
-            libc::SEEK_DATA => SeekFrom::Data(offset),
-            libc::SEEK_HOLE => SeekFrom::Hole(offset),
+        let size = self.size_of(&file)?;
+        let found = match (&file.fd, whence.cast_signed()) {
+            (Some(fd), libc::SEEK_DATA) => rustix::fs::seek(fd, SeekFrom::Data(offset))?,
+            (Some(fd), libc::SEEK_HOLE) => rustix::fs::seek(fd, SeekFrom::Hole(offset))?,
+            _ if offset >= size => return Err(Failure(Errno::NXIO)),
+            // All of it is data. (ENOSYS would be for every file of the mount.)
+            (None, libc::SEEK_DATA) => offset,
+            (None, libc::SEEK_HOLE) => size,
             _ => return Err(Failure(Errno::INVAL)),
         };
-        let mut found = Writer::default();
-        found.u64(rustix::fs::seek(fd, from)?);
-        Ok(found.0)
+        let mut answer = Writer::default();
+        answer.u64(found);
+        Ok(answer.0)
     }
 
     pub(crate) fn allocate(&self, number: u64, offset: u64, length: u64, mode: u32) -> Outcome<()> {
@@ -369,7 +422,7 @@ impl Server {
         let end = offset.checked_add(length).ok_or(Failure(Errno::FBIG))?;
         let size = self.size_of(&file)?;
         if end > size && !flags.contains(FallocateFlags::KEEP_SIZE) {
-            self.resize_open(&file, end, true)?;
+            self.resize_open(&file, end, Sizing::AtLeast)?;
         }
         // Memory past the end is not the host's to count.
         let end = end.min(self.size_of(&file)?);

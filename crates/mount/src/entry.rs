@@ -28,14 +28,11 @@ impl Route {
     }
 }
 
-/// The number by which an object is the same file wherever its name is. None of one whose home is another host; nor under
-/// explicit coherence, where what is used has another number than what has the name.
-pub fn number(entry: &EntryInfo) -> Option<u64> {
+/// By what an object is the same file wherever its name is, and no other object is. A directory is its name.
+pub fn identity(entry: &EntryInfo) -> Option<u128> {
     match entry {
-        EntryInfo::Object(info) if !info.is_elsewhere && Route::of(info) != Route::Explicit => {
-            Some(info.id.0)
-        }
-        _ => None,
+        EntryInfo::Object(info) => Some(info.uuid),
+        EntryInfo::Directory { .. } => None,
     }
 }
 

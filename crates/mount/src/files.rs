@@ -4,13 +4,13 @@ use crate::caller::{Caller, Line};
 use crate::fuse::Device;
 use crate::fuse::flags::open;
 use crate::served::Served;
-use commonhold::{ObjectId, Result};
+use commonhold::{ErrorKind, ObjectId, Result};
 use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Begins the keys of open files.
@@ -25,6 +25,8 @@ pub struct Saved {
     pub node: u64,
     /// The object's number.
     pub object: u64,
+    /// Its identity.
+    pub uuid: u128,
     /// The name by which it was opened.
     pub path: String,
     /// It may be written.
@@ -35,12 +37,20 @@ pub struct Saved {
     pub backing: Option<i32>,
     /// What OPEN was answered.
     pub flags: u32,
+    /// The append that is under way: its request, and where it writes.
+    pub append: Option<(u64, u64)>,
+    /// Under explicit coherence: something was written, and not published since.
+    pub unpublished: bool,
 }
 
 /// An open file.
 pub struct OpenFile {
     /// What is known of it.
     pub saved: Saved,
+    /// The part of that which changes: `append` and `unpublished`.
+    changing: Mutex<(Option<(u64, u64)>, bool)>,
+    /// What a server that died had of it that was not published is lost: its next sync says so.
+    lost: AtomicBool,
     /// The object's number now: of one whose home is another host, it has another for each use.
     pub object: AtomicU64,
     /// The memory or file of a direct object.
@@ -63,6 +73,29 @@ impl OpenFile {
         self.saved.flags & (open::DIRECT_IO | open::PASSTHROUGH) == 0
     }
 
+    /// One that was opened just now, or that the server before had.
+    pub fn new(saved: Saved, fd: Option<Arc<OwnedFd>>, line: Option<Arc<Line>>, served: Served) -> OpenFile {
+        OpenFile {
+            object: AtomicU64::new(saved.object),
+            changing: Mutex::new((saved.append, saved.unpublished)),
+            lost: AtomicBool::new(saved.unpublished),
+            saved,
+            fd,
+            line: Mutex::new(line),
+            served,
+        }
+    }
+
+    /// Where the append of that request began, if a server died in the midst of it.
+    pub fn append_of(&self, unique: u64) -> Option<u64> {
+        lock(&self.changing).0.filter(|(of, _)| *of == unique).map(|(_, offset)| offset)
+    }
+
+    /// Whether what was written to it is lost in part. It is said once.
+    pub fn takes_loss(&self) -> bool {
+        self.lost.swap(false, Ordering::Relaxed)
+    }
+
     /// Its object.
     pub fn object(&self) -> ObjectId {
         ObjectId(self.object.load(Ordering::Relaxed))
@@ -81,8 +114,8 @@ struct Common {
     files: u64,
     /// The number that the kernel gave the object's memory. All who have a node open have the same, says the kernel.
     backing: Option<i32>,
-    /// One appends at a time.
-    appending: Arc<Mutex<()>>,
+    /// One at a time lets it grow.
+    growing: Arc<Mutex<()>>,
 }
 
 /// All open files.
@@ -92,7 +125,12 @@ pub struct Files {
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     nodes: Mutex<HashMap<u64, Common>>,
     last: AtomicU64,
+    /// Open files that an ordinary user may have.
+    share: u64,
 }
+
+/// Open files of an ordinary user that take mappings, of which this process has so many for all.
+const SERVED: u64 = 128;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +140,9 @@ impl Files {
     /// None yet.
     pub fn new(vault: Vault, device: Device) -> Files {
         let last = AtomicU64::new(0);
-        Files { vault, device, files: Mutex::default(), nodes: Mutex::default(), last }
+        let descriptors = commonhold_keeper::raise_descriptor_limit();
+        let share = descriptors.min(commonhold_keeper::KEPT_THINGS as u64) / 4;
+        Files { share, vault, device, files: Mutex::default(), nodes: Mutex::default(), last }
     }
 
     /// Takes over a kept thing, if it is an open file.
@@ -118,13 +158,7 @@ impl Files {
         common.files += 1;
         common.backing = common.backing.or(saved.backing);
         drop(nodes);
-        let file = OpenFile {
-            object: AtomicU64::new(saved.object),
-            saved,
-            fd: kept.fd.clone(),
-            line: Mutex::default(),
-            served: Served::default(),
-        };
+        let file = OpenFile::new(saved, kept.fd.clone(), None, Served::default());
         lock(&self.files).insert(number, Arc::new(file));
         self.last.fetch_max(number, Ordering::Relaxed);
         Ok(())
@@ -147,9 +181,9 @@ impl Files {
         lock(&self.nodes).contains_key(&node)
     }
 
-    /// One at a time appends to a node that is open.
-    pub fn appending(&self, node: u64) -> Arc<Mutex<()>> {
-        lock(&self.nodes).get(&node).map(|common| common.appending.clone()).unwrap_or_default()
+    /// One at a time lets a node grow that is open.
+    pub fn growing(&self, node: u64) -> Arc<Mutex<()>> {
+        lock(&self.nodes).get(&node).map(|common| common.growing.clone()).unwrap_or_default()
     }
 
     /// All open files.
@@ -160,6 +194,40 @@ impl Files {
     /// All who have a node open.
     pub fn of_node(&self, node: u64) -> Vec<Arc<OpenFile>> {
         lock(&self.files).values().filter(|file| file.saved.node == node).cloned().collect()
+    }
+
+    /// Refuses another open file of an ordinary user who has his share already: of all, or of those that take mappings.
+    pub fn check_share(&self, uid: u32, is_served: bool) -> Result<()> {
+        if uid == 0 {
+            return Ok(());
+        }
+        let files = lock(&self.files);
+        let own = files.values().filter(|file| file.saved.caller.0 == uid);
+        let (all, served) =
+            own.fold((0, 0), |(all, served), file| (all + 1, served + u64::from(file.fd.is_none())));
+        if all < self.share && (!is_served || served < SERVED) {
+            return Ok(());
+        }
+        let text =
+            format!("user {uid} has {all} files of the mount open, {served} of them served: close some");
+        Err(Error::new(ErrorKind::TooMany, text))
+    }
+
+    /// What changes of an open file is kept: `change` says whether it has.
+    pub fn change(
+        &self,
+        number: u64,
+        file: &OpenFile,
+        change: impl FnOnce(&mut (Option<(u64, u64)>, bool)) -> bool,
+    ) -> Result<()> {
+        let mut changing = lock(&file.changing);
+        if !change(&mut changing) {
+            return Ok(());
+        }
+        let (append, unpublished) = *changing;
+        let saved = Saved { append, unpublished, ..file.saved.clone() };
+        let blob = postcard::to_stdvec(&saved).map_err(|error| Error::invalid(error.to_string()))?;
+        self.vault.update_blob(&key(number), &blob)
     }
 
     /// Keeps an open file. Gives its number.
@@ -174,8 +242,8 @@ impl Files {
     /// It is open no longer.
     pub fn remove(&self, number: u64) -> Option<Arc<OpenFile>> {
         let file = lock(&self.files).remove(&number)?;
+        self.end(file.saved.node); // first: what the kernel has of it would stay, if this process died in between
         self.vault.forget(&key(number));
-        self.end(file.saved.node);
         Some(file)
     }
 

@@ -1,5 +1,8 @@
 //! Lanes: what each user asked, and the threads that work on it. One user's requests wait for each other, and for nobody else's:
 //! what hangs for one, since a pager of his does not answer, is his.
+//!
+//! Names have a lane apart: while the kernel asks about a name it holds the lock of the directory, for which others wait. So
+//! nothing slow is before them, and only so many wait. What ends something is never refused.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +17,25 @@ const SPARE: usize = 2;
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// Requests about names of one user that wait at most.
+const WAITING_NAMES: usize = 256;
+
 /// One request, as it came.
 pub type Message = Vec<u8>;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum About {
+    /// Names in a directory.
+    Names,
+    /// What is in files, and the rest.
+    Content,
+    /// The end of something: a file that is closed.
+    Ends,
+}
+
+/// Whose lane, and for what.
+type Key = (u32, About);
 
 #[derive(Default)]
 struct Lane {
@@ -27,7 +47,7 @@ struct Lane {
 
 /// All users' lanes.
 pub struct Lanes {
-    lanes: Mutex<HashMap<u32, Lane>>,
+    lanes: Mutex<HashMap<Key, Lane>>,
     more: Condvar,
     work: Box<dyn Fn(Message) + Send + Sync>,
 }
@@ -39,10 +59,15 @@ impl Lanes {
     }
 
     /// Has a user's request worked on. Gives it back if too much of his waits.
-    pub fn put(self: &Arc<Self>, uid: u32, message: Message) -> Result<(), Message> {
+    pub fn put(self: &Arc<Self>, uid: u32, about: About, message: Message) -> Result<(), Message> {
         let mut lanes = self.lock();
-        let lane = lanes.entry(uid).or_default();
-        if lane.bytes + message.len() > WAITING_BYTES {
+        let lane = lanes.entry((uid, about)).or_default();
+        let is_full = match about {
+            About::Names => lane.waiting.len() >= WAITING_NAMES,
+            About::Content => lane.bytes + message.len() > WAITING_BYTES,
+            About::Ends => false,
+        };
+        if is_full {
             return Err(message);
         }
         lane.bytes += message.len();
@@ -56,18 +81,19 @@ impl Lanes {
             lane.threads += 1;
             drop(lanes);
             let this = self.clone();
-            let begun = std::thread::Builder::new().name(format!("user-{uid}")).spawn(move || this.run(uid));
+            let begun =
+                std::thread::Builder::new().name(format!("user-{uid}")).spawn(move || this.run((uid, about)));
             if begun.is_err() {
-                return self.no_thread(uid);
+                return self.no_thread((uid, about));
             }
         }
         Ok(())
     }
 
     /// There is none more to be had: the others of that user do it, if he has any.
-    fn no_thread(&self, uid: u32) -> Result<(), Message> {
+    fn no_thread(&self, key: Key) -> Result<(), Message> {
         let mut lanes = self.lock();
-        let Some(lane) = lanes.get_mut(&uid) else { return Ok(()) };
+        let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
         lane.threads -= 1;
         if lane.threads > 0 {
             return Ok(());
@@ -77,17 +103,17 @@ impl Lanes {
         message.map_or(Ok(()), Err)
     }
 
-    fn run(&self, uid: u32) {
-        while let Some(message) = self.next(uid) {
+    fn run(&self, key: Key) {
+        while let Some(message) = self.next(key) {
             (self.work)(message);
         }
     }
 
-    fn next(&self, uid: u32) -> Option<Message> {
+    fn next(&self, key: Key) -> Option<Message> {
         let mut lanes = self.lock();
         let mut was_idle = false;
         loop {
-            let lane = lanes.get_mut(&uid)?;
+            let lane = lanes.get_mut(&key)?;
             if let Some(message) = lane.waiting.pop_front() {
                 lane.bytes -= message.len();
                 return Some(message);
@@ -95,7 +121,7 @@ impl Lanes {
             if was_idle || lane.idle >= SPARE {
                 lane.threads -= 1;
                 if lane.threads == 0 {
-                    lanes.remove(&uid);
+                    lanes.remove(&key);
                 }
                 return None;
             }
@@ -103,16 +129,16 @@ impl Lanes {
             let (after, timeout) = self
                 .more
                 .wait_timeout_while(lanes, IDLE, |lanes| {
-                    lanes.get(&uid).is_some_and(|lane| lane.waiting.is_empty())
+                    lanes.get(&key).is_some_and(|lane| lane.waiting.is_empty())
                 })
                 .unwrap_or_else(PoisonError::into_inner);
             lanes = after;
             was_idle = timeout.timed_out();
-            lanes.get_mut(&uid)?.idle -= 1;
+            lanes.get_mut(&key)?.idle -= 1;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Lane>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Lane>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,9 +160,9 @@ mod tests {
             tell.send(message[0]).unwrap();
         });
         for _ in 0..THREADS + 5 {
-            lanes.put(1, vec![1]).unwrap();
+            lanes.put(1, About::Content, vec![1]).unwrap();
         }
-        lanes.put(2, vec![2]).unwrap();
+        lanes.put(2, About::Content, vec![2]).unwrap();
         assert_eq!(told.recv().unwrap(), 2);
         drop(let_go);
         assert!((0..THREADS + 5).all(|_| told.recv().unwrap() == 1));
@@ -151,11 +177,12 @@ mod tests {
         });
         let large = || vec![0; WAITING_BYTES / 4];
         for _ in 0..THREADS {
-            lanes.put(1, vec![1]).unwrap();
+            lanes.put(1, About::Content, vec![1]).unwrap();
         }
-        let refused = (0..40).filter(|_| lanes.put(1, large()).is_err()).count();
+        let refused = (0..40).filter(|_| lanes.put(1, About::Content, large()).is_err()).count();
         assert!(refused >= 36 - THREADS, "{refused}");
-        lanes.put(2, large()).unwrap();
+        lanes.put(2, About::Content, large()).unwrap();
+        lanes.put(1, About::Ends, large()).unwrap();
         drop(let_go);
     }
 }

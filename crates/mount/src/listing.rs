@@ -13,22 +13,36 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Entries of a directory that are listed at most.
+/// Entries of a directory that are listed at most; and of all directories that one user lists at a time.
 const MOST: usize = 1 << 20;
 
 /// One entry: a number for `d_ino`, kind, name.
 type Entry = (u64, u32, String);
 
+/// By number: by whom, and what lies in it.
+type Open = HashMap<u64, (u32, Arc<Vec<Entry>>)>;
+
 /// All open directories. The next server has none of them, and lists anew.
 #[derive(Default)]
 pub struct Listings {
-    open: Mutex<HashMap<u64, Arc<Vec<Entry>>>>,
+    open: Mutex<Open>,
     last: AtomicU64,
 }
 
 impl Listings {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Vec<Entry>>>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, number: u64, uid: u32, listing: Arc<Vec<Entry>>) -> Outcome<()> {
+        let mut open = self.lock();
+        let others = open.iter().filter(|(other, (of, _))| **other != number && *of == uid);
+        let kept: usize = others.map(|(_, (_, listing))| listing.len()).sum();
+        if kept + listing.len() > MOST {
+            return Err(Failure(Errno::NOMEM));
+        }
+        open.insert(number, (uid, listing));
+        Ok(())
     }
 
     /// It is open no longer.
@@ -53,12 +67,13 @@ impl Server {
         offset: u64,
         size: u32,
     ) -> Outcome<Vec<u8>> {
-        let known = self.listings.lock().get(&number).cloned().filter(|_| offset > 0);
+        let known = self.listings.lock().get(&number).map(|(_, listing)| listing.clone());
+        let known = known.filter(|_| offset > 0);
         let listing = match known {
             Some(listing) => listing,
             None => {
                 let listing = Arc::new(self.list(request, MOST)?);
-                self.listings.lock().insert(number, listing.clone());
+                self.listings.keep(number, request.caller.uid, listing.clone())?;
                 listing
             }
         };
@@ -68,6 +83,9 @@ impl Server {
             if !directory_entry(&mut answer, size as usize, *node, at as u64 + 1, *kind, name.as_bytes()) {
                 break;
             }
+        }
+        if answer.0.is_empty() {
+            self.listings.remove(number); // who goes on from its end begins anew
         }
         Ok(answer.0)
     }
@@ -103,5 +121,6 @@ fn as_entry(found: &EntryInfo, directory: &str) -> Option<Entry> {
         EntryInfo::Directory { .. } => libc::S_IFDIR,
     };
     // Only that it is not zero matters: nobody finds a file by it.
-    Some((entry::number(found).unwrap_or(0) + 2, kind, leaf))
+    let number = entry::identity(found).map_or(0, |identity| identity as u64 >> 1);
+    Some((number + 2, kind, leaf))
 }

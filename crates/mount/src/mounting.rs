@@ -4,9 +4,9 @@ use crate::fuse::Device;
 use commonhold::{Error, ErrorKind, Result};
 use commonhold_object::error::Doing;
 use rustix::mount::{MountFlags, UnmountFlags};
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -35,21 +35,22 @@ pub fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
 }
 
 fn parse(line: &[u8]) -> Option<Mounted> {
-    let text = String::from_utf8_lossy(line);
-    let (before, after) = text.split_once(" - ")?;
-    let mut words = before.split(' ');
-    let device = words.nth(2)?;
-    let directory = PathBuf::from(std::ffi::OsString::from(unescaped(words.nth(1)?)));
-    let mut words = after.split(' ');
-    let (kind, source) = (words.next()?.to_owned(), unescaped(words.next()?));
+    let at = line.windows(3).position(|part| part == b" - ")?;
+    let (before, after) = (&line[..at], &line[at + 3..]);
+    let mut words = before.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(words.nth(2)?).ok()?;
+    let directory = PathBuf::from(OsString::from_vec(unescaped(words.nth(1)?)));
+    let mut words = after.split(|byte| *byte == b' ');
+    let kind = String::from_utf8_lossy(words.next()?).into_owned();
+    let source = String::from_utf8_lossy(&unescaped(words.next()?)).into_owned();
     let minor = device.split_once(':')?.1.parse().ok()?;
     Some(Mounted { directory, kind, source, minor })
 }
 
 /// Spaces, tabs, newlines and backslashes are written `\040` and the like.
-fn unescaped(text: &str) -> String {
+fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
         let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
@@ -63,7 +64,7 @@ fn unescaped(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&plain).into_owned()
+    plain
 }
 
 /// Refuses a directory at which nothing can be mounted, and says what to do. One at which a mount of ours has died is freed.

@@ -5,11 +5,12 @@ use crate::failure::{Failure, Outcome};
 use crate::fuse::flags::{ROOT, set};
 use crate::fuse::request::SetAttributes;
 use crate::fuse::{Attributes, EntryReply, reply};
+use crate::log::NodeLog;
 use crate::server::{Request, Server};
-use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo};
+use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, Sizing};
 use commonhold_object::{Credentials, limits};
 use rustix::io::Errno;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// renameat2(2): the new name must be free.
@@ -29,15 +30,17 @@ impl Server {
     /// The kernel is told of what lies in a directory.
     pub(crate) fn tell(&self, parent: u64, leaf: &str, found: &EntryInfo) -> Outcome<Attributes> {
         let mut log = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (node, change) = log.nodes.look(parent, leaf, entry::number(found));
+        let (node, change) = log.nodes.look(parent, leaf, entry::identity(found));
         log.note([change])?;
         Ok(entry::attributes(found, node))
     }
 
     pub(crate) fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Outcome<Vec<u8>> {
         let parent = request.header.node;
-        let (path, leaf) = self.path_in(parent, name)?;
-        let found = self.callers.ask(&request.caller, |errand| errand.look(&path))?;
+        let (leaf, found) = self.moves.retry(|| {
+            let (path, leaf) = self.path_in(parent, name)?;
+            Ok((leaf, self.callers.ask(&request.caller, |errand| errand.look(&path))?))
+        })?;
         Ok(EntryReply { attributes: self.tell(parent, &leaf, &found)? }.reply())
     }
 
@@ -46,7 +49,7 @@ impl Server {
         if let Some(file) = file.and_then(|file| self.files.get(file)) {
             return Ok(self.attributes_of_open(&file)?.reply());
         }
-        match self.entry(request, node) {
+        match self.moves.retry(|| self.entry(request, node)) {
             Ok(found) => Ok(entry::attributes(&found, node).reply()),
             // The root of a host that does not answer is a directory still.
             Err(Failure(Errno::HOSTDOWN)) if node == ROOT => {
@@ -61,7 +64,7 @@ impl Server {
     }
 
     pub(crate) fn access(&self, request: &Request<'_>, mask: u32) -> Outcome<()> {
-        let found = self.entry(request, request.header.node)?;
+        let found = self.moves.retry(|| self.entry(request, request.header.node))?;
         let mut ownership = entry::ownership(&found);
         if request.header.node == ROOT {
             ownership.mode = ROOT_MODE & 0o777;
@@ -83,11 +86,14 @@ impl Server {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return Err(Failure(Errno::PERM)); // an object is no device, socket or pipe
         }
-        let (path, leaf) = self.path_in(request.header.node, name)?;
-        let found = self.callers.ask_on(&request.caller, |errand, _| {
-            let (info, _) = errand.create_by(&path, &self.new_file(mode), self.nonce(request))?;
-            errand.close(info.id)?;
-            Ok(info)
+        let (leaf, found) = self.moves.retry(|| {
+            let (path, leaf) = self.path_in(request.header.node, name)?;
+            let found = self.callers.ask(&request.caller, |errand| {
+                let (info, _) = errand.create_by(&path, &self.new_file(mode), self.nonce(request))?;
+                errand.close(info.id)?;
+                Ok(info)
+            })?;
+            Ok((leaf, found))
         })?;
         let found = EntryInfo::Object(Box::new(found));
         Ok(EntryReply { attributes: self.tell(request.header.node, &leaf, &found)? }.reply())
@@ -104,13 +110,16 @@ impl Server {
     }
 
     pub(crate) fn make_directory(&self, request: &Request<'_>, name: &[u8], mode: u32) -> Outcome<Vec<u8>> {
-        let (path, leaf) = self.path_in(request.header.node, name)?;
-        let found = self.callers.ask(&request.caller, |errand| {
-            errand.repeat(request.header.is_repeated());
-            let made = errand.make_directory(&path, mode & 0o777);
-            errand.repeat(false);
-            made?;
-            errand.look(&path)
+        let (leaf, found) = self.moves.retry(|| {
+            let (path, leaf) = self.path_in(request.header.node, name)?;
+            let found = self.callers.ask(&request.caller, |errand| {
+                errand.repeat(request.header.is_repeated());
+                let made = errand.make_directory(&path, mode & 0o777);
+                errand.repeat(false);
+                made?;
+                errand.look(&path)
+            })?;
+            Ok((leaf, found))
         })?;
         Ok(EntryReply { attributes: self.tell(request.header.node, &leaf, &found)? }.reply())
     }
@@ -126,15 +135,24 @@ impl Server {
     }
 
     fn remove(&self, request: &Request<'_>, name: &[u8]) -> Outcome<String> {
-        let (path, leaf) = self.path_in(request.header.node, name)?;
-        let removed = self.callers.ask(&request.caller, |errand| {
-            errand.repeat(request.header.is_repeated());
-            let removed = errand.remove(&path);
-            errand.repeat(false);
-            removed
-        });
-        removed.map_err(not_empty)?;
-        Ok(leaf)
+        let parent = request.header.node;
+        self.moves.retry(|| {
+            let (path, leaf) = self.path_in(parent, name)?;
+            // That one, and not what somebody put in its place meanwhile.
+            let of = self.lock_nodes().nodes.object_named(parent, &leaf);
+            let removed = self.callers.ask(&request.caller, |errand| {
+                errand.repeat(request.header.is_repeated());
+                let removed = errand.remove_object(&path, of);
+                errand.repeat(false);
+                removed
+            });
+            removed.map_err(not_empty)?;
+            Ok(leaf)
+        })
+    }
+
+    fn lock_nodes(&self) -> MutexGuard<'_, NodeLog> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unname(&self, parent: u64, leaf: String) -> Outcome<()> {
@@ -153,21 +171,32 @@ impl Server {
         if flags & !RENAME_NOREPLACE != 0 {
             return Err(Failure(Errno::INVAL));
         }
-        let (from_path, from) = self.path_in(request.header.node, name)?;
-        let (to_path, to) = self.path_in(to_directory, to)?;
         let replace = flags & RENAME_NOREPLACE == 0;
-        let renamed = self.callers.ask(&request.caller, |errand| {
-            errand.repeat(request.header.is_repeated());
-            let renamed = errand.rename(&from_path, &to_path, replace);
-            errand.repeat(false);
-            renamed?;
-            errand.look(&to_path).map(Some).or(Ok(None)) // it may have another name by now
-        });
-        let found = renamed.map_err(not_empty)?;
-        let mut log = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = found.as_ref().and_then(entry::number);
-        let changes = log.nodes.rename((request.header.node, &from), (to_directory, &to), object);
-        Ok(log.note(changes)?)
+        let from_directory = request.header.node;
+        let of = {
+            let leaf = std::str::from_utf8(name).map_err(|_| Failure(Errno::ILSEQ))?;
+            self.lock_nodes().nodes.object_named(from_directory, leaf)
+        };
+        let rename = || {
+            let (from_path, from) = self.path_in(from_directory, name)?;
+            let (to_path, to) = self.path_in(to_directory, to)?;
+            let renamed = self.callers.ask(&request.caller, |errand| {
+                errand.repeat(request.header.is_repeated());
+                let renamed = errand.rename(&from_path, &to_path, replace, of);
+                errand.repeat(false);
+                renamed
+            });
+            renamed.map_err(not_empty)?;
+            let mut log = self.lock_nodes();
+            let changes = log.nodes.rename((from_directory, &from), (to_directory, &to), of);
+            Ok(log.note(changes)?)
+        };
+        if of.is_some() {
+            return self.moves.retry(rename);
+        }
+        // A directory, as far as is known here: what lies in it is asked for again if it is not found meanwhile.
+        let _moving = self.moves.begin();
+        rename()
     }
 
     pub(crate) fn set_attributes(&self, request: &Request<'_>, asked: &SetAttributes) -> Outcome<Vec<u8>> {
@@ -175,10 +204,10 @@ impl Server {
         let file = if asked.has(set::FH) { self.files.get(asked.file) } else { None };
         if asked.has(set::SIZE) {
             match &file {
-                Some(file) => self.resize_open(file, asked.size, false)?,
+                Some(file) => self.resize_open(file, asked.size, Sizing::Exactly)?,
                 None => {
-                    let path = self.same_object(request, node)?;
-                    self.callers.ask(&request.caller, |errand| errand.resize(&path, asked.size))?;
+                    let (path, of) = self.same_object(request, node)?;
+                    self.callers.ask(&request.caller, |errand| errand.resize(&path, of, asked.size))?;
                 }
             }
         }
@@ -191,28 +220,27 @@ impl Server {
         self.attributes(request, asked.has(set::FH).then_some(asked.file))
     }
 
-    /// The name of a node, which is still that object.
-    fn same_object(&self, request: &Request<'_>, node: u64) -> Outcome<String> {
-        self.entry(request, node)?;
-        self.path(node)
+    /// The name of a node, and the object that has to have it.
+    fn same_object(&self, request: &Request<'_>, node: u64) -> Outcome<(String, Option<u128>)> {
+        let found = self.moves.retry(|| self.entry(request, node))?;
+        Ok((self.path(node)?, entry::identity(&found)))
     }
 
     fn change(&self, request: &Request<'_>, asked: &SetAttributes) -> Outcome<()> {
-        let found = self.entry(request, request.header.node)?;
-        let path = self.path(request.header.node)?;
+        let (path, of) = self.same_object(request, request.header.node)?;
         // Directories have no times; tools that copy trees want to set them.
-        let has_times = matches!(found, EntryInfo::Object(_)) && !asked.has(set::SIZE);
+        let has_times = of.is_some() && !asked.has(set::SIZE);
         let change = self.callers.ask(&request.caller, |errand| {
             if asked.has(set::MODE) {
-                errand.set_mode(&path, asked.mode & 0o777)?;
+                errand.set_mode_of(&path, of, asked.mode & 0o777)?;
             }
             let (uid, gid) =
                 (asked.has(set::UID).then_some(asked.uid), asked.has(set::GID).then_some(asked.gid));
             if uid.is_some() || gid.is_some() {
-                errand.set_owner(&path, uid, gid)?;
+                errand.set_owner_of(&path, of, uid, gid)?;
             }
             if has_times && (asked.has(set::MTIME) || asked.has(set::MTIME_NOW)) {
-                errand.set_modified(&path, modified_ns(asked))?;
+                errand.set_modified(&path, of, modified_ns(asked))?;
             }
             Ok(())
         });
@@ -263,5 +291,7 @@ fn modified_ns(asked: &SetAttributes) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         return u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
     }
-    asked.mtime.saturating_mul(1_000_000_000).saturating_add(u64::from(asked.mtime_ns))
+    // Before 1970 there were no objects.
+    let seconds = u64::try_from(asked.mtime.cast_signed()).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(asked.mtime_ns))
 }

@@ -1,7 +1,7 @@
 //! Nodes: what the kernel calls files and directories by. Pure.
 //!
-//! A node is an object, by its number at the host, wherever its name is; or a name, where there is no such number: a directory,
-//! an object of another host. The kernel says when it has forgotten one. All of it outlives the server: each change is a
+//! A node is an object, by its identity, wherever its name is; or a directory, which is its name. The kernel says when it has
+//! forgotten one. All of it outlives the server: each change is a
 //! [`Change`], which [`log`](crate::log) keeps, and [`Nodes::replay`] takes again.
 
 use crate::fuse::flags::ROOT;
@@ -22,13 +22,15 @@ pub enum Change {
         parent: u64,
         /// The name there.
         leaf: String,
-        /// The object's number, if it is one of this host.
-        object: Option<u64>,
+        /// The object; none: it is a directory.
+        object: Option<u128>,
     },
-    /// The kernel was told once more of a node that has the name it had.
+    /// The kernel was told more often of a node that has the name it had.
     Again {
         /// Its number.
         node: u64,
+        /// How many times.
+        times: u64,
     },
     /// The kernel knows it so many times less.
     Forgotten {
@@ -48,7 +50,7 @@ pub enum Change {
 struct Node {
     parent: u64,
     leaf: String,
-    object: Option<u64>,
+    object: Option<u128>,
     /// How often the kernel was told of it.
     known: u64,
 }
@@ -57,24 +59,24 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     nodes: HashMap<u64, Node>,
-    by_object: HashMap<u64, u64>,
+    by_object: HashMap<u128, u64>,
     by_name: HashMap<(u64, String), u64>,
     last: u64,
 }
 
 impl Nodes {
     /// The node of a name, of which the kernel is told now; and the change that this is.
-    pub fn look(&mut self, parent: u64, leaf: &str, object: Option<u64>) -> (u64, Change) {
+    pub fn look(&mut self, parent: u64, leaf: &str, object: Option<u128>) -> (u64, Change) {
         let found = match object {
             Some(object) => self.by_object.get(&object).copied(),
-            None => self.by_name.get(&(parent, leaf.to_owned())).copied(),
+            None => self.directory_of_name(parent, leaf),
         };
         let same = found
             .and_then(|node| self.nodes.get(&node))
             .is_some_and(|node| node.parent == parent && node.leaf == leaf);
         let node = found.unwrap_or(self.last.max(ROOT) + 1);
         let change = if same {
-            Change::Again { node }
+            Change::Again { node, times: 1 }
         } else {
             Change::Known { node, parent, leaf: leaf.to_owned(), object }
         };
@@ -89,7 +91,7 @@ impl Nodes {
         change
     }
 
-    /// A directory, or an object of another host, has that name no longer: what gets it is another node.
+    /// Nothing has that name any longer: a directory that gets it is another node.
     pub fn unname(&mut self, parent: u64, leaf: &str) -> Option<Change> {
         let node = *self.by_name.get(&(parent, leaf.to_owned()))?;
         let change = Change::Unnamed { node };
@@ -98,10 +100,10 @@ impl Nodes {
     }
 
     /// What had the name `from`, this object or a directory, has the name `to` now.
-    pub fn rename(&mut self, from: (u64, &str), to: (u64, &str), object: Option<u64>) -> Vec<Change> {
+    pub fn rename(&mut self, from: (u64, &str), to: (u64, &str), object: Option<u128>) -> Vec<Change> {
         let found = match object {
             Some(object) => self.by_object.get(&object).copied(),
-            None => self.by_name.get(&(from.0, from.1.to_owned())).copied(),
+            None => self.directory_of_name(from.0, from.1),
         };
         let mut changes: Vec<Change> = self.unname(to.0, to.1).into_iter().collect();
         if let Some(node) = found {
@@ -116,8 +118,18 @@ impl Nodes {
         changes
     }
 
-    /// The object that a node is, if it is one of this host.
-    pub fn object(&self, node: u64) -> Option<u64> {
+    fn directory_of_name(&self, parent: u64, leaf: &str) -> Option<u64> {
+        let node = self.by_name.get(&(parent, leaf.to_owned())).copied();
+        node.filter(|node| self.nodes.get(node).is_some_and(|node| node.object.is_none()))
+    }
+
+    /// The object of which the kernel was told last that it has that name.
+    pub fn object_named(&self, parent: u64, leaf: &str) -> Option<u128> {
+        self.object(*self.by_name.get(&(parent, leaf.to_owned()))?)
+    }
+
+    /// The object that a node is.
+    pub fn object(&self, node: u64) -> Option<u128> {
         self.nodes.get(&node)?.object
     }
 
@@ -148,15 +160,15 @@ impl Nodes {
                 self.last = self.last.max(*node);
                 let known = self.take(*node).map_or(0, |node| node.known);
                 let new = Node { parent: *parent, leaf: leaf.clone(), object: *object, known: known + 1 };
-                match object {
-                    Some(object) => drop(self.by_object.insert(*object, *node)),
-                    None => drop(self.by_name.insert((*parent, leaf.clone()), *node)),
+                if let Some(object) = object {
+                    self.by_object.insert(*object, *node);
                 }
+                self.by_name.insert((*parent, leaf.clone()), *node);
                 self.nodes.insert(*node, new);
             }
-            Change::Again { node } => {
+            Change::Again { node, times } => {
                 if let Some(node) = self.nodes.get_mut(node) {
-                    node.known += 1;
+                    node.known += times;
                 }
             }
             Change::Forgotten { node, times } => {
@@ -182,16 +194,16 @@ impl Nodes {
         let mut changes = Vec::new();
         for (number, node) in &self.nodes {
             let Node { parent, leaf, object, known } = node.clone();
-            let is_named = object.is_some() || self.by_name.get(&(parent, leaf.clone())) == Some(number);
+            let is_named = self.by_name.get(&(parent, leaf.clone())) == Some(number);
             changes.push(Change::Known { node: *number, parent, leaf, object });
-            changes.extend((1..known).map(|_| Change::Again { node: *number }));
+            changes.extend((known > 1).then(|| Change::Again { node: *number, times: known - 1 }));
             if !is_named {
                 changes.push(Change::Unnamed { node: *number });
             }
         }
         // What has a name now comes last: it has it in what is made of this, too.
         changes.sort_by_key(|change| match change {
-            Change::Known { node, parent, leaf, object: None } => {
+            Change::Known { node, parent, leaf, .. } => {
                 self.by_name.get(&(*parent, leaf.clone())) == Some(node)
             }
             _ => false,
@@ -209,17 +221,12 @@ impl Nodes {
 
     fn take(&mut self, number: u64) -> Option<Node> {
         let node = self.nodes.remove(&number)?;
-        match node.object {
-            Some(object) if self.by_object.get(&object) == Some(&number) => {
-                self.by_object.remove(&object);
-            }
-            None => {
-                let name = (node.parent, node.leaf.clone());
-                if self.by_name.get(&name) == Some(&number) {
-                    self.by_name.remove(&name);
-                }
-            }
-            Some(_) => {}
+        if let Some(object) = node.object.filter(|object| self.by_object.get(object) == Some(&number)) {
+            self.by_object.remove(&object);
+        }
+        let name = (node.parent, node.leaf.clone());
+        if self.by_name.get(&name) == Some(&number) {
+            self.by_name.remove(&name);
         }
         Some(node)
     }
@@ -291,7 +298,7 @@ mod tests {
                 let leaf = ["a", "b", "c"][draw(3) as usize];
                 match draw(6) {
                     0..=2 => {
-                        let object = (draw(2) == 0).then(|| draw(4));
+                        let object = (draw(2) == 0).then(|| u128::from(draw(4)));
                         let (node, change) = nodes.look(parent, leaf, object);
                         log.push(change);
                         known.push(node);

@@ -2,19 +2,18 @@
 //! cannot be had is an error of a call, and no signal that ends the server.
 
 use crate::failure::{Failure, Outcome};
-use crate::fuse::Device;
-use crate::fuse::bytes::Writer;
 use commonhold::{Coherence, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are mapped at once.
-const WINDOW_BYTES: u64 = 4 << 20;
+/// Bytes that are mapped at once. Of explicit coherence the last unmap publishes what was written: of that a window is large, so
+/// that it comes with the end of the file.
+const WINDOW_BYTES: [u64; 2] = [4 << 20, 1 << 30];
 
-/// Windows of one open file, where unmapping one means nothing.
-const WINDOWS: usize = 8;
+/// Windows of one open file.
+const WINDOWS: [usize; 2] = [8, 16];
 
 /// A part of the object that is mapped.
 struct Window {
@@ -51,28 +50,12 @@ impl Served {
         held.object.clone().ok_or(Failure(Errno::STALE))
     }
 
-    /// Answers a READ with bytes of the object: fewer than were asked for where it ends.
-    pub fn answer(
-        &self,
-        object: &Object,
-        device: &Device,
-        unique: u64,
-        offset: u64,
-        size: u64,
-    ) -> Outcome<()> {
+    /// Bytes of the object: fewer than were asked for where it ends. What cannot be had, or is asked of a server that dies, is
+    /// asked again, since nothing was answered yet.
+    pub fn read(&self, object: &Object, offset: u64, size: u64) -> Outcome<Vec<u8>> {
         let end = object.size_by_now()?;
-        let size = size.min(end.saturating_sub(offset));
-        if size == 0 {
-            device.answer(unique, Ok(&[]))?;
-            return Ok(());
-        }
-        let piece = self.piece(object, offset, size, Protection::Read)?;
-        if piece.length as u64 == size {
-            answer_from(device, unique, &piece);
-            return Ok(());
-        }
-        // It goes over the end of a window.
-        let (scratch, mut all) = (scratch()?, vec![0; size as usize]);
+        let mut all = vec![0; size.min(end.saturating_sub(offset)) as usize];
+        let scratch = scratch()?;
         let mut done = 0;
         while done < all.len() {
             let piece =
@@ -81,8 +64,7 @@ impl Served {
             whole(rustix::io::pread(&scratch, &mut all[done..done + piece.length], 0)?, piece.length)?;
             done += piece.length;
         }
-        device.answer(unique, Ok(&all))?;
-        Ok(())
+        Ok(all)
     }
 
     /// Writes bytes to the object, which has room for them.
@@ -109,13 +91,15 @@ impl Served {
         let mut held = self.lock();
         // What may be written may be read: one window for both.
         let protection = if object.access().writes() { Protection::ReadWrite } else { protection };
-        let first = offset / WINDOW_BYTES * WINDOW_BYTES;
+        let kind = usize::from(object.options().coherence == Coherence::Explicit);
+        let window_bytes = WINDOW_BYTES[kind];
+        let first = offset / window_bytes * window_bytes;
         let has = |window: &&Arc<Window>| (window.first..window.first + window.length).contains(&offset);
         let window = match held.windows.get(&first).filter(has) {
             Some(window) => window.clone(),
             None => {
                 let end = object.size_by_now()?.next_multiple_of(PAGE_SIZE_BYTES);
-                let length = end.saturating_sub(first).min(WINDOW_BYTES);
+                let length = end.saturating_sub(first).min(window_bytes);
                 let options = MapOptions {
                     offset: first,
                     length: Some(length),
@@ -124,9 +108,7 @@ impl Served {
                     ..MapOptions::default()
                 };
                 let window = Arc::new(Window { mapping: object.map(&options)?, first, length });
-                // Of explicit coherence the last unmap publishes what was written: not before the file is closed.
-                let may_unmap = object.options().coherence != Coherence::Explicit;
-                if may_unmap && held.windows.len() >= WINDOWS {
+                if held.windows.len() >= WINDOWS[kind] {
                     held.windows.pop_first();
                 }
                 held.windows.insert(first, window.clone());
@@ -156,19 +138,6 @@ struct Piece {
 /// Memory through which the kernel copies.
 fn scratch() -> std::io::Result<OwnedFd> {
     commonhold_sys::frames::create("commonhold-copy", 0)
-}
-
-/// Answers with bytes of a mapping, which the kernel takes from there. Where it cannot have them, it answers EIO itself.
-fn answer_from(device: &Device, unique: u64, piece: &Piece) {
-    let mut header = Writer::default();
-    header.u32((16 + piece.length) as u32).u32(0).u64(unique);
-    let parts = [
-        libc::iovec { iov_base: header.0.as_mut_ptr().cast(), iov_len: header.0.len() },
-        libc::iovec { iov_base: piece.start.cast(), iov_len: piece.length },
-    ];
-    // SAFETY: the first part is `header`'s bytes; the second is memory of which the kernel reads, and nobody else here: where
-    // a page cannot be had, the call fails, and has answered.
-    unsafe { libc::writev(device.fd().as_fd().as_raw_fd(), parts.as_ptr(), 2) };
 }
 
 /// Copies bytes of a mapping to the beginning of the scratch memory.

@@ -6,7 +6,7 @@ use crate::files::{Files, OpenFile};
 use crate::fuse::flags::{self, NOBODY, RESENT, init};
 use crate::fuse::reply::InitReply;
 use crate::fuse::{Asked, Device, Header, Operation, device::Received, device::WRITE_BYTES, request};
-use crate::lanes::Lanes;
+use crate::lanes::{About, Lanes};
 use crate::listing::Listings;
 use crate::log::NodeLog;
 use crate::watches::Watches;
@@ -16,6 +16,7 @@ use commonhold_object::error::Doing;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The key of what INIT agreed upon.
@@ -28,7 +29,7 @@ pub struct Server {
     /// What outlives this process.
     pub vault: Vault,
     /// The nodes.
-    pub nodes: Mutex<NodeLog>,
+    pub nodes: Arc<Mutex<NodeLog>>,
     /// Open files.
     pub files: Files,
     /// Open directories.
@@ -45,16 +46,10 @@ pub struct Server {
     pub instance: u64,
     /// For people.
     pub log: StateLog,
-    /// Requests that are worked on, by number: whether who asked can be told at once that it was interrupted.
-    under_way: Mutex<HashMap<u64, bool>>,
-}
-
-/// What comes of a request.
-pub enum Answer {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// It was given already, or there is none.
-    Given,
+    /// Requests that are worked on, by number; of those that may wait for long, the thread that asked.
+    under_way: Mutex<HashMap<u64, Option<u32>>>,
+    /// Directories are being renamed now; and how often one was.
+    pub(crate) moves: Moves,
 }
 
 /// A request that one user made.
@@ -63,6 +58,75 @@ pub struct Request<'a> {
     pub header: &'a Header,
     /// Who.
     pub caller: Caller,
+}
+
+/// What a request is about.
+fn about(operation: &Operation<'_>) -> About {
+    match operation {
+        Operation::Lookup { .. }
+        | Operation::MakeNode { .. }
+        | Operation::MakeDirectory { .. }
+        | Operation::Unlink { .. }
+        | Operation::RemoveDirectory { .. }
+        | Operation::Rename { .. }
+        | Operation::Create { .. }
+        | Operation::ReadDirectory { .. } => About::Names,
+        Operation::Release { .. } | Operation::ReleaseDirectory { .. } => About::Ends,
+        _ => About::Content,
+    }
+}
+
+/// Whether a thread has a deadly signal, and waits in the kernel only for us.
+fn is_killed(thread: u32) -> bool {
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set & SIGKILL != 0)
+}
+
+/// Renames of directories. Until one is done what lies below has two names: of a name that was made meanwhile, and is not there,
+/// it is asked again.
+#[derive(Default)]
+pub struct Moves {
+    under_way: AtomicU64,
+    done: AtomicU64,
+}
+
+/// A rename that is under way.
+pub struct Moving<'m>(&'m Moves);
+
+impl Moves {
+    /// Until what it gives is dropped, one is under way.
+    pub fn begin(&self) -> Moving<'_> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        Moving(self)
+    }
+
+    /// Does something with a name; again, if it is not there, and a directory was renamed meanwhile.
+    pub fn retry<T>(&self, mut what: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+        /// How often a directory may be renamed just then.
+        const TRIES: u32 = 200;
+        for _ in 0..TRIES {
+            let before = self.done.load(Ordering::SeqCst);
+            match what() {
+                Err(Failure(Errno::NOENT | Errno::STALE))
+                    if self.under_way.load(Ordering::SeqCst) > 0
+                        || self.done.load(Ordering::SeqCst) != before =>
+                {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(Failure(Errno::BUSY))
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.done.fetch_add(1, Ordering::SeqCst);
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,14 +143,18 @@ impl Server {
         instance: u64,
         log: StateLog,
     ) -> Result<Server> {
+        let nodes = Arc::new(Mutex::new(nodes));
+        let paths = nodes.clone();
+        let path_of = move |node| lock(&paths).nodes.path(node);
         Ok(Server {
             files: Files::new(vault.clone(), device.clone()),
-            watches: Watches::new(device.clone(), host_directory.clone(), log.clone()),
+            watches: Watches::new(device.clone(), host_directory.clone(), log.clone(), path_of),
             callers: Callers::new(host_directory.clone()).doing("asking who this process is")?,
-            nodes: Mutex::new(nodes),
+            nodes: nodes.clone(),
             listings: Listings::default(),
             host: Mutex::new(None),
             under_way: Mutex::default(),
+            moves: Moves::default(),
             device,
             vault,
             host_directory,
@@ -129,10 +197,12 @@ impl Server {
             Operation::Destroy => Ok(()),
             operation => {
                 let uid = if header.uid == NOBODY { self.opener(&operation) } else { header.uid };
-                let can_end = matches!(operation, Operation::Read { .. } | Operation::Lookup { .. });
-                lock(&self.under_way).insert(header.unique, can_end);
-                match lanes.put(uid, message.to_vec()) {
+                let waits = matches!(operation, Operation::Read { .. }).then_some(header.pid);
+                lock(&self.under_way).insert(header.unique, waits);
+                let about = about(&operation);
+                match lanes.put(uid, about, message.to_vec()) {
                     Ok(()) => Ok(()),
+                    Err(_) if about == About::Names => self.finish(header.unique, Err(Failure(Errno::BUSY))),
                     Err(_) => self.finish(header.unique, Err(Failure(Errno::NOMEM))),
                 }
             }
@@ -185,9 +255,9 @@ impl Server {
 
     fn interrupt(&self, unique: u64) -> Result<()> {
         let mut under_way = lock(&self.under_way);
-        // Both numbers that a request has had.
-        let found = [unique, unique ^ RESENT].into_iter().find(|unique| under_way.get(unique) == Some(&true));
-        let Some(found) = found else { return Ok(()) };
+        // Both numbers that a request has had. Who was not killed waits on: programs do not expect EINTR of files.
+        let waits = |unique: &u64| under_way.get(unique).copied().flatten().is_some_and(is_killed);
+        let Some(found) = [unique, unique ^ RESENT].into_iter().find(waits) else { return Ok(()) };
         under_way.remove(&found);
         drop(under_way);
         self.device.answer(found, Err(Errno::INTR)).doing("answering a request")
@@ -198,19 +268,10 @@ impl Server {
         lock(&self.under_way).remove(&unique).is_some()
     }
 
-    /// Gives it back: the answer was not given.
-    pub(crate) fn may_answer(&self, unique: u64) {
-        lock(&self.under_way).insert(unique, false);
-    }
-
-    fn finish(&self, unique: u64, outcome: Outcome<Answer>) -> Result<()> {
+    fn finish(&self, unique: u64, outcome: Outcome<Vec<u8>>) -> Result<()> {
         match outcome {
-            Ok(Answer::Given) => {
-                self.takes(unique);
-                Ok(())
-            }
             _ if !self.takes(unique) => Ok(()),
-            Ok(Answer::Bytes(bytes)) => self.device.answer(unique, Ok(&bytes)).doing("answering a request"),
+            Ok(bytes) => self.device.answer(unique, Ok(&bytes)).doing("answering a request"),
             Err(Failure(errno)) => self.device.answer(unique, Err(errno)).doing("answering a request"),
         }
     }
@@ -236,48 +297,45 @@ impl Server {
         let _ = self.finish(header.unique, outcome);
     }
 
-    fn perform(&self, request: &Request<'_>, operation: Operation<'_>) -> Outcome<Answer> {
-        let bytes = Answer::Bytes;
-        let done = |()| Answer::Bytes(Vec::new());
+    fn perform(&self, request: &Request<'_>, operation: Operation<'_>) -> Outcome<Vec<u8>> {
+        let done = |()| Vec::new();
         match operation {
-            Operation::Lookup { name } => self.lookup(request, name).map(bytes),
-            Operation::GetAttributes { file } => self.attributes(request, file).map(bytes),
-            Operation::SetAttributes(set) => self.set_attributes(request, &set).map(bytes),
+            Operation::Lookup { name } => self.lookup(request, name),
+            Operation::GetAttributes { file } => self.attributes(request, file),
+            Operation::SetAttributes(set) => self.set_attributes(request, &set),
             Operation::Access { mask } => self.access(request, mask).map(done),
-            Operation::MakeNode { name, mode, umask } => {
-                self.make_node(request, name, mode & !umask).map(bytes)
-            }
+            Operation::MakeNode { name, mode, umask } => self.make_node(request, name, mode & !umask),
             Operation::MakeDirectory { name, mode, umask } => {
-                self.make_directory(request, name, mode & !umask).map(bytes)
+                self.make_directory(request, name, mode & !umask)
             }
             Operation::Unlink { name } => self.unlink(request, name).map(done),
             Operation::RemoveDirectory { name } => self.remove_directory(request, name).map(done),
             Operation::Rename { name, to_directory, to, flags } => {
                 self.rename(request, name, (to_directory, to), flags).map(done)
             }
-            Operation::Open { flags } => self.open(request, flags).map(bytes),
+            Operation::Open { flags } => self.open(request, flags),
             Operation::Create { name, flags, mode, umask } => {
-                self.create(request, name, flags, mode & !umask).map(bytes)
+                self.create(request, name, flags, mode & !umask)
             }
-            Operation::Read { file, offset, size } => self.read(request, file, offset, size),
+            Operation::Read { file, offset, size } => self.read(file, offset, size),
             Operation::Write { file, offset, write_flags, flags, data } => {
-                self.write(file, offset, (write_flags, flags), data).map(bytes)
+                self.write(request.header.unique, file, offset, (write_flags, flags), data)
             }
             Operation::Flush => Ok(done(())),
             Operation::Release { file } => self.release(file).map(done),
             Operation::Sync { file } => self.sync(file).map(done),
-            Operation::OpenDirectory => self.open_directory(request).map(bytes),
+            Operation::OpenDirectory => self.open_directory(request),
             Operation::ReadDirectory { file, offset, size } => {
-                self.read_directory(request, file, offset, size).map(bytes)
+                self.read_directory(request, file, offset, size)
             }
             Operation::ReleaseDirectory { file } => {
                 self.listings.remove(file);
                 Ok(done(()))
             }
-            Operation::StatFs => self.file_system(request).map(bytes),
-            Operation::GetExtended { name, size } => self.extended(request, name, size).map(bytes),
-            Operation::ListExtended { size } => self.list_extended(request, size).map(bytes),
-            Operation::Seek { file, offset, whence } => self.seek(file, offset, whence).map(bytes),
+            Operation::StatFs => self.file_system(request),
+            Operation::GetExtended { name, size } => self.extended(request, name, size),
+            Operation::ListExtended { size } => self.list_extended(request, size),
+            Operation::Seek { file, offset, whence } => self.seek(file, offset, whence),
             Operation::Allocate { file, offset, length, mode } => {
                 self.allocate(file, offset, length, mode).map(done)
             }
@@ -311,7 +369,7 @@ impl Server {
         let path = self.path(node)?;
         let entry = self.callers.ask(&request.caller, |errand| errand.look(&path))?;
         let object = lock(&self.nodes).nodes.object(node);
-        match object == crate::entry::number(&entry) {
+        match object == crate::entry::identity(&entry) {
             true => Ok(entry),
             false => Err(Failure(Errno::STALE)),
         }

@@ -21,11 +21,13 @@ use crate::fuse::Device;
 use commonhold::{Heard, ObjectId, Watch};
 use commonhold_keeper::StateLog;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Changes that are remembered for who is about to note an object.
+const EARLY: usize = 4096;
 /// Between two attempts to reach a host that was lost.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -44,6 +46,10 @@ struct Watched {
 #[derive(Default)]
 struct State {
     watch: Option<Arc<Watch>>,
+    /// Changes of objects whose numbers nobody here had noted yet.
+    early: HashSet<ObjectId>,
+    /// Of each node, who opens or closes it there.
+    turns: HashMap<u64, Arc<Mutex<()>>>,
     /// By their nodes.
     objects: HashMap<u64, Watched>,
 }
@@ -53,13 +59,28 @@ pub struct Watches {
     device: Device,
     host_directory: PathBuf,
     log: StateLog,
+    /// The name that a node has now.
+    path_of: Box<dyn Fn(u64) -> Option<String> + Send + Sync>,
     state: Mutex<State>,
 }
 
 impl Watches {
     /// Nothing yet.
-    pub fn new(device: Device, host_directory: PathBuf, log: StateLog) -> Arc<Watches> {
-        Arc::new(Watches { device, host_directory, log, state: Mutex::default() })
+    pub fn new(
+        device: Device,
+        host_directory: PathBuf,
+        log: StateLog,
+        path_of: impl Fn(u64) -> Option<String> + Send + Sync + 'static,
+    ) -> Arc<Watches> {
+        let path_of = Box::new(path_of);
+        Arc::new(Watches { device, host_directory, log, path_of, state: Mutex::default() })
+    }
+
+    /// One at a time opens or closes the object of a node: what one closes another has not just opened.
+    fn turn(&self, node: u64) -> Arc<Mutex<()>> {
+        let mut state = self.lock();
+        state.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        state.turns.entry(node).or_default().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -68,10 +89,18 @@ impl Watches {
 
     /// A file of that node is being opened. From the answer on, changes are told.
     pub fn add(self: &Arc<Self>, node: u64, path: &str) -> Outcome<()> {
+        let turn = self.turn(node);
+        let held = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.note(node, path);
         if known.is_none() {
-            let object = self.watch(path).inspect_err(|_| self.remove(node))?;
-            self.is_watched(node, object);
+            match self.watch(path) {
+                Ok(object) => self.is_watched(node, object),
+                Err(failure) => {
+                    drop(held);
+                    self.remove(node);
+                    return Err(failure);
+                }
+            }
         }
         Ok(())
     }
@@ -92,9 +121,15 @@ impl Watches {
         Ok(object)
     }
 
-    fn is_watched(&self, node: u64, object: ObjectId) {
-        if let Some(watched) = self.lock().objects.get_mut(&node) {
+    fn is_watched(self: &Arc<Self>, node: u64, object: ObjectId) {
+        let mut state = self.lock();
+        if let Some(watched) = state.objects.get_mut(&node) {
             watched.object = Some(object);
+        }
+        let has_changed = state.early.remove(&object);
+        drop(state);
+        if has_changed {
+            self.changed(node);
         }
     }
 
@@ -106,6 +141,8 @@ impl Watches {
 
     /// A file of it was closed.
     pub fn remove(&self, node: u64) {
+        let turn = self.turn(node);
+        let _held = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         let Some(watched) = state.objects.get_mut(&node) else { return };
         watched.files -= 1;
@@ -135,9 +172,13 @@ impl Watches {
     fn listen(self: &Arc<Self>, watch: &Arc<Watch>) {
         while let Heard::Changed(object) = watch.next() {
             let nodes: Vec<u64> = {
-                let state = self.lock();
+                let mut state = self.lock();
                 let all = state.objects.iter().filter(|(_, watched)| watched.object == Some(object));
-                all.map(|(node, _)| *node).collect()
+                let nodes: Vec<u64> = all.map(|(node, _)| *node).collect();
+                if nodes.is_empty() && state.early.len() < EARLY {
+                    state.early.insert(object);
+                }
+                nodes
             };
             nodes.into_iter().for_each(|node| self.changed(node));
         }
@@ -145,6 +186,7 @@ impl Watches {
         if state.watch.as_ref().is_some_and(|current| Arc::ptr_eq(current, watch)) {
             state.watch = None;
         }
+        state.early.clear();
         state.objects.values_mut().for_each(|watched| watched.object = None);
         let nodes: Vec<u64> = state.objects.keys().copied().collect();
         drop(state);
@@ -189,24 +231,38 @@ impl Watches {
         }
     }
 
-    /// Watches on, for as long as somebody has it open.
-    fn watch_again(self: &Arc<Self>, node: u64, path: &str) {
+    /// Watches on, for as long as somebody has it open, and it has a name: without one nobody elsewhere changes it.
+    fn watch_again(self: &Arc<Self>, node: u64, opened_by: &str) {
         loop {
             let known = match self.lock().objects.get(&node) {
                 Some(watched) => watched.object,
                 None => return,
             };
+            let path = (self.path_of)(node);
             let again = match known {
                 Some(object) => {
                     self.connection().and_then(|watch| Ok(watch.watch(object).map(|()| object)?))
                 }
-                None => self.watch(path),
+                None => {
+                    let turn = self.turn(node);
+                    let _held = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.watch(path.as_deref().unwrap_or(opened_by))
+                }
             };
             match again {
                 Ok(object) => return self.is_watched(node, object),
-                Err(Failure(Errno::NOENT)) => return, // its name is gone: nobody elsewhere changes it
-                Err(_) => std::thread::sleep(AGAIN),
+                // What it was opened as on this connection is not open there any more.
+                Err(_) if known.is_some() => self.is_forgotten(node),
+                Err(Failure(Errno::NOENT)) if path.is_none() => return,
+                Err(_) => {}
             }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    fn is_forgotten(&self, node: u64) {
+        if let Some(watched) = self.lock().objects.get_mut(&node) {
+            watched.object = None;
         }
     }
 }

@@ -51,6 +51,8 @@ impl PageState {
 pub struct ObjectInfo {
     /// Identity.
     pub id: ObjectId,
+    /// The same on all hosts of a cluster, and of no other object: nobody chooses it.
+    pub uuid: u128,
     /// Name; `None` once it was removed while in use.
     pub name: Option<Name>,
     /// Owner, group and mode.

@@ -8,7 +8,12 @@ fn sample() -> Vec<Request> {
     let name = Name::new("/lab/weights").unwrap();
     vec![
         Request::Hello { program: "prog".into() },
-        Request::Create { name: name.clone(), options: CreateOptions::default(), nonce: 1 << 100 },
+        Request::Create {
+            name: name.clone(),
+            options: CreateOptions::default(),
+            nonce: 1 << 100,
+            in_directory: false,
+        },
         Request::Open { name, access: Access::ReadWrite },
         Request::Status,
     ]

@@ -117,25 +117,27 @@ impl Registry {
         who: &Credentials,
         repeated: bool,
     ) -> Result<Vec<ObjectRecord>> {
-        self.change_name(from, to, who, false, repeated)
+        self.change_name((from, to), who, None, false, repeated)
     }
 
-    /// The same; what has the new name loses it, as with rename(2), and its record is among those given.
+    /// The same; what has the new name loses it, as with rename(2), and its record is among those given. With `of`, only
+    /// of that object.
     pub fn rename_over(
         &mut self,
         from: &Name,
         to: &Name,
         who: &Credentials,
+        of: Option<u128>,
         repeated: bool,
     ) -> Result<Vec<ObjectRecord>> {
-        self.change_name(from, to, who, true, repeated)
+        self.change_name((from, to), who, of, true, repeated)
     }
 
     fn change_name(
         &mut self,
-        from: &Name,
-        to: &Name,
+        (from, to): (&Name, &Name),
         who: &Credentials,
+        of: Option<u128>,
         replace: bool,
         repeated: bool,
     ) -> Result<Vec<ObjectRecord>> {
@@ -150,6 +152,10 @@ impl Registry {
             }
             return Err(unknown(from));
         };
+        if let Err(error) = self.check_is(from, of) {
+            // The one that was meant has its new name already, and another has the one before.
+            return if repeated && self.check_is(to, of).is_ok() { Ok(Vec::new()) } else { Err(error) };
+        }
         let owner = match &node {
             Node::Object(id) => self.record(*id)?.ownership,
             Node::Directory(ownership) => *ownership,
@@ -261,7 +267,7 @@ impl Registry {
         Ok(records)
     }
 
-    /// Makes a directory. A repeated request finds its own.
+    /// Makes a directory in one that is there. A repeated request finds its own.
     pub fn make_directory(
         &mut self,
         name: &Name,
@@ -286,23 +292,32 @@ impl Registry {
             None => {}
         }
         self.tree.check_add(name, who)?;
-        let above = self.missing_above(name)?;
-        self.check_directories(who.uid, above.len() as u64 + 1)?;
-        let (own, others) = (Ownership { uid: who.uid, gid: who.gid, mode }, 0o755);
-        let made: Vec<(Name, Ownership)> = above
-            .into_iter()
-            .map(|above| (above, Ownership { mode: others, ..own }))
-            .chain([(name.clone(), own)])
-            .collect();
+        self.check_is_in_directory(name)?;
+        self.check_directories(who.uid, 1)?;
+        let ownership = Ownership { uid: who.uid, gid: who.gid, mode };
         self.ready()?;
         let mut change = self.store.change()?;
-        for (directory, ownership) in &made {
-            change.put_directory(directory, ownership)?;
-        }
+        change.put_directory(name, &ownership)?;
         change.commit()?;
-        made.iter()
-            .for_each(|(directory, ownership)| self.tree.insert(directory, Node::Directory(*ownership)));
+        self.tree.insert(name, Node::Directory(ownership));
         Ok(())
+    }
+
+    /// Refuses a name whose directory is not there.
+    pub fn check_is_in_directory(&self, name: &Name) -> Result<()> {
+        match self.missing_above(name)?.first() {
+            None => Ok(()),
+            Some(missing) => Err(unknown(missing)),
+        }
+    }
+
+    /// Refuses if the name is not that object's.
+    pub fn check_is(&self, name: &Name, of: Option<u128>) -> Result<()> {
+        let Some(of) = of else { return Ok(()) };
+        match self.tree.get(name) {
+            Some(Node::Object(id)) if self.record(*id)?.uuid == of => Ok(()),
+            _ => Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now, or none"))),
+        }
     }
 
     /// Changes mode bits: only the owner, or root. Gives the record, if it is an object's.

@@ -19,9 +19,15 @@ pub struct NewObject {
     record: Box<ObjectRecord>,
     /// Who asked: the directories may have changed by the time of the commit, so their rights are asked again.
     who: Credentials,
+    in_directory: bool,
 }
 
 impl NewObject {
+    /// It becomes known only if its directory is there; else those that are missing are made.
+    pub fn only_in_directory(&mut self, in_directory: bool) {
+        self.in_directory = in_directory;
+    }
+
     /// What it will be.
     pub fn record(&self) -> &ObjectRecord {
         &self.record
@@ -69,7 +75,7 @@ impl Registry {
         let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
         let record = Box::new(ObjectRecord {
             id,
-            uuid: nonce ^ u128::from(id.0).rotate_left(64),
+            uuid: nonce ^ u128::from(id.0).rotate_left(64) ^ self.secret,
             name: Some(name.clone()),
             first_name: name.clone(),
             ownership,
@@ -82,7 +88,7 @@ impl Registry {
             is_elsewhere: false,
         });
         self.pending.insert(id, ObjectRecord::clone(&record));
-        Ok(Prepared::New(NewObject { record, who: who.clone() }))
+        Ok(Prepared::New(NewObject { record, who: who.clone(), in_directory: false }))
     }
 
     /// Makes an object known whose home is another host, for as long as it is in use here: it has no name of its own.
@@ -124,7 +130,7 @@ impl Registry {
     /// Makes the object known, and the directories above it that did not exist (owned by its owner). The name may
     /// have been taken since, or a directory closed to its owner: then it is refused.
     pub fn commit_create(&mut self, object: NewObject) -> Result<ObjectRecord> {
-        let NewObject { record, who } = object;
+        let NewObject { record, who, in_directory } = object;
         self.pending.remove(&record.id);
         let record = *record;
         let Some(name) = record.name.clone() else { return Ok(record) };
@@ -135,6 +141,9 @@ impl Registry {
                 ErrorKind::Exists,
                 format!("{name} was created by somebody else meanwhile"),
             ));
+        }
+        if in_directory {
+            self.check_is_in_directory(&name)?;
         }
         let above = self.missing_above(&name)?;
         self.check_directories(record.ownership.uid, above.len() as u64)?;

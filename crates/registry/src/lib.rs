@@ -28,6 +28,7 @@ pub use record::{BackingFile, Entry, ObjectRecord};
 use commonhold_object::{Access, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
 use records::Records;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use store::Store;
 use tree::{Node, Tree};
@@ -41,6 +42,14 @@ pub struct Registry {
     pending: HashMap<ObjectId, ObjectRecord>,
     quotas: Quotas,
     boot_id: String,
+    /// Part of the identities of new objects, so that who chooses a nonce does not choose an identity.
+    secret: u128,
+}
+
+/// A number that nobody else knows: what the standard library draws for its tables.
+fn secret() -> u128 {
+    let draw = || u128::from(RandomState::new().hash_one(0));
+    draw() << 64 | draw()
 }
 
 impl Registry {
@@ -51,7 +60,7 @@ impl Registry {
         let (tree, records) = restore::build(&path, contents)?;
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-        Ok(Registry { store, tree, records, pending: HashMap::new(), quotas, boot_id })
+        Ok(Registry { store, tree, records, pending: HashMap::new(), quotas, boot_id, secret: secret() })
     }
 
     /// The object of that name, if `who` may open it for `access`.

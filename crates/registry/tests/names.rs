@@ -202,6 +202,8 @@ fn directories_are_made_and_stay() {
     let state = tempfile::tempdir().unwrap();
     let mut registry = open(state.path());
     let (who, other) = (user(5), user(6));
+    registry.make_directory(&name("/d"), &who, 0o755, false).unwrap();
+    assert!(registry.make_directory(&name("/no/e"), &who, 0o700, false).is_err());
     registry.make_directory(&name("/d/e"), &who, 0o700, false).unwrap();
     let Entry::Directory { ownership, .. } = registry.stat(&name("/d/e"), &who).unwrap() else {
         panic!("/d/e")
@@ -221,21 +223,34 @@ fn a_name_is_replaced_at_once() {
     let mut registry = open(state.path());
     let (who, other) = (user(5), user(6));
     let [a, b] = ["/a", "/b"].map(|text| create(&mut registry, text, &who, 0o600, 1, 0).unwrap().id);
-    let changed = registry.rename_over(&name("/a"), &name("/b"), &who, false).unwrap();
+    let changed = registry.rename_over(&name("/a"), &name("/b"), &who, None, false).unwrap();
     let named: Vec<_> = changed.iter().map(|record| (record.id, record.name.clone())).collect();
     assert_eq!(named, [(b, None), (a, Some(name("/b")))]);
     assert_eq!(registry.lookup(&name("/b"), &who, Access::Read).unwrap().id, a);
     // Repeated, for who did not hear of it.
-    assert!(registry.rename_over(&name("/a"), &name("/b"), &who, true).unwrap().is_empty());
-    assert!(registry.rename_over(&name("/b"), &name("/b"), &who, false).unwrap().is_empty());
+    assert!(registry.rename_over(&name("/a"), &name("/b"), &who, None, true).unwrap().is_empty());
+    assert!(registry.rename_over(&name("/b"), &name("/b"), &who, None, false).unwrap().is_empty());
     let refused = |result: Result<Vec<ObjectRecord>>| result.unwrap_err().kind;
     create(&mut registry, "/c", &other, 0o600, 2, 0).unwrap();
-    assert_eq!(refused(registry.rename_over(&name("/c"), &name("/b"), &other, false)), ErrorKind::Permission);
+    assert_eq!(
+        refused(registry.rename_over(&name("/c"), &name("/b"), &other, None, false)),
+        ErrorKind::Permission
+    );
     registry.make_directory(&name("/d"), &who, 0o755, false).unwrap();
-    assert_eq!(refused(registry.rename_over(&name("/b"), &name("/d"), &who, false)), ErrorKind::Mismatch);
-    assert_eq!(refused(registry.rename_over(&name("/d"), &name("/b"), &who, false)), ErrorKind::Mismatch);
+    assert_eq!(
+        refused(registry.rename_over(&name("/b"), &name("/d"), &who, None, false)),
+        ErrorKind::Mismatch
+    );
+    assert_eq!(
+        refused(registry.rename_over(&name("/d"), &name("/b"), &who, None, false)),
+        ErrorKind::Mismatch
+    );
+    registry.make_directory(&name("/full"), &who, 0o755, false).unwrap();
     registry.make_directory(&name("/full/in"), &who, 0o755, false).unwrap();
-    assert_eq!(refused(registry.rename_over(&name("/d"), &name("/full"), &who, false)), ErrorKind::Busy);
-    registry.rename_over(&name("/d"), &name("/full/in"), &who, false).unwrap();
+    assert_eq!(
+        refused(registry.rename_over(&name("/d"), &name("/full"), &who, None, false)),
+        ErrorKind::Busy
+    );
+    registry.rename_over(&name("/d"), &name("/full/in"), &who, None, false).unwrap();
     assert!(registry.stat(&name("/d"), &who).is_err());
 }

@@ -6,7 +6,7 @@
 use crate::errands::{self, Hidden};
 use crate::table::{self, Opened};
 use crate::{Errno, Wishes};
-use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE};
+use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Sizing};
 use libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, c_int};
 use rustix::io::FdFlags;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -35,7 +35,7 @@ pub fn open(wishes: &Wishes, name: &str, flags: c_int, mode: u32) -> Result<c_in
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         if flags & O_TRUNC != 0 && access.writes() && info.options.size_bytes > 0 {
-            errand.resize_opened(info.id, 0, false)?;
+            errand.resize_opened(info.id, 0, Sizing::Exactly)?;
         }
         Ok(fd)
     });
@@ -98,7 +98,7 @@ pub fn resize(wishes: &Wishes, fd: BorrowedFd<'_>, size: u64) -> Option<Result<(
         if (there.st_dev, there.st_ino) != (stat.st_dev, stat.st_ino) {
             return Ok(false); // another has the name by now
         }
-        errand.resize_opened(info.id, size, false).map(|()| true)
+        errand.resize_opened(info.id, size, Sizing::Exactly).map(|()| true)
     });
     match resized {
         Ok(true) => Some(Ok(())),

@@ -66,7 +66,8 @@ impl ByHand {
         let (_, device) = raw.ask_for(&Request::Hello { program: "by hand".into() });
         let length = options.size_bytes as usize;
         let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
-        let (reply, mut frames) = raw.ask_with(&Request::Create { name, options, nonce: 77 }, &files);
+        let (reply, mut frames) =
+            raw.ask_with(&Request::Create { name, options, nonce: 77, in_directory: false }, &files);
         let Ok(Reply::Opened(opened)) = reply else { panic!("{reply:?}") };
         let frames = Arc::new(frames.pop().expect("the object's memory"));
         let (uffd, _) = Userfaultfd::create(kind, device.first().map(AsFd::as_fd)).expect("faults");

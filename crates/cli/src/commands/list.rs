@@ -117,6 +117,7 @@ mod tests {
     fn counts() -> ObjectInfo {
         ObjectInfo {
             id: ObjectId(1),
+            uuid: 1,
             name: Some(Name::new("/lab/counts").unwrap()),
             ownership: Ownership { uid: 0, gid: 0, mode: 0o640 },
             options: CreateOptions {

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+/// How long the processes of a mount that has ended may take to end.
+const LETS_GO: Duration = Duration::from_secs(5);
 /// How long a mount may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -74,16 +76,26 @@ fn state_of(directory: &Path, host: &Path) -> Result<(PathBuf, OwnedFd)> {
     let state = base.join("mounts").join(mounting::state_name(directory));
     let make = || DirBuilder::new().recursive(true).mode(0o700).create(&state);
     make().doing(format_args!("cannot make the mount's state directory {}", state.display()))?;
-    let lock = lock_state_directory(&state).map_err(|error| match error.kind {
-        ErrorKind::Busy => {
-            let text = format!(
-                "the processes of a mount at {} run still: end them with `commonhold umount --lazy --abort {0}`",
-                directory.display()
-            );
-            Error::new(ErrorKind::Busy, text)
+    // A mount that has just ended is let go in a moment.
+    let until = Instant::now() + LETS_GO;
+    let lock = loop {
+        match lock_state_directory(&state) {
+            Err(error) if error.kind == ErrorKind::Busy && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) if error.kind == ErrorKind::Busy => {
+                let log = state.join("log");
+                let text = format!(
+                    "a mount that was at {} is in use still, and its processes run: end who uses it, or its keeper (kill \
+                     -TERM, the number is in {})",
+                    directory.display(),
+                    log.display()
+                );
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            other => break other?,
         }
-        _ => error,
-    })?;
+    };
     Ok((state, lock))
 }
 

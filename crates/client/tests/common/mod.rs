@@ -261,7 +261,7 @@ fn usual(
             Some(held) => Ok(Reply::Entry(Box::new(EntryInfo::Object(Box::new(held.info.clone()))))),
             None => Err(Error::new(ErrorKind::NotFound, "not open")),
         },
-        Request::Resize { name, size_bytes } => match state.objects.get_mut(name.as_str()) {
+        Request::Resize { name, size_bytes, .. } => match state.objects.get_mut(name.as_str()) {
             Some(held) => {
                 held.info.options.size_bytes = *size_bytes;
                 rustix::fs::ftruncate(&held.fd, *size_bytes).unwrap();
@@ -269,7 +269,7 @@ fn usual(
             }
             None => Err(missing(name)),
         },
-        Request::Remove { name } => {
+        Request::Remove { name, .. } => {
             state.objects.remove(name.as_str()).map(|_| Reply::Done).ok_or(missing(name))
         }
         Request::Map(map) => {
@@ -316,6 +316,7 @@ fn serve_faults(uffd: &Userfaultfd) {
 fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
     ObjectInfo {
         id: ObjectId(NUMBER.fetch_add(1, Ordering::Relaxed)),
+        uuid: 1,
         name: Some(name.clone()),
         ownership: Ownership { uid: 0, gid: 0, mode: options.mode },
         options: options.clone(),

@@ -67,7 +67,7 @@ impl Host {
     fn is_done(&self, session: &Session, request: &Request) -> bool {
         match request {
             Request::Create { nonce, .. } => self.all_objects().iter().any(|o| o.record().nonce == *nonce),
-            Request::Resize { name, size_bytes } => self
+            Request::Resize { name, size_bytes, .. } => self
                 .lookup(session, name, commonhold_object::Access::ReadWrite)
                 .is_ok_and(|object| object.record().options.size_bytes == *size_bytes),
             _ => false,

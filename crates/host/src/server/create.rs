@@ -23,7 +23,7 @@ impl Host {
         self: &Arc<Self>,
         session: &Arc<Session>,
         name: Name,
-        mut options: CreateOptions,
+        (mut options, in_directory): (CreateOptions, bool),
         nonce: u128,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
@@ -41,6 +41,9 @@ impl Host {
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
         self.check_room_for_tables(&options, session.credentials.uid)?;
+        if in_directory {
+            lock(&self.registry).check_is_in_directory(&name)?; // before anything is made for it
+        }
         let charged = self.limits.counted(session.credentials.uid, &options, memory_bytes);
         let prepared = lock(&self.registry).prepare_create(
             &name,
@@ -59,7 +62,10 @@ impl Host {
                 };
                 return self.give(session, &self.object(record.id)?, access, give);
             }
-            commonhold_registry::Prepared::New(prepared) => prepared,
+            commonhold_registry::Prepared::New(mut prepared) => {
+                prepared.only_in_directory(in_directory);
+                prepared
+            }
         };
         own.into_iter().for_each(Unused::used); // if it is not made, it goes with what else was
         let id = prepared.record().id;

@@ -130,7 +130,9 @@ impl Host {
     ) -> Result<Reply> {
         let done = |()| Reply::Done;
         match request {
-            Request::Create { name, options, nonce } => self.create(session, name, options, nonce, fds, give),
+            Request::Create { name, options, in_directory, nonce } => {
+                self.create(session, name, (options, in_directory), nonce, fds, give)
+            }
             Request::Open { name, access } => self.open(session, &name, access, give),
             Request::Close { object } => self.close(session, object).map(done),
             Request::Stat { name } => self.stat(session, &name),
@@ -139,22 +141,24 @@ impl Host {
                 Ok(self.stat_object(&*self.object(object)?))
             }
             Request::List { directory, after, .. } => self.list(session, &directory, after.as_ref()),
-            Request::Resize { name, size_bytes } => self.resize(session, &name, size_bytes).map(done),
-            Request::Remove { name } => self.remove(session, &name, repeated).map(done),
-            Request::Rename { from, to, replace } => {
-                self.rename(session, (&from, &to), replace, repeated).map(done)
+            Request::Resize { name, size_bytes, of } => self.resize(session, &name, of, size_bytes).map(done),
+            Request::Remove { name, of } => self.remove(session, &name, of, repeated).map(done),
+            Request::Rename { from, to, replace, of } => {
+                self.rename(session, (&from, &to), (replace, of), repeated).map(done)
             }
             Request::MakeDirectory { name, mode } => {
                 self.make_directory(session, &name, mode, repeated).map(done)
             }
-            Request::ResizeOpened { object, size_bytes, only_grow } => {
-                self.resize_opened(session, object, size_bytes, only_grow).map(done)
+            Request::ResizeOpened { object, size_bytes, sizing } => {
+                self.resize_opened(session, object, size_bytes, sizing).map(done)
             }
-            Request::SetModified { name, modified_ns } => {
-                self.set_modified(session, &name, modified_ns).map(done)
+            Request::SetModified { name, of, modified_ns } => {
+                self.set_modified(session, &name, of, modified_ns).map(done)
             }
-            Request::SetMode { name, mode } => self.set_mode(session, &name, mode).map(done),
-            Request::SetOwner { name, uid, gid } => self.set_owner(session, &name, uid, gid).map(done),
+            Request::SetMode { name, of, mode } => self.set_mode(session, &name, of, mode).map(done),
+            Request::SetOwner { name, of, uid, gid } => {
+                self.set_owner(session, &name, of, (uid, gid)).map(done)
+            }
             Request::Map(map) => {
                 let id = map.object;
                 let mapped = self.map(session, map, repeated, fds, give);

@@ -185,8 +185,18 @@ impl Host {
         Ok((entries.into_iter().filter_map(|e| self.entry_info(e).ok()).collect(), more))
     }
 
-    pub(super) fn remove(self: &Arc<Self>, session: &Session, name: &Name, repeated: bool) -> Result<()> {
+    pub(super) fn remove(
+        self: &Arc<Self>,
+        session: &Session,
+        name: &Name,
+        of: Option<u128>,
+        repeated: bool,
+    ) -> Result<()> {
         let mut registry = lock(&self.registry);
+        if let Err(error) = registry.check_is(name, of) {
+            // The one that was meant has gone already, and another has its name.
+            return if repeated { Ok(()) } else { Err(error) };
+        }
         let Some(record) = registry.remove(name, &session.credentials, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
@@ -203,13 +213,13 @@ impl Host {
         self: &Arc<Self>,
         session: &Session,
         (from, to): (&Name, &Name),
-        replace: bool,
+        (replace, of): (bool, Option<u128>),
         repeated: bool,
     ) -> Result<()> {
         self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
         let renamed = match replace {
-            true => registry.rename_over(from, to, &session.credentials, repeated),
+            true => registry.rename_over(from, to, &session.credentials, of, repeated),
             false => registry.rename(from, to, &session.credentials, repeated),
         };
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
@@ -232,7 +242,13 @@ impl Host {
     }
 
     /// When a direct object was modified is what its memory or file says: the kernel notes it.
-    pub(super) fn set_modified(&self, session: &Session, name: &Name, modified_ns: u64) -> Result<()> {
+    pub(super) fn set_modified(
+        &self,
+        session: &Session,
+        name: &Name,
+        of: Option<u128>,
+        modified_ns: u64,
+    ) -> Result<()> {
         let who = &session.credentials;
         let Entry::Object(record) = lock(&self.registry).stat(name, who)? else {
             return Err(Error::new(
@@ -240,6 +256,9 @@ impl Host {
                 format!("{name} is a directory, which has no times"),
             ));
         };
+        if of.is_some_and(|of| of != record.uuid) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
+        }
         let object = self.object(record.id)?;
         let fd = object.descriptor().filter(|_| !object.is_controlled()).ok_or_else(|| {
             Error::new(
@@ -260,8 +279,9 @@ impl Host {
         frames::set_modified(&*fd, modified_ns).doing("changing the object's times")
     }
 
-    pub(super) fn set_mode(&self, session: &Session, name: &Name, mode: u32) -> Result<()> {
+    pub(super) fn set_mode(&self, session: &Session, name: &Name, of: Option<u128>, mode: u32) -> Result<()> {
         let mut registry = lock(&self.registry);
+        registry.check_is(name, of)?;
         let changed = registry.set_mode(name, &session.credentials, mode)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -273,10 +293,11 @@ impl Host {
         &self,
         session: &Session,
         name: &Name,
-        uid: Option<u32>,
-        gid: Option<u32>,
+        of: Option<u128>,
+        (uid, gid): (Option<u32>, Option<u32>),
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
+        registry.check_is(name, of)?;
         let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -383,6 +404,7 @@ impl Host {
         let numbers = cache.map(|cache| cache.numbers()).unwrap_or_default();
         ObjectInfo {
             id: record.id,
+            uuid: record.uuid,
             name: record.name.or_else(|| record.is_elsewhere.then_some(record.first_name)),
             ownership: record.ownership,
             controlled,

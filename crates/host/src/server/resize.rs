@@ -7,6 +7,7 @@ use super::{Host, lock};
 use crate::cluster::Cluster;
 use crate::pagers::check_room;
 use commonhold_object::error::Doing;
+use commonhold_object::wire::Sizing;
 use commonhold_object::{
     Access, CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result,
     pages_of, system_v,
@@ -15,7 +16,23 @@ use commonhold_sys::frames;
 use std::sync::Arc;
 
 impl Host {
-    pub(super) fn resize(self: &Arc<Self>, session: &Session, name: &Name, size_bytes: u64) -> Result<()> {
+    pub(super) fn resize(
+        self: &Arc<Self>,
+        session: &Session,
+        name: &Name,
+        of: Option<u128>,
+        size_bytes: u64,
+    ) -> Result<()> {
+        if let Some(of) = of
+            && let Ok(object) = self.lookup(session, name, Access::ReadWrite)
+        {
+            if object.record().uuid != of {
+                return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
+            }
+            system_v::check_change(name, "size")?;
+            self.check_file_limit_of(session, &object, size_bytes)?;
+            return self.resize_found(&object, size_bytes, Sizing::Exactly);
+        }
         if let Ok(object) = self.lookup(session, name, Access::ReadWrite) {
             self.check_file_limit_of(session, &object, size_bytes)?;
         }
@@ -53,7 +70,7 @@ impl Host {
             let text = format!("{name} is local to its host: resize it there");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.resize_found(&self.object(record.id)?, size_bytes, false)
+        self.resize_found(&self.object(record.id)?, size_bytes, Sizing::Exactly)
     }
 
     /// The same of an object that the session has open, whatever its name is, if it has one.
@@ -62,7 +79,7 @@ impl Host {
         session: &Session,
         id: ObjectId,
         size_bytes: u64,
-        only_grow: bool,
+        sizing: Sizing,
     ) -> Result<()> {
         if !session.access(id)?.writes() {
             return Err(Error::new(
@@ -82,16 +99,16 @@ impl Host {
             system_v::check_change(name, "size")?;
         }
         self.check_file_limit_of(session, &object, size_bytes)?;
-        self.resize_found(&object, size_bytes, only_grow)
+        self.resize_found(&object, size_bytes, sizing)
     }
 
-    fn resize_found(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, only_grow: bool) -> Result<()> {
+    fn resize_found(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, sizing: Sizing) -> Result<()> {
         let result = object.hold().and_then(|_held| {
             let _one_at_a_time = lock(&object.resizing);
-            if only_grow && size_bytes <= object.record().options.size_bytes {
+            if sizing != Sizing::Exactly && size_bytes <= object.record().options.size_bytes {
                 return Ok(());
             }
-            self.resize_object(object, size_bytes)
+            self.resize_object(object, size_bytes, sizing)
         });
         self.tell_of_moving();
         // Its name may have gone meanwhile, and its last user.
@@ -99,7 +116,7 @@ impl Host {
         result
     }
 
-    fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64) -> Result<()> {
+    fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, sizing: Sizing) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
         if size_bytes > 0 || object.is_controlled() {
@@ -136,10 +153,16 @@ impl Host {
         };
         // What the record says is: the next host makes the memory so large. So nothing is cut off that it still speaks of.
         let finish = || {
+            if size_bytes > old_bytes && sizing == Sizing::BeforeWrite && !object.is_controlled() {
+                return note(size_bytes, charged);
+            }
             if size_bytes > old_bytes {
-                return self
-                    .resize_memory(object, old_bytes, &options)
-                    .and_then(|()| note(size_bytes, charged));
+                self.resize_memory(object, old_bytes, &options)?;
+                return note(size_bytes, charged).inspect_err(|_| {
+                    // What cannot be written down is not there.
+                    let before = CreateOptions { size_bytes: old_bytes, ..options.clone() };
+                    let _ = self.resize_memory(object, size_bytes, &before); // it only gets shorter
+                });
             }
             note(size_bytes, charged)?;
             self.resize_memory(object, old_bytes, &options).inspect_err(|_| {
@@ -255,8 +278,14 @@ impl Host {
         let cut = |length| {
             rustix::fs::ftruncate(&*fd, length).map_err(std::io::Error::from).doing("resizing the object")
         };
-        if anonymous && length > old_bytes && !old_bytes.is_multiple_of(PAGE_SIZE_BYTES) {
-            cut(old_bytes)?; // what a mapping wrote past the end, in the last page, does not come with it
+        // What a mapping wrote past the end, in the last page, does not come with it. (Where a call has written there, the memory
+        // is longer already: that is what it grows for.)
+        if anonymous
+            && length > old_bytes
+            && old_length == old_bytes
+            && !old_bytes.is_multiple_of(PAGE_SIZE_BYTES)
+        {
+            cut(old_bytes)?;
         }
         cut(length)?;
         if options.reserves() && length > old_length {

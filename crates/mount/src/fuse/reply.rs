@@ -121,15 +121,15 @@ pub struct InitReply {
 impl InitReply {
     /// Its bytes.
     pub fn reply(&self) -> Vec<u8> {
-        /// Requests of the kernel's own that may be under way.
-        const BACKGROUND: u16 = 64;
+        /// Requests of the kernel's own that may be under way: it counts those of all users together, so no user may fill it.
+        const BACKGROUND: u16 = u16::MAX;
         let mut reply = Writer::default();
         reply
             .u32(super::flags::MAJOR)
             .u32(super::flags::MINOR)
             .u32(self.max_readahead)
             .u32(self.flags as u32);
-        reply.u16(BACKGROUND).u16(BACKGROUND * 3 / 4).u32(self.max_write).u32(1);
+        reply.u16(BACKGROUND).u16(BACKGROUND).u32(self.max_write).u32(1);
         reply.u16((self.max_write / 4096) as u16).u16(0).u32((self.flags >> 32) as u32).u32(self.stack_depth);
         reply.bytes(&[0; 24]);
         reply.0

@@ -33,6 +33,8 @@ pub enum Request {
         name: Name,
         /// What it shall be.
         options: CreateOptions,
+        /// Only in a directory that is there; else those that are missing are made.
+        in_directory: bool,
         /// Chosen at random by the client: a repeated request with the same nonce finds its own object.
         nonce: u128,
     },
@@ -69,6 +71,8 @@ pub enum Request {
     Resize {
         /// The object's name.
         name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
         /// New size, bytes.
         size_bytes: u64,
     },
@@ -76,6 +80,8 @@ pub enum Request {
     Remove {
         /// The object's, or an empty directory's, name.
         name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
     },
     /// Another name for the same object.
     Rename {
@@ -85,8 +91,10 @@ pub enum Request {
         to: Name,
         /// What has the new name loses it; else it must be free.
         replace: bool,
+        /// Only if the present name is that object's.
+        of: Option<u128>,
     },
-    /// Make a directory.
+    /// Make a directory, in one that is there.
     MakeDirectory {
         /// Its name.
         name: Name,
@@ -99,13 +107,15 @@ pub enum Request {
         object: ObjectId,
         /// New size, bytes.
         size_bytes: u64,
-        /// Leave it if it is that large already.
-        only_grow: bool,
+        /// How that is meant.
+        sizing: Sizing,
     },
     /// Change when a direct object was last modified: its owner, or root.
     SetModified {
         /// Which.
         name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
         /// Nanoseconds since 1970.
         modified_ns: u64,
     },
@@ -113,6 +123,8 @@ pub enum Request {
     SetMode {
         /// Which.
         name: Name,
+        /// Only if the name is that object's (its identity).
+        of: Option<u128>,
         /// New bits.
         mode: u32,
     },
@@ -120,6 +132,8 @@ pub enum Request {
     SetOwner {
         /// Which.
         name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
         /// New owner, if it changes.
         uid: Option<u32>,
         /// New group, if it changes.
@@ -247,6 +261,17 @@ pub enum Request {
         /// Which.
         object: ObjectId,
     },
+}
+
+/// How another size is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sizing {
+    /// That size.
+    Exactly,
+    /// That size, unless it is larger already.
+    AtLeast,
+    /// The same, for a call that writes there at once: the memory gets longer by that, so that nobody reads zeros in between.
+    BeforeWrite,
 }
 
 /// A mapping that host and client shall have in common.

@@ -77,7 +77,7 @@ impl Mapper {
         let pagemap = std::fs::File::open("/proc/self/pagemap").expect("a pagemap").into();
         let mut raw = scene.raw();
         let options = CreateOptions { size_bytes: MIB, controlled: true, ..CreateOptions::default() };
-        let create = Request::Create { name: name("/mapped"), options, nonce: 1 };
+        let create = Request::Create { name: name("/mapped"), options, nonce: 1, in_directory: false };
         raw.ask(&create, &[]).expect("an answer").expect("it is made");
         let open = Request::Open { name: name("/mapped"), access: Access::ReadWrite };
         match raw.ask(&open, &[]).expect("an answer") {

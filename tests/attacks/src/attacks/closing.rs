@@ -68,12 +68,12 @@ fn requests() -> Vec<Request> {
     let file = CreateOptions { pager: PagerKind::File, size_bytes: 4096, ..CreateOptions::default() };
     vec![
         Request::Hello { program: "attack".into() },
-        Request::Create { name: name("/x"), options: file, nonce: 7 },
+        Request::Create { name: name("/x"), options: file, nonce: 7, in_directory: false },
         Request::Open { name: name("/x"), access: Access::Read },
         Request::Close { object: ObjectId(1) },
         Request::Stat { name: name("/x") },
-        Request::Resize { name: name("/x"), size_bytes: 4096 },
-        Request::Remove { name: name("/x") },
+        Request::Resize { name: name("/x"), size_bytes: 4096, of: None },
+        Request::Remove { name: name("/x"), of: None },
         Request::Map(map),
         Request::Unmap { address: 0x10_0000, length: 4096 },
         Request::Sync { object: ObjectId(1), offset: 0, length: 4096, freeze: false },
@@ -195,7 +195,7 @@ fn files_that_do_not_answer(scene: &Local) {
         Request::Stat { name: name("/x") },
         Request::Status,
         Request::Open { name: name("/x"), access: Access::Read },
-        Request::Create { name: name("/x"), options, nonce: 7 },
+        Request::Create { name: name("/x"), options, nonce: 7, in_directory: false },
         Request::Unmap { address: 0x10_0000, length: 4096 },
         Request::Close { object: ObjectId(1) },
     ];

@@ -34,7 +34,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 fn create(at: &str, options: CreateOptions) -> Request {
-    Request::Create { name: name(at), options, nonce: 1 }
+    Request::Create { name: name(at), options, nonce: 1, in_directory: false }
 }
 
 /// Opens it as whoever calls this.
@@ -215,7 +215,7 @@ fn for_reading(scene: &Local) {
         let options = CreateOptions { mode: 0o666, ..on_file(0, false) };
         made(scene, "/theirs", options, &theirs);
         let mut raw = Raw::connect(&scene.host);
-        let larger = Request::Resize { name: name("/theirs"), size_bytes: 1 << 20 };
+        let larger = Request::Resize { name: name("/theirs"), size_bytes: 1 << 20, of: None };
         raw.ask(&larger, &[]).expect("an answer").expect_err("the file may not be written");
         let write = open("/theirs", Access::ReadWrite);
         raw.ask(&write, &[]).expect("an answer").expect_err("the file may not be written");

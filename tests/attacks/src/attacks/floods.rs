@@ -69,8 +69,12 @@ fn objects(scene: &Local) {
     let mut made = 0;
     let refused = loop {
         let options = small();
-        let create =
-            Request::Create { name: name(&format!("/many/o{made}")), options, nonce: made as u128 + 1 };
+        let create = Request::Create {
+            name: name(&format!("/many/o{made}")),
+            options,
+            nonce: made as u128 + 1,
+            in_directory: false,
+        };
         match raw.ask(&create, &[]).expect("an answer") {
             Ok(_) => made += 1,
             Err(error) => break error,
@@ -81,10 +85,12 @@ fn objects(scene: &Local) {
     // Another user has room for as many.
     scene.other().ok("create n /another size=4096");
     for number in 0..made {
-        let remove = Request::Remove { name: name(&format!("/many/o{number}")) };
+        let remove = Request::Remove { name: name(&format!("/many/o{number}")), of: None };
         raw.ask(&remove, &[]).expect("an answer").expect("it is the attacker's");
     }
-    raw.ask(&Request::Remove { name: name("/many") }, &[]).expect("an answer").expect("an empty directory");
+    raw.ask(&Request::Remove { name: name("/many"), of: None }, &[])
+        .expect("an answer")
+        .expect("an empty directory");
 }
 
 fn opens(scene: &Local) {
@@ -94,7 +100,9 @@ fn opens(scene: &Local) {
             raw = scene.greeted();
         }
     }
-    raw.ask(&Request::Remove { name: name("/own") }, &[]).expect("an answer").expect("it is the attacker's");
+    raw.ask(&Request::Remove { name: name("/own"), of: None }, &[])
+        .expect("an answer")
+        .expect("it is the attacker's");
 }
 
 fn locks(scene: &Local) {
@@ -141,7 +149,10 @@ fn pagers(scene: &Local) {
 fn halves(scene: &Local) {
     for length in 0..200 {
         let raw = scene.raw();
-        let bytes = bytes_of(1, &Request::Create { name: name("/half"), options: small(), nonce: 1 });
+        let bytes = bytes_of(
+            1,
+            &Request::Create { name: name("/half"), options: small(), nonce: 1, in_directory: false },
+        );
         raw.throw(&bytes[..length.min(bytes.len() - 1).max(1)], &[]);
     }
     scene.other().refused("stat /half size", "NotFound");

@@ -183,7 +183,8 @@ fn orders(scene: &Local) {
 fn nonce(scene: &Local) {
     let mut raw = scene.greeted();
     for nonce in (0..50).chain([u128::MAX]) {
-        let create = Request::Create { name: name("/bystander"), options: small(), nonce };
+        let create =
+            Request::Create { name: name("/bystander"), options: small(), nonce, in_directory: false };
         let error = raw.ask(&create, &[]).expect("an answer").expect_err("another's object");
         assert!([ErrorKind::Exists, ErrorKind::Permission].contains(&error.kind), "{error:?}");
     }

@@ -56,7 +56,11 @@ fn sync_of(client: &ByHand) -> Request {
 
 fn close(scene: &Local) {
     let (mut client, file) = atomic(scene, "/held");
-    client.raw.ask(&Request::Remove { name: name("/held") }, &[]).expect("an answer").expect("it is removed");
+    client
+        .raw
+        .ask(&Request::Remove { name: name("/held"), of: None }, &[])
+        .expect("an answer")
+        .expect("it is removed");
     let never = StuckWrite::new(&file, 0);
     throws(&client, 1000, &sync_of(&client));
     let (address, length) = (client.memory.address as u64, client.memory.length as u64);

@@ -49,7 +49,12 @@ fn made(scene: &Local) -> Raw {
     let options = CreateOptions { tag: "t\nowner      root\n/forged\u{1b}[2J\"},{".into(), ..small() };
     for (number, part) in NAMES.iter().enumerate() {
         let nonce = number as u128 + 1;
-        let create = Request::Create { name: name(&format!("/odd/{part}")), options: options.clone(), nonce };
+        let create = Request::Create {
+            name: name(&format!("/odd/{part}")),
+            options: options.clone(),
+            nonce,
+            in_directory: false,
+        };
         let made = raw.ask(&create, &[]).expect("an answer");
         assert!(matches!(made, Ok(Reply::Opened(_))), "{part:?}: {made:?}");
     }

@@ -63,19 +63,33 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
     let file = CreateOptions { pager: PagerKind::File, ..small() };
     vec![
         Request::Hello { program: "attacker".into() },
-        Request::Create { name: name("/made"), options: small(), nonce: u128::from(numbers.draw()) },
-        Request::Create { name: name("/made"), options: file, nonce: u128::from(numbers.draw()) },
+        Request::Create {
+            name: name("/made"),
+            options: small(),
+            nonce: u128::from(numbers.draw()),
+            in_directory: false,
+        },
+        Request::Create {
+            name: name("/made"),
+            options: file,
+            nonce: u128::from(numbers.draw()),
+            in_directory: false,
+        },
         Request::Open { name: named.clone(), access: Access::Read },
         Request::Close { object },
         Request::Stat { name: named.clone() },
         Request::StatObject { object },
         Request::List { directory: named.clone(), after: None },
-        Request::Resize { name: named.clone(), size_bytes: length },
-        Request::Rename { from: named.clone(), to: name("/z"), replace: true },
+        Request::Resize { name: named.clone(), size_bytes: length, of: None },
+        Request::Rename { from: named.clone(), to: name("/z"), replace: true, of: None },
         Request::MakeDirectory { name: name("/zd"), mode: 0o755 },
-        Request::ResizeOpened { object, size_bytes: length, only_grow: false },
-        Request::SetModified { name: named.clone(), modified_ns: 5 },
-        Request::SetMode { name: named.clone(), mode: u32::MAX },
+        Request::ResizeOpened {
+            object,
+            size_bytes: length,
+            sizing: commonhold_object::wire::Sizing::Exactly,
+        },
+        Request::SetModified { name: named.clone(), modified_ns: 5, of: None },
+        Request::SetMode { name: named.clone(), mode: u32::MAX, of: None },
         Request::Map(map_request(object, offset, length)),
         Request::Unmap { address: offset, length },
         Request::Sync { object, offset, length, freeze: true },
@@ -89,7 +103,7 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Hosts,
         Request::ServePager { pager: named },
         Request::Reattach { object, access: Access::ReadWrite },
-        Request::Remove { name: name("/made") },
+        Request::Remove { name: name("/made"), of: None },
     ]
 }
 
@@ -205,7 +219,9 @@ fn ranges(scene: &Local) {
             }
         }
     }
-    raw.ask(&Request::Remove { name: name("/own") }, &[]).expect("an answer").expect("it is the attacker's");
+    raw.ask(&Request::Remove { name: name("/own"), of: None }, &[])
+        .expect("an answer")
+        .expect("it is the attacker's");
 }
 
 fn mappings(scene: &Local) {
@@ -226,7 +242,9 @@ fn mappings(scene: &Local) {
             }
         }
     }
-    raw.ask(&Request::Remove { name: name("/own") }, &[]).expect("an answer").expect("it is the attacker's");
+    raw.ask(&Request::Remove { name: name("/own"), of: None }, &[])
+        .expect("an answer")
+        .expect("it is the attacker's");
 }
 
 fn sizes(scene: &Local) {
@@ -249,17 +267,19 @@ fn sizes(scene: &Local) {
         CreateOptions { pager: PagerKind::External { pager: "x".repeat(100_000) }, ..small() },
     ];
     for options in absurd {
-        let create = Request::Create { name: own(), options: options.clone(), nonce: 7 };
+        let create = Request::Create { name: own(), options: options.clone(), nonce: 7, in_directory: false };
         let refused = raw.ask(&create, &[]).unwrap_or_else(|| panic!("{options:?} ended the connection"));
         refused.map(drop).expect_err("no such object can be had");
     }
-    let create = Request::Create { name: own(), options: small(), nonce: 8 };
+    let create = Request::Create { name: own(), options: small(), nonce: 8, in_directory: false };
     raw.ask(&create, &[]).expect("an answer").expect("a small object");
     for size_bytes in [0, u64::MAX, 1 << 63, limits::OBJECT_BYTES + 1, limits::OBJECT_BYTES] {
-        let resize = Request::Resize { name: own(), size_bytes };
+        let resize = Request::Resize { name: own(), size_bytes, of: None };
         raw.ask(&resize, &[]).expect("an answer").expect_err("no such size can be had");
     }
-    raw.ask(&Request::Remove { name: own() }, &[]).expect("an answer").expect("it is the attacker's");
+    raw.ask(&Request::Remove { name: own(), of: None }, &[])
+        .expect("an answer")
+        .expect("it is the attacker's");
 }
 
 fn repetitions(scene: &Local) {

@@ -112,7 +112,8 @@ fn control_characters(scene: &Local) {
     let mut raw = scene.raw();
     let cursor = "evil\u{1b}[2J\u{1b}]0;owned\u{7}\r\n/bystander";
     raw.ask(&Request::Hello { program: cursor.into() }, &[]).expect("an answer").expect("hello");
-    let mut bytes = bytes_of(9, &Request::Create { name: name("/aXb"), options: small(), nonce: 1 });
+    let mut bytes =
+        bytes_of(9, &Request::Create { name: name("/aXb"), options: small(), nonce: 1, in_directory: false });
     let at = bytes.iter().position(|byte| *byte == b'X').expect("the name is in the message");
     bytes[at] = 0x1b;
     raw.throw(&bytes, &[]);

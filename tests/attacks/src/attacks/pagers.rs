@@ -150,7 +150,11 @@ fn late(scene: &Local) {
     let touch = touched(client.memory.page(0));
     let (old, _, length) = call(&pager);
     assert!(touch.join().expect("a thread").is_err(), "its deadline is over");
-    client.raw.ask(&Request::Remove { name: name("/lies") }, &[]).expect("an answer").expect("its own");
+    client
+        .raw
+        .ask(&Request::Remove { name: name("/lies"), of: None }, &[])
+        .expect("an answer")
+        .expect("its own");
     let again = ByHand::with(scene, name("/lies"), options(5000));
     answers(&pager, old, data(7, length));
     let touch = touched(again.memory.page(0));
@@ -199,8 +203,8 @@ fn own_pages(scene: &Local) {
             Request::Prefetch { object, offset, length },
             Request::Lock { object, offset, length },
             Request::Sync { object, offset, length, freeze: false },
-            Request::Resize { name: name(&named), size_bytes: 4096 },
-            Request::Remove { name: name(&named) },
+            Request::Resize { name: name(&named), size_bytes: 4096, of: None },
+            Request::Remove { name: name(&named), of: None },
             Request::Unmap { address: client.memory.address as u64, length },
         ]
         .into_iter()
@@ -234,5 +238,9 @@ fn stores_nothing(scene: &Local) {
     assert!(refused.is_err(), "{refused:?}");
     // What was not stored is there still.
     assert_eq!(client.memory.page(0).get().expect("a byte"), 9);
-    client.raw.ask(&Request::Remove { name: name("/lies") }, &[]).expect("an answer").expect("its own");
+    client
+        .raw
+        .ask(&Request::Remove { name: name("/lies"), of: None }, &[])
+        .expect("an answer")
+        .expect("its own");
 }

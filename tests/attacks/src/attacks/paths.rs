@@ -65,7 +65,7 @@ fn leads_to(scene: &Local, file: &Path, what: &str, swap: &(dyn Fn() + Sync)) {
         let (answer, fds) = raw.ask_with(&open("/o", Access::Read), &[]);
         assert_eq!(answer.expect_err("the file is another").kind, ErrorKind::Lost, "{what}");
         assert!(fds.is_empty(), "{what}");
-        raw.ask(&Request::Remove { name: name("/o") }, &[])
+        raw.ask(&Request::Remove { name: name("/o"), of: None }, &[])
             .expect("an answer")
             .expect("it is the attacker's");
         std::fs::remove_file(file).expect("it goes");

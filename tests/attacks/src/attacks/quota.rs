@@ -132,7 +132,7 @@ fn made_longer(scene: &Local) {
         let options = CreateOptions { size_bytes: MIB, controlled, ..CreateOptions::default() };
         // While its session goes on, and when it ends.
         let mut raw = scene.raw();
-        let create = Request::Create { name: name(at), options, nonce: 1 };
+        let create = Request::Create { name: name(at), options, nonce: 1, in_directory: false };
         raw.ask(&create, &[]).expect("an answer").expect("it is made");
         is_cut(&lengthened(&mut raw, at));
         let again = lengthened(&mut raw, at);
@@ -141,14 +141,16 @@ fn made_longer(scene: &Local) {
         // Its size changes as before.
         let mut raw = scene.raw();
         let resize = |raw: &mut Raw, size_bytes| {
-            let resize = Request::Resize { name: name(at), size_bytes };
+            let resize = Request::Resize { name: name(at), size_bytes, of: None };
             raw.ask(&resize, &[]).expect("an answer").expect("it has another size");
         };
         resize(&mut raw, 2 * MIB);
         let memory = raw.ask_for(&open(at, Access::ReadWrite)).1.remove(0);
         assert_eq!(rustix::fs::fstat(&memory).expect("fstat").st_size as u64, 2 * MIB);
         resize(&mut raw, MIB);
-        raw.ask(&Request::Remove { name: name(at) }, &[]).expect("an answer").expect("it is the attacker's");
+        raw.ask(&Request::Remove { name: name(at), of: None }, &[])
+            .expect("an answer")
+            .expect("it is the attacker's");
     }
 }
 
@@ -163,7 +165,8 @@ fn sealed(bytes: u64) -> OwnedFd {
 fn given_as_a_file(scene: &Local) {
     let create = |at: &str, size_bytes, fd: &OwnedFd| {
         let options = on_file(size_bytes, false);
-        let request = Request::Create { name: name(at), options, nonce: size_bytes.into() };
+        let request =
+            Request::Create { name: name(at), options, nonce: size_bytes.into(), in_directory: false };
         Raw::connect(&scene.host).ask(&request, &[fd.as_fd()]).expect("an answer")
     };
     let is_too_much = |at: &str, size_bytes, fd: &OwnedFd| {

@@ -76,7 +76,7 @@ fn eviction(scene: &Local) {
 
 /// Asks for another size, and does not wait.
 fn resizes(client: &ByHand, named: &str) {
-    let resize = Request::Resize { name: name(named), size_bytes: 4096 };
+    let resize = Request::Resize { name: name(named), size_bytes: 4096, of: None };
     assert!(client.raw.throw(&bytes_of(1000, &resize), &[]));
     std::thread::sleep(Duration::from_millis(300));
 }

@@ -86,7 +86,7 @@ fn has_work_done(scene: &Local, client: &ByHand, named: &str) {
             Request::Lock { object, offset, length },
             Request::Incore { object, first_page: 0, pages: PAGES as u64 },
             Request::Unlock { object, offset, length },
-            Request::Resize { name: name(named), size_bytes },
+            Request::Resize { name: name(named), size_bytes, of: None },
         ] {
             number += 1;
             client.raw.push(&bytes_of(number, &request));

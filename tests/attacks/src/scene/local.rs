@@ -81,7 +81,8 @@ impl Local {
     /// The same, with a small object of its own.
     pub fn with_an_object(&self, at: &str) -> (Raw, OpenReply) {
         let mut raw = self.greeted();
-        let create = Request::Create { name: super::name(at), options: small(), nonce: 5 };
+        let create =
+            Request::Create { name: super::name(at), options: small(), nonce: 5, in_directory: false };
         match raw.ask(&create, &[]).expect("an answer").expect("an object of one's own") {
             Reply::Opened(opened) => (raw, *opened),
             other => panic!("something else was opened: {other:?}"),
