@@ -138,6 +138,9 @@ pub struct MappedFile {
 // SAFETY: the bytes are reached by atomics alone.
 unsafe impl Sync for MappedFile {}
 
+// SAFETY: as above; whichever thread has it unmaps it.
+unsafe impl Send for MappedFile {}
+
 impl MappedFile {
     /// Maps so many bytes of it.
     pub fn of(path: &Path, length: usize) -> std::io::Result<MappedFile> {

@@ -116,6 +116,13 @@ impl Errand {
         })
     }
 
+    /// Creates any object. Only of a direct one the descriptor is its memory; of others it is to be left alone.
+    pub fn create_any(&mut self, name: &str, options: &CreateOptions) -> Result<(ObjectInfo, OwnedFd)> {
+        options.check()?;
+        let (name, options, nonce) = (Name::new(name)?, options.clone(), nonce()?);
+        self.opened_any(&Request::Create { name, options, nonce, in_directory: false })
+    }
+
     /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
     pub fn open(&mut self, name: &str, access: Access) -> Result<(ObjectInfo, OwnedFd)> {
         self.opened(&Request::Open { name: Name::new(name)?, access })

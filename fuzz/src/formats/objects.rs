@@ -94,7 +94,11 @@ fn sample_requests() -> Vec<Vec<u8>> {
         Request::Resize { name: name(), size_bytes: length, of: None },
         Request::Rename { from: name(), to: name(), replace: true, of: None },
         Request::MakeDirectory { name: name(), mode: 0o755 },
-        Request::ResizeOpened { object, size_bytes: length, sizing: commonhold_object::wire::Sizing::Exactly },
+        Request::ResizeOpened {
+            object,
+            size_bytes: length,
+            sizing: commonhold_object::wire::Sizing::Exactly,
+        },
         Request::SetModified { name: name(), modified_ns: 5, of: None },
         Request::SetMode { name: name(), mode: 0o644, of: None },
         Request::SetOwner { name: name(), uid: Some(1), gid: None, of: None },
