@@ -35,7 +35,7 @@ impl Server {
         }
         let node = request.header.node;
         let access = access_for(flags);
-        let (path, (info, fd, line)) = self.moves.retry(|| {
+        let (path, (info, fd, line)) = self.steadily(node, || {
             let path = self.path(node)?;
             let opened = self.callers.ask_on(&request.caller, |errand, line| {
                 let (info, fd) = errand.open_any(&path, access)?;
@@ -69,7 +69,7 @@ impl Server {
         let parent = request.header.node;
         let exclusive = flags.cast_signed() & libc::O_EXCL != 0;
         self.files.check_share(request.caller.uid, false)?; // before anything is made
-        let (path, leaf, (info, fd, line)) = self.moves.retry(|| {
+        let (path, leaf, (info, fd, line)) = self.steadily(parent, || {
             let (path, leaf) = self.path_in(parent, name)?;
             let opened = self.create_at(request, &path, flags, mode, exclusive)?;
             Ok((path, leaf, opened))

@@ -37,7 +37,7 @@ impl Server {
 
     pub(crate) fn lookup(&self, request: &Request<'_>, name: &[u8]) -> Outcome<Vec<u8>> {
         let parent = request.header.node;
-        let (leaf, found) = self.moves.retry(|| {
+        let (leaf, found) = self.steadily(parent, || {
             let (path, leaf) = self.path_in(parent, name)?;
             Ok((leaf, self.callers.ask(&request.caller, |errand| errand.look(&path))?))
         })?;
@@ -49,7 +49,7 @@ impl Server {
         if let Some(file) = file.and_then(|file| self.files.get(file)) {
             return Ok(self.attributes_of_open(&file)?.reply());
         }
-        match self.moves.retry(|| self.entry(request, node)) {
+        match self.steadily(node, || self.entry(request, node)) {
             Ok(found) => Ok(entry::attributes(&found, node).reply()),
             // The root of a host that does not answer is a directory still.
             Err(Failure(Errno::HOSTDOWN)) if node == ROOT => {
@@ -64,7 +64,7 @@ impl Server {
     }
 
     pub(crate) fn access(&self, request: &Request<'_>, mask: u32) -> Outcome<()> {
-        let found = self.moves.retry(|| self.entry(request, request.header.node))?;
+        let found = self.steadily(request.header.node, || self.entry(request, request.header.node))?;
         let mut ownership = entry::ownership(&found);
         if request.header.node == ROOT {
             ownership.mode = ROOT_MODE & 0o777;
@@ -86,7 +86,7 @@ impl Server {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return Err(Failure(Errno::PERM)); // an object is no device, socket or pipe
         }
-        let (leaf, found) = self.moves.retry(|| {
+        let (leaf, found) = self.steadily(request.header.node, || {
             let (path, leaf) = self.path_in(request.header.node, name)?;
             let found = self.callers.ask(&request.caller, |errand| {
                 let (info, _) = errand.create_by(&path, &self.new_file(mode), self.nonce(request))?;
@@ -110,7 +110,7 @@ impl Server {
     }
 
     pub(crate) fn make_directory(&self, request: &Request<'_>, name: &[u8], mode: u32) -> Outcome<Vec<u8>> {
-        let (leaf, found) = self.moves.retry(|| {
+        let (leaf, found) = self.steadily(request.header.node, || {
             let (path, leaf) = self.path_in(request.header.node, name)?;
             let found = self.callers.ask(&request.caller, |errand| {
                 errand.repeat(request.header.is_repeated());
@@ -136,7 +136,7 @@ impl Server {
 
     fn remove(&self, request: &Request<'_>, name: &[u8]) -> Outcome<String> {
         let parent = request.header.node;
-        self.moves.retry(|| {
+        self.steadily(parent, || {
             let (path, leaf) = self.path_in(parent, name)?;
             // That one, and not what somebody put in its place meanwhile.
             let of = self.lock_nodes().nodes.object_named(parent, &leaf);
@@ -173,10 +173,8 @@ impl Server {
         }
         let replace = flags & RENAME_NOREPLACE == 0;
         let from_directory = request.header.node;
-        let of = {
-            let leaf = std::str::from_utf8(name).map_err(|_| Failure(Errno::ILSEQ))?;
-            self.lock_nodes().nodes.object_named(from_directory, leaf)
-        };
+        let leaf = std::str::from_utf8(name).map_err(|_| Failure(Errno::ILSEQ))?;
+        let of = self.lock_nodes().nodes.object_named(from_directory, leaf);
         let rename = || {
             let (from_path, from) = self.path_in(from_directory, name)?;
             let (to_path, to) = self.path_in(to_directory, to)?;
@@ -192,10 +190,11 @@ impl Server {
             Ok(log.note(changes)?)
         };
         if of.is_some() {
-            return self.moves.retry(rename);
+            return self.steadily(from_directory, rename);
         }
-        // A directory, as far as is known here: what lies in it is asked for again if it is not found meanwhile.
-        let _moving = self.moves.begin();
+        // What lies in a directory is asked for again if it is not found meanwhile.
+        let node = self.lock_nodes().nodes.directory_of_name(from_directory, leaf);
+        let _moving = node.map(|node| self.moves.begin(node));
         rename()
     }
 
@@ -222,7 +221,7 @@ impl Server {
 
     /// The name of a node, and the object that has to have it.
     fn same_object(&self, request: &Request<'_>, node: u64) -> Outcome<(String, Option<u128>)> {
-        let found = self.moves.retry(|| self.entry(request, node))?;
+        let found = self.steadily(node, || self.entry(request, node))?;
         Ok((self.path(node)?, entry::identity(&found)))
     }
 

@@ -118,7 +118,14 @@ impl Nodes {
         changes
     }
 
-    fn directory_of_name(&self, parent: u64, leaf: &str) -> Option<u64> {
+    /// Whether a node is that directory, or lies somewhere below it.
+    pub fn is_below(&self, node: u64, directory: u64) -> bool {
+        let above = |node: &u64| self.nodes.get(node).map(|node| node.parent);
+        std::iter::successors(Some(node), above).take(DEPTH).any(|node| node == directory)
+    }
+
+    /// The directory of which the kernel was told that it has that name.
+    pub fn directory_of_name(&self, parent: u64, leaf: &str) -> Option<u64> {
         let node = self.by_name.get(&(parent, leaf.to_owned())).copied();
         node.filter(|node| self.nodes.get(node).is_some_and(|node| node.object.is_none()))
     }
@@ -252,6 +259,9 @@ mod tests {
         let mut nodes = Nodes::default();
         let (directory, _) = nodes.look(ROOT, "d", None);
         let (node, _) = nodes.look(directory, "a", Some(7));
+        assert!(
+            nodes.is_below(node, directory) && nodes.is_below(node, node) && !nodes.is_below(directory, node)
+        );
         nodes.rename((ROOT, "d"), (ROOT, "e"), None);
         assert_eq!(nodes.path(node).unwrap(), "/e/a");
         assert_eq!(nodes.look(ROOT, "e", None).0, directory);

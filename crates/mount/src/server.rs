@@ -16,7 +16,6 @@ use commonhold_object::error::Doing;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The key of what INIT agreed upon.
@@ -48,7 +47,7 @@ pub struct Server {
     pub log: StateLog,
     /// Requests that are worked on, by number; of those that may wait for long, the thread that asked.
     under_way: Mutex<HashMap<u64, Option<u32>>>,
-    /// Directories are being renamed now; and how often one was.
+    /// Directories that are being renamed.
     pub(crate) moves: Moves,
 }
 
@@ -84,48 +83,29 @@ fn is_killed(thread: u32) -> bool {
     pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set & SIGKILL != 0)
 }
 
-/// Renames of directories. Until one is done what lies below has two names: of a name that was made meanwhile, and is not there,
-/// it is asked again.
+/// Directories that are being renamed, by their nodes.
 #[derive(Default)]
-pub struct Moves {
-    under_way: AtomicU64,
-    done: AtomicU64,
-}
+pub struct Moves(Mutex<HashMap<u64, u64>>);
 
 /// A rename that is under way.
-pub struct Moving<'m>(&'m Moves);
+pub struct Moving<'m>(&'m Moves, u64);
 
 impl Moves {
-    /// Until what it gives is dropped, one is under way.
-    pub fn begin(&self) -> Moving<'_> {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        Moving(self)
-    }
-
-    /// Does something with a name; again, if it is not there, and a directory was renamed meanwhile.
-    pub fn retry<T>(&self, mut what: impl FnMut() -> Outcome<T>) -> Outcome<T> {
-        /// How often a directory may be renamed just then.
-        const TRIES: u32 = 200;
-        for _ in 0..TRIES {
-            let before = self.done.load(Ordering::SeqCst);
-            match what() {
-                Err(Failure(Errno::NOENT | Errno::STALE))
-                    if self.under_way.load(Ordering::SeqCst) > 0
-                        || self.done.load(Ordering::SeqCst) != before =>
-                {
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                }
-                outcome => return outcome,
-            }
-        }
-        Err(Failure(Errno::BUSY))
+    /// Until what it gives is dropped, that directory is being renamed.
+    pub fn begin(&self, node: u64) -> Moving<'_> {
+        *lock(&self.0).entry(node).or_default() += 1;
+        Moving(self, node)
     }
 }
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        self.0.done.fetch_add(1, Ordering::SeqCst);
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        let mut moving = lock(&self.0.0);
+        let Some(count) = moving.get_mut(&self.1) else { return };
+        *count -= 1;
+        if *count == 0 {
+            moving.remove(&self.1);
+        }
     }
 }
 
@@ -362,6 +342,29 @@ impl Server {
             return Err(Failure(Errno::NAMETOOLONG));
         }
         Ok((path, leaf.to_owned()))
+    }
+
+    /// Does something with a name in a directory, or of a node. While a directory above it is being renamed it has two names: if it
+    /// is not there by the one, it is asked again.
+    pub fn steadily<T>(&self, node: u64, mut what: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+        /// So long a rename may take that is waited for, in steps of two milliseconds.
+        const STEPS: u32 = 1000;
+        for _ in 0..STEPS {
+            let before = lock(&self.nodes).nodes.path(node);
+            let outcome = what();
+            if !matches!(outcome, Err(Failure(Errno::NOENT | Errno::STALE))) {
+                return outcome;
+            }
+            let moving: Vec<u64> = lock(&self.moves.0).keys().copied().collect();
+            let nodes = lock(&self.nodes);
+            let is_moving = moving.iter().any(|directory| nodes.nodes.is_below(node, *directory));
+            if !is_moving && nodes.nodes.path(node) == before {
+                return outcome;
+            }
+            drop(nodes);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        what()
     }
 
     /// What has the name of a node: that node, or it is stale.
