@@ -75,7 +75,7 @@ impl Registry {
         let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
         let record = Box::new(ObjectRecord {
             id,
-            uuid: nonce ^ u128::from(id.0).rotate_left(64) ^ self.secret,
+            uuid: self.identities.draw(nonce, id),
             name: Some(name.clone()),
             first_name: name.clone(),
             ownership,

@@ -42,14 +42,22 @@ pub struct Registry {
     pending: HashMap<ObjectId, ObjectRecord>,
     quotas: Quotas,
     boot_id: String,
-    /// Part of the identities of new objects, so that who chooses a nonce does not choose an identity.
-    secret: u128,
+    identities: Identities,
 }
 
-/// A number that nobody else knows: what the standard library draws for its tables.
-fn secret() -> u128 {
-    let draw = || u128::from(RandomState::new().hash_one(0));
-    draw() << 64 | draw()
+/// Draws identities of new objects, by keys that nobody else knows: who chooses a nonce does not choose an identity, and who sees
+/// one learns nothing of others.
+struct Identities([RandomState; 2]);
+
+impl Identities {
+    fn new() -> Identities {
+        Identities([RandomState::new(), RandomState::new()])
+    }
+
+    fn draw(&self, nonce: u128, id: ObjectId) -> u128 {
+        let [high, low] = self.0.each_ref().map(|keys| u128::from(keys.hash_one((nonce, id.0))));
+        high << 64 | low
+    }
 }
 
 impl Registry {
@@ -60,7 +68,15 @@ impl Registry {
         let (tree, records) = restore::build(&path, contents)?;
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-        Ok(Registry { store, tree, records, pending: HashMap::new(), quotas, boot_id, secret: secret() })
+        Ok(Registry {
+            store,
+            tree,
+            records,
+            pending: HashMap::new(),
+            quotas,
+            boot_id,
+            identities: Identities::new(),
+        })
     }
 
     /// The object of that name, if `who` may open it for `access`.
