@@ -90,7 +90,10 @@ pub fn huge_pages() -> Check {
             "huge pages",
             format!("{total}{size} reserved, {free} free; nothing in this version uses them"),
         ),
-        _ => Check::info("huge pages", "none reserved; nothing in this version needs them"),
+        _ => Check::info(
+            "huge pages",
+            "none reserved: only shared page tables need them (sysctl vm.nr_hugepages)",
+        ),
     }
 }
 
@@ -108,7 +111,7 @@ pub fn systemd() -> Check {
 
 /// FUSE, by which objects are mounted as files.
 pub fn fuse() -> Check {
-    const NAME: &str = "objects as files";
+    const NAME: &str = "FUSE";
     if !Path::new("/dev/fuse").exists() {
         let fix = "modprobe fuse, or a kernel that has it; everything but `commonhold mount` works without";
         return Check::warn(NAME, "no /dev/fuse: nothing can be mounted", fix);
@@ -124,7 +127,7 @@ pub fn fuse() -> Check {
     if rustix::process::geteuid().is_root() {
         return Check::ok(
             NAME,
-            "/dev/fuse is there; files of direct objects are mapped by the kernel itself",
+            "/dev/fuse is there: `commonhold mount` works, and the kernel itself maps files of direct objects",
         );
     }
     let helper = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
