@@ -70,10 +70,10 @@ impl Watch {
         answer
     }
 
-    /// Opens an object for reading, to watch it. Gives which it is.
-    pub fn open(&self, name: &str) -> Result<ObjectId> {
+    /// Opens an object for reading, to watch it. Gives its number here, and its identity.
+    pub fn open(&self, name: &str) -> Result<(ObjectId, u128)> {
         match self.ask(&Request::Open { name: Name::new(name)?, access: Access::Read })? {
-            Reply::Opened(opened) => Ok(opened.info.id),
+            Reply::Opened(opened) => Ok((opened.info.id, opened.info.uuid)),
             _ => Err(wrong_reply()),
         }
     }

@@ -8,7 +8,7 @@ use commonhold::{Error, Result};
 use commonhold_keeper::{Inheritance, KeeperCommand, KeeperEvent, Kept, Key, Serves, StateLog, Vault};
 use commonhold_object::error::Doing;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGTERM, SIGXFSZ};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -40,8 +40,10 @@ pub fn serve(options: MountOptions, keeper: OwnedFd) -> Result<()> {
     for (signal, flag) in [(SIGHUP, &told.to_be_replaced), (SIGTERM, &told.to_end)] {
         signal_hook::flag::register(signal, flag.clone()).doing("preparing for signals")?;
     }
+    // A write past the limit of file sizes fails; it does not end the server.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).doing("preparing for signals")?;
     let server = Arc::new(begin(&options, &vault, inheritance, log.clone())?);
-    watch(&options, vault.clone(), log.clone(), told)?;
+    watch(&options, &server, log.clone(), told)?;
     vault.ready();
     server.serve()?;
     log.say("the mount has ended");
@@ -50,6 +52,12 @@ pub fn serve(options: MountOptions, keeper: OwnedFd) -> Result<()> {
 }
 
 fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: StateLog) -> Result<Server> {
+    if !inherited.complete {
+        // With a part of it, files would be taken for others. So nobody goes on, and the kernel ends the mount.
+        vault.forget(&Key::new(DEVICE_KEY));
+        vault.exit();
+        return Err(ended_together());
+    }
     let find = |key: &str| inherited.kept.iter().find(|kept| kept.key.0 == key);
     let make = |device: Device, nodes, instance| {
         Server::new(device, vault.clone(), nodes, options.host_directory.clone(), instance, log.clone())
@@ -57,13 +65,10 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
     match find(DEVICE_KEY) {
         Some(Kept { fd: Some(fd), blob, .. }) => {
             let nodes = find(log::KEY).and_then(|kept| kept.fd.clone());
-            let (Some(memory), true, true) = (nodes, inherited.complete, find(AGREED_KEY).is_some()) else {
-                // With a part of it, files would be taken for others. So nobody goes on, and the kernel ends the mount.
+            let (Some(memory), true) = (nodes, find(AGREED_KEY).is_some()) else {
                 vault.forget(&Key::new(DEVICE_KEY));
                 vault.exit();
-                return Err(Error::invalid(
-                    "the server and the keeper before died together, and the mount with them: mount again",
-                ));
+                return Err(ended_together());
             };
             let instance = u64::from_le_bytes(blob.as_slice().try_into().unwrap_or_default());
             let nodes = NodeLog::inherited(vault.clone(), memory)?;
@@ -90,6 +95,10 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
     }
 }
 
+fn ended_together() -> Error {
+    Error::invalid("the server and the keeper before died together, and the mount with them: mount again")
+}
+
 /// What changed while no server watched is not known: so the kernel reads anew.
 fn watch_again(server: &Server) {
     for file in server.files.all().into_iter().filter(|file| file.is_cached()) {
@@ -107,10 +116,11 @@ struct Told {
 }
 
 /// Has another keeper take the place of one that died, and does what signals say.
-fn watch(options: &MountOptions, vault: Vault, log: StateLog, told: Told) -> Result<()> {
+fn watch(options: &MountOptions, server: &Arc<Server>, log: StateLog, told: Told) -> Result<()> {
     /// How often it is looked whether a signal has come.
     const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let (command, directory) = (keeper_command(options), options.directory.clone());
+    let (server, vault) = (server.clone(), server.vault.clone());
     // Which mount is ours: by then another may be at its place.
     let minor = mounting::mounted_at(&directory)?.map(|mounted| mounted.minor);
     let watch = move || loop {
@@ -123,6 +133,7 @@ fn watch(options: &MountOptions, vault: Vault, log: StateLog, told: Told) -> Res
             end(&directory, minor, &vault, &log);
         }
         if told.to_be_replaced.swap(false, Ordering::Relaxed) {
+            server.publish();
             match vault.restart_me(None) {
                 // What is under way is sent to the next again.
                 Ok(()) => std::process::exit(0),

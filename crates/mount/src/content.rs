@@ -209,7 +209,11 @@ impl Server {
         let file = self.file(number)?;
         let Some(fd) = &file.fd else {
             let (served, object) = self.served(&file)?;
-            return served.read(&object, offset, u64::from(size));
+            return served.read(
+                &object,
+                offset,
+                u64::from(size).min(self.size_of(&file)?.saturating_sub(offset)),
+            );
         };
         let mut bytes = vec![0; size as usize];
         let mut done = 0;
@@ -302,7 +306,8 @@ impl Server {
     fn size_of(&self, file: &OpenFile) -> Outcome<u64> {
         match &file.fd {
             Some(fd) => Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0)),
-            None => Ok(self.served(file)?.1.size_by_now()?),
+            // Others change it, and to the byte: the library's own knowledge is to the page.
+            None => Ok(self.served(file)?.1.info()?.options.size_bytes),
         }
     }
 
@@ -317,7 +322,12 @@ impl Server {
                 self.callers.ask_by(&line, |errand| errand.resize_opened(file.object(), size, sizing));
             match resized {
                 // Of a connection that is lost: nothing is open on the next.
-                Err(error) if !matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) => {
+                Err(error)
+                    if !matches!(
+                        error.kind,
+                        ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Permission
+                    ) =>
+                {
                     return Err(error.into());
                 }
                 Err(_) => {}
@@ -370,6 +380,16 @@ impl Server {
             gid: *gid,
             ..Attributes::default()
         })
+    }
+
+    /// Publishes all that was written under explicit coherence: this server's own copies end with it.
+    pub fn publish(&self) {
+        for number in self.files.unpublished() {
+            if let Err(Failure(errno)) = self.sync(number) {
+                // Its next sync says so, to whom it is told.
+                self.log.say(&format!("what was written to an open file is not published: {errno}"));
+            }
+        }
     }
 
     pub(crate) fn sync(&self, number: u64) -> Outcome<()> {

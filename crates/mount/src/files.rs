@@ -91,6 +91,11 @@ impl OpenFile {
         lock(&self.changing).0.filter(|(of, _)| *of == unique).map(|(_, offset)| offset)
     }
 
+    /// Whether something was written to it that is not published.
+    pub fn is_unpublished(&self) -> bool {
+        lock(&self.changing).1
+    }
+
     /// Whether what was written to it is lost in part. It is said once.
     pub fn takes_loss(&self) -> bool {
         self.lost.swap(false, Ordering::Relaxed)
@@ -189,6 +194,12 @@ impl Files {
     /// All open files.
     pub fn all(&self) -> Vec<Arc<OpenFile>> {
         lock(&self.files).values().cloned().collect()
+    }
+
+    /// The numbers of those with something that is not published.
+    pub fn unpublished(&self) -> Vec<u64> {
+        let files = lock(&self.files);
+        files.iter().filter(|(_, file)| file.is_unpublished()).map(|(number, _)| *number).collect()
     }
 
     /// All who have a node open.

@@ -42,6 +42,8 @@ impl NodeLog {
             rest = after;
         }
         let end = (bytes.len() - rest.len()) as u64;
+        // What is written next may be shorter: nothing of what was cut short may stand behind it.
+        rustix::fs::ftruncate(&memory, end).doing("cutting off what was not noted to its end")?;
         Ok(NodeLog { nodes, memory, end, longest: end.max(ADDED_BYTES) * 2, vault })
     }
 

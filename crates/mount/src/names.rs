@@ -138,6 +138,9 @@ impl Server {
         let parent = request.header.node;
         self.steadily(parent, || {
             let (path, leaf) = self.path_in(parent, name)?;
+            if self.was_done(request, &leaf) {
+                return Ok(leaf);
+            }
             // That one, and not what somebody put in its place meanwhile.
             let of = self.lock_nodes().nodes.object_named(parent, &leaf);
             let removed = self.callers.ask(&request.caller, |errand| {
@@ -149,6 +152,12 @@ impl Server {
             removed.map_err(not_empty)?;
             Ok(leaf)
         })
+    }
+
+    /// Whether a request that takes a name away was done by the server before, which died before it answered. The kernel knew the
+    /// name when it asked, and lets nobody make it meanwhile: what has it now is another's, who made it elsewhere.
+    fn was_done(&self, request: &Request<'_>, leaf: &str) -> bool {
+        request.header.is_repeated() && !self.lock_nodes().nodes.is_named(request.header.node, leaf)
     }
 
     fn lock_nodes(&self) -> MutexGuard<'_, NodeLog> {
@@ -174,6 +183,9 @@ impl Server {
         let replace = flags & RENAME_NOREPLACE == 0;
         let from_directory = request.header.node;
         let leaf = std::str::from_utf8(name).map_err(|_| Failure(Errno::ILSEQ))?;
+        if self.was_done(request, leaf) {
+            return Ok(());
+        }
         let of = self.lock_nodes().nodes.object_named(from_directory, leaf);
         let rename = || {
             let (from_path, from) = self.path_in(from_directory, name)?;

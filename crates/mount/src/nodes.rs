@@ -71,9 +71,7 @@ impl Nodes {
             Some(object) => self.by_object.get(&object).copied(),
             None => self.directory_of_name(parent, leaf),
         };
-        let same = found
-            .and_then(|node| self.nodes.get(&node))
-            .is_some_and(|node| node.parent == parent && node.leaf == leaf);
+        let same = found.is_some() && self.by_name.get(&(parent, leaf.to_owned())).copied() == found;
         let node = found.unwrap_or(self.last.max(ROOT) + 1);
         let change = if same {
             Change::Again { node, times: 1 }
@@ -128,6 +126,11 @@ impl Nodes {
     pub fn directory_of_name(&self, parent: u64, leaf: &str) -> Option<u64> {
         let node = self.by_name.get(&(parent, leaf.to_owned())).copied();
         node.filter(|node| self.nodes.get(node).is_some_and(|node| node.object.is_none()))
+    }
+
+    /// Whether the kernel was told of something that has that name now.
+    pub fn is_named(&self, parent: u64, leaf: &str) -> bool {
+        self.by_name.contains_key(&(parent, leaf.to_owned()))
     }
 
     /// The object of which the kernel was told last that it has that name.

@@ -15,6 +15,7 @@ use commonhold_keeper::{Key, StateLog, Vault};
 use commonhold_object::error::Doing;
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -125,10 +126,13 @@ impl Server {
     ) -> Result<Server> {
         let nodes = Arc::new(Mutex::new(nodes));
         let paths = nodes.clone();
-        let path_of = move |node| lock(&paths).nodes.path(node);
+        let place_of = move |node| {
+            let log = lock(&paths);
+            Some((log.nodes.path(node)?, log.nodes.object(node)?))
+        };
         Ok(Server {
             files: Files::new(vault.clone(), device.clone()),
-            watches: Watches::new(device.clone(), host_directory.clone(), log.clone(), path_of),
+            watches: Watches::new(device.clone(), host_directory.clone(), log.clone(), place_of),
             callers: Callers::new(host_directory.clone()).doing("asking who this process is")?,
             nodes: nodes.clone(),
             listings: Listings::default(),
@@ -176,7 +180,7 @@ impl Server {
             Operation::Interrupt { unique } => self.interrupt(unique),
             Operation::Destroy => Ok(()),
             operation => {
-                let uid = if header.uid == NOBODY { self.opener(&operation) } else { header.uid };
+                let uid = self.payer(&header, &operation);
                 let waits = matches!(operation, Operation::Read { .. }).then_some(header.pid);
                 lock(&self.under_way).insert(header.unique, waits);
                 let about = about(&operation);
@@ -189,15 +193,16 @@ impl Server {
         }
     }
 
-    /// Of what the kernel does by itself: the user for whom.
-    fn opener(&self, operation: &Operation<'_>) -> u32 {
-        let file = match operation {
+    /// The user in whose lane a request is done: who opened the file, since the kernel does some of it by itself, and others may
+    /// have the descriptor.
+    fn payer(&self, header: &Header, operation: &Operation<'_>) -> u32 {
+        let by_file = match operation {
             Operation::Read { file, .. } | Operation::Write { file, .. } | Operation::Release { file } => {
-                *file
+                self.files.get(*file).map(|file| file.saved.caller.0)
             }
-            _ => return 0,
+            _ => None,
         };
-        self.files.get(file).map_or(0, |file| file.saved.caller.0)
+        by_file.unwrap_or(if header.uid == NOBODY { 0 } else { header.uid })
     }
 
     fn refuse(&self, message: &[u8]) -> Result<()> {
@@ -271,7 +276,13 @@ impl Server {
         };
         let outcome = caller.ok_or(Failure(Errno::BADF)).and_then(|caller| {
             let caller = self.callers.known(caller);
-            self.perform(&Request { header: &header, caller }, operation)
+            let request = Request { header: &header, caller };
+            // A defect fails the request that meets it: who takes over would be sent it again.
+            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&request, operation)));
+            done.unwrap_or_else(|_| {
+                self.log.say(&format!("a defect: request {} of the mount panicked", header.unique));
+                Err(Failure(Errno::IO))
+            })
         });
         // Only a mount that has ended takes no answer: the reading thread hears of that.
         let _ = self.finish(header.unique, outcome);

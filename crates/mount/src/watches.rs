@@ -59,8 +59,8 @@ pub struct Watches {
     device: Device,
     host_directory: PathBuf,
     log: StateLog,
-    /// The name that a node has now.
-    path_of: Box<dyn Fn(u64) -> Option<String> + Send + Sync>,
+    /// The name that a node has now, and the object that it is.
+    place_of: Box<dyn Fn(u64) -> Option<(String, u128)> + Send + Sync>,
     state: Mutex<State>,
 }
 
@@ -70,10 +70,10 @@ impl Watches {
         device: Device,
         host_directory: PathBuf,
         log: StateLog,
-        path_of: impl Fn(u64) -> Option<String> + Send + Sync + 'static,
+        place_of: impl Fn(u64) -> Option<(String, u128)> + Send + Sync + 'static,
     ) -> Arc<Watches> {
-        let path_of = Box::new(path_of);
-        Arc::new(Watches { device, host_directory, log, path_of, state: Mutex::default() })
+        let place_of = Box::new(place_of);
+        Arc::new(Watches { device, host_directory, log, place_of, state: Mutex::default() })
     }
 
     /// One at a time opens or closes the object of a node: what one closes another has not just opened.
@@ -93,7 +93,7 @@ impl Watches {
         let held = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.note(node, path);
         if known.is_none() {
-            match self.watch(path) {
+            match self.watch(node) {
                 Ok(object) => self.is_watched(node, object),
                 Err(failure) => {
                     drop(held);
@@ -114,9 +114,15 @@ impl Watches {
         watched.object
     }
 
-    fn watch(self: &Arc<Self>, path: &str) -> Outcome<ObjectId> {
+    /// Watches the object of a node. If another has its name by now, it is not found.
+    fn watch(self: &Arc<Self>, node: u64) -> Outcome<ObjectId> {
         let watch = self.connection()?;
-        let object = watch.open(path)?;
+        let (path, uuid) = (self.place_of)(node).ok_or(Failure(Errno::NOENT))?;
+        let (object, found) = watch.open(&path)?;
+        if found != uuid {
+            watch.close(object)?;
+            return Err(Failure(Errno::NOENT));
+        }
         watch.watch(object)?;
         Ok(object)
     }
@@ -151,6 +157,7 @@ impl Watches {
         }
         let object = state.objects.remove(&node).and_then(|watched| watched.object);
         if let (Some(watch), Some(object)) = (state.watch.clone(), object) {
+            state.early.remove(&object);
             drop(state);
             let _ = watch.close(object); // a host that was lost knows of nothing that is open
         }
@@ -224,7 +231,7 @@ impl Watches {
             watched.again = false;
             let path = watched.path.clone();
             drop(state);
-            self.watch_again(node, &path);
+            self.watch_again(node);
             if let Err(error) = self.device.invalidate(node, 0, 0) {
                 self.log.say(&format!("the kernel was not told that {path} changed: {error}"));
             }
@@ -232,13 +239,12 @@ impl Watches {
     }
 
     /// Watches on, for as long as somebody has it open, and it has a name: without one nobody elsewhere changes it.
-    fn watch_again(self: &Arc<Self>, node: u64, opened_by: &str) {
+    fn watch_again(self: &Arc<Self>, node: u64) {
         loop {
             let known = match self.lock().objects.get(&node) {
                 Some(watched) => watched.object,
                 None => return,
             };
-            let path = (self.path_of)(node);
             let again = match known {
                 Some(object) => {
                     self.connection().and_then(|watch| Ok(watch.watch(object).map(|()| object)?))
@@ -246,14 +252,14 @@ impl Watches {
                 None => {
                     let turn = self.turn(node);
                     let _held = turn.lock().unwrap_or_else(PoisonError::into_inner);
-                    self.watch(path.as_deref().unwrap_or(opened_by))
+                    self.watch(node)
                 }
             };
             match again {
                 Ok(object) => return self.is_watched(node, object),
                 // What it was opened as on this connection is not open there any more.
                 Err(_) if known.is_some() => self.is_forgotten(node),
-                Err(Failure(Errno::NOENT)) if path.is_none() => return,
+                Err(Failure(Errno::NOENT)) => return,
                 Err(_) => {}
             }
             std::thread::sleep(AGAIN);

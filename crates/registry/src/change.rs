@@ -120,6 +120,18 @@ impl Registry {
         self.change_name((from, to), who, None, false, repeated)
     }
 
+    /// The same, with `of` only of that object.
+    pub fn rename_object(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        who: &Credentials,
+        of: Option<u128>,
+        repeated: bool,
+    ) -> Result<Vec<ObjectRecord>> {
+        self.change_name((from, to), who, of, false, repeated)
+    }
+
     /// The same; what has the new name loses it, as with rename(2), and its record is among those given. With `of`, only
     /// of that object.
     pub fn rename_over(

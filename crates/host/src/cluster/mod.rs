@@ -488,7 +488,9 @@ impl Cluster {
             Call::Sync { object, offset, length, freeze } => {
                 self.sync_for_other(from, object, offset, length, freeze)
             }
-            Call::Resize { name, who, size_bytes } => self.resize_for_other(from, &name, &who, size_bytes),
+            Call::Resize { name, who, size_bytes, sizing, of } => {
+                self.resize_for_other(from, &name, &who, size_bytes, (sizing, of))
+            }
             Call::Size { object, told } => self.heard_size(from, object, told, false),
             Call::GiveBack { .. } | Call::Valid { .. } | Call::Keep { .. } | Call::Kept { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))

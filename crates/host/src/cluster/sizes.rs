@@ -5,6 +5,7 @@ use super::{Cluster, PATIENCE, busy};
 use crate::shared::{Driver, How, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
+use commonhold_object::wire::Sizing;
 use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, limits};
 use commonhold_points as points;
 use std::collections::BTreeSet;
@@ -131,10 +132,16 @@ impl Cluster {
     }
 
     /// Asks the home of a name for another size.
-    pub fn resize_elsewhere(self: &Arc<Self>, name: &Name, who: &Credentials, size_bytes: u64) -> Result<()> {
+    pub fn resize_elsewhere(
+        self: &Arc<Self>,
+        name: &Name,
+        who: &Credentials,
+        size_bytes: u64,
+        (sizing, of): (Sizing, Option<u128>),
+    ) -> Result<()> {
         let (home, _) = self.registry()?.look_up(name)?;
         self.reach(home)?;
-        let call = Call::Resize { name: name.clone(), who: who.clone(), size_bytes };
+        let call = Call::Resize { name: name.clone(), who: who.clone(), size_bytes, sizing, of };
         self.ask(home, call, EVERYBODY + ONE + PATIENCE).map(drop)
     }
 
@@ -145,10 +152,11 @@ impl Cluster {
         name: &Name,
         who: &Credentials,
         size_bytes: u64,
+        meant: (Sizing, Option<u128>),
     ) -> Result<Answer> {
         self.check_may_change(from)?;
         self.wait_begun(PATIENCE / 2)?;
-        self.host()?.resize_for(who, name, size_bytes, true).map(|()| Answer::Done)
+        self.host()?.resize_for(who, name, size_bytes, meant, true).map(|()| Answer::Done)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::registry::{Before, Joined, News};
 use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
+use commonhold_object::wire::Sizing;
 use commonhold_object::{
     Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced,
 };
@@ -226,6 +227,10 @@ pub enum Call {
         who: Credentials,
         /// The size.
         size_bytes: u64,
+        /// How that is meant.
+        sizing: Sizing,
+        /// Only of that object.
+        of: Option<u128>,
     },
     /// From an object's home: what its size is. Answered when it holds here, and what lay past a smaller end is at the
     /// home.

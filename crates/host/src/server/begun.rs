@@ -25,7 +25,7 @@ fn reserved_bytes(request: &Request) -> u64 {
         {
             options.size_bytes
         }
-        Request::Resize { size_bytes, .. } => *size_bytes,
+        Request::Resize { size_bytes, .. } | Request::ResizeOpened { size_bytes, .. } => *size_bytes,
         _ => 0,
     }
 }
@@ -70,6 +70,9 @@ impl Host {
             Request::Resize { name, size_bytes, .. } => self
                 .lookup(session, name, commonhold_object::Access::ReadWrite)
                 .is_ok_and(|object| object.record().options.size_bytes == *size_bytes),
+            Request::ResizeOpened { object, size_bytes, .. } => {
+                self.object(*object).is_ok_and(|object| object.record().options.size_bytes == *size_bytes)
+            }
             _ => false,
         }
     }

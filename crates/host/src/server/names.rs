@@ -220,7 +220,7 @@ impl Host {
         let mut registry = lock(&self.registry);
         let renamed = match replace {
             true => registry.rename_over(from, to, &session.credentials, of, repeated),
-            false => registry.rename(from, to, &session.credentials, repeated),
+            false => registry.rename_object(from, to, &session.credentials, of, repeated),
         };
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
         drop(registry);

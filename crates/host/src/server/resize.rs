@@ -36,10 +36,10 @@ impl Host {
         if let Ok(object) = self.lookup(session, name, Access::ReadWrite) {
             self.check_file_limit_of(session, &object, size_bytes)?;
         }
-        let found = self.resize_for(&session.credentials, name, size_bytes, false);
+        let found = self.resize_for(&session.credentials, name, size_bytes, (Sizing::Exactly, of), false);
         match self.cluster.get().filter(|cluster| cluster.is_up()) {
             Some(cluster) if found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound) => {
-                cluster.resize_elsewhere(name, &session.credentials, size_bytes)
+                cluster.resize_elsewhere(name, &session.credentials, size_bytes, (Sizing::Exactly, of))
             }
             _ => found,
         }
@@ -62,15 +62,19 @@ impl Host {
         who: &Credentials,
         name: &Name,
         size_bytes: u64,
+        (sizing, of): (Sizing, Option<u128>),
         for_other: bool,
     ) -> Result<()> {
         let record = lock(&self.registry).lookup(name, who, Access::ReadWrite)?;
+        if of.is_some_and(|of| of != record.uuid) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
+        }
         system_v::check_change(name, "size")?;
         if for_other && !record.options.is_shared() {
             let text = format!("{name} is local to its host: resize it there");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.resize_found(&self.object(record.id)?, size_bytes, Sizing::Exactly)
+        self.resize_found(&self.object(record.id)?, size_bytes, sizing)
     }
 
     /// The same of an object that the session has open, whatever its name is, if it has one.
@@ -88,12 +92,12 @@ impl Host {
             ));
         }
         let object = self.object(id)?;
-        let (name, is_elsewhere, first) = {
+        let (name, is_elsewhere, first, uuid) = {
             let record = object.record();
-            (record.name.clone(), record.is_elsewhere, record.first_name.clone())
+            (record.name.clone(), record.is_elsewhere, record.first_name.clone(), record.uuid)
         };
         if let Some(cluster) = self.cluster.get().filter(|cluster| is_elsewhere && cluster.is_up()) {
-            return cluster.resize_elsewhere(&first, &session.credentials, size_bytes);
+            return cluster.resize_elsewhere(&first, &session.credentials, size_bytes, (sizing, Some(uuid)));
         }
         if let Some(name) = &name {
             system_v::check_change(name, "size")?;
@@ -153,7 +157,11 @@ impl Host {
         };
         // What the record says is: the next host makes the memory so large. So nothing is cut off that it still speaks of.
         let finish = || {
-            if size_bytes > old_bytes && sizing == Sizing::BeforeWrite && !object.is_controlled() {
+            if size_bytes > old_bytes
+                && sizing == Sizing::BeforeWrite
+                && !object.is_controlled()
+                && !options.reserves()
+            {
                 return note(size_bytes, charged);
             }
             if size_bytes > old_bytes {

@@ -235,7 +235,13 @@ fn reader(scene: &Members) {
     let before = asker.sees(scene);
     for call in [
         open(Access::ReadWrite),
-        Call::Resize { name: name("/bystander"), who: root(), size_bytes: 4096 },
+        Call::Resize {
+            name: name("/bystander"),
+            who: root(),
+            size_bytes: 4096,
+            sizing: commonhold_object::wire::Sizing::Exactly,
+            of: None,
+        },
         Call::Claim(Claim { name: name("/bystander"), object: 77, moving: None }),
         Call::Names(Vec::new()),
     ] {
