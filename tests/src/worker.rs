@@ -112,7 +112,10 @@ impl Worker {
 
     /// Asks for what works sooner or later.
     pub fn eventually(&self, line: &str) -> String {
-        crate::wait::until(line, || self.ask(line).ok())
+        let mut refused = String::new();
+        let ask = || self.ask(line).inspect_err(|why| refused.clone_from(&why.message)).ok();
+        crate::wait::within(crate::wait::LONG, ask)
+            .unwrap_or_else(|| panic!("{line}: refused until the end: {refused}"))
     }
 
     /// Asks for several things that must work, one a line.

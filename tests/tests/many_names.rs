@@ -1,7 +1,7 @@
 //! A host with more shared objects than one message can name: it belongs, and goes on belonging, to its cluster.
 
 use commonhold_tests::cluster::cluster;
-use commonhold_tests::wait;
+use commonhold_tests::{TestHost, wait};
 
 /// Names of a thousand bytes, and as many as say 70 KiB.
 const NAMES: usize = 70;
@@ -38,4 +38,36 @@ fn a_host_with_more_names_than_a_message_holds_joins_again_and_renames() {
     reader.eventually("open s /short r");
     assert!(!hosts[1].log().contains("too long"), "{}", hosts[1].log());
     wait::until("both belong", || (hosts[0].connect().hosts().ok()?.len() == 2).then_some(()));
+}
+
+/// A name that is claimed while the registry is told all others is not given up as one of none of them.
+fn makes_while_others_are_told(hosts: &[TestHost], options: &str) {
+    const MADE: usize = 60;
+    let (makes, renames, opens) = (hosts[1].worker(), hosts[1].worker(), hosts[0].worker());
+    makes.eventually("create w /warm size=4096 strict");
+    renames.ok("create a /here size=4096 strict");
+    std::thread::scope(|scope| {
+        let making = scope.spawn(move || {
+            for number in 0..MADE {
+                makes.all(&format!("create o /made/{number} size=4096 {options}\nclose o"));
+            }
+        });
+        while !making.is_finished() {
+            renames.all("rename /here /there\nrename /there /here");
+        }
+    });
+    (0..MADE).for_each(|number| drop(opens.ok(&format!("open o{number} /made/{number} r"))));
+}
+
+#[test]
+fn names_that_are_claimed_while_others_are_told_are_kept() {
+    makes_while_others_are_told(&cluster(2), "strict");
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn names_that_are_claimed_in_etcd_while_others_are_told_are_kept() {
+    let Some(etcd) = commonhold_tests::etcd::Etcd::start() else { return };
+    let hosts: Vec<TestHost> = (0..2).map(|number| etcd.host(number)).collect();
+    makes_while_others_are_told(&hosts, "strict");
 }

@@ -4,7 +4,7 @@ use super::lease::Times;
 use super::registry::place::Place;
 use super::registry::{Before, Joining, News, Registry, out_of_reach};
 use super::threads::begin;
-use super::wire::{Claim, Member};
+use super::wire::Member;
 use super::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
@@ -129,9 +129,12 @@ impl Cluster {
             self.host()?.check_all_returned(self.wait_for_returning())?;
         }
         let within = before.map_or(PATIENCE, |_| lock(&self.patience).unwrap_or(PATIENCE));
+        // Who joins tells all names.
+        let alone = before.is_none().then(|| self.claims_stay());
         let joining = Joining { member: self.me.clone(), claims: self.claims(), before };
         let sent = clock::now();
         let joined = self.registry()?.join(&joining, within)?;
+        drop(alone);
         let times = Times::of(sent, joined.lease, self.fencing_takes());
         *lock(&self.patience) = Some(times.patience);
         if !self.lease.renewed(times)? {
@@ -141,21 +144,12 @@ impl Cluster {
             self.has_joined(joined.news, joined.begin_at);
         } else {
             self.heard(joined.news);
-            if self.names_untold.load(Ordering::SeqCst) {
+            if self.claims.untold.load(Ordering::SeqCst) {
                 let this = self.clone();
                 self.pools.short.run(move || this.tell_names());
             }
         }
         Ok(times.renew)
-    }
-
-    /// The claims of this host's shared objects.
-    pub(super) fn claims(&self) -> Vec<Claim> {
-        let Ok(host) = self.host() else { return Vec::new() };
-        if self.reads_alone() {
-            return Vec::new(); // it is the home of nothing
-        }
-        host.shared_claims()
     }
 
     /// The last change that this host has heard of, and the last that everybody has done what follows from.
@@ -262,18 +256,6 @@ impl Cluster {
         }
         if begins {
             self.begin_homes();
-        }
-    }
-
-    /// The names of this host's shared objects are others now.
-    pub fn tell_names(self: &Arc<Self>) {
-        // A registry that cannot be reached learns them when it can: with the next renewal.
-        self.names_untold.store(true, Ordering::SeqCst);
-        if let Ok(registry) = self.registry() {
-            self.names_untold.store(false, Ordering::SeqCst); // what changes from here on is told by who changes it
-            if registry.replace(self.claims()).is_err() {
-                self.names_untold.store(true, Ordering::SeqCst);
-            }
         }
     }
 

@@ -31,6 +31,7 @@ mod asked;
 mod beginnings;
 mod calls;
 mod carry;
+pub mod claims;
 mod dealt_with;
 mod fencing;
 #[cfg(feature = "fuzzing")]
@@ -155,8 +156,7 @@ pub struct Cluster {
     news: members::NewsQueue,
     parts: long::Parts,
     asked: asked::Asked,
-    /// The registry has not heard of all changes of this host's shared objects.
-    names_untold: AtomicBool,
+    claims: claims::Claims,
     /// This host ends: it begins with nothing any more.
     ending: AtomicBool,
     /// Keeps a processor from halting while pages are awaited.
@@ -238,7 +238,7 @@ impl Cluster {
             news: members::NewsQueue::default(),
             parts: long::Parts::default(),
             asked: asked::Asked::default(),
-            names_untold: AtomicBool::new(false),
+            claims: claims::Claims::default(),
             ending: AtomicBool::new(false),
             idle_poll: IdlePoll::new(idle_poll),
             waiting: carry::Waiting::default(),

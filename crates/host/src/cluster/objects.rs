@@ -3,7 +3,7 @@
 use super::losses::forwards;
 use super::opening::{Verdict, judge};
 use super::threads::begin;
-use super::wire::{Answer, Call, Claim, Shared};
+use super::wire::{Answer, Call, Shared};
 use super::{Cluster, PATIENCE, busy, lock, unexpected};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
@@ -132,22 +132,6 @@ impl Cluster {
             Ok(_) => self.driver(uuid).into_iter().for_each(|driver| driver.attach(cache)),
             Err(error) => cache.report(&error),
         }
-    }
-
-    /// Claims the name of a shared object for this host.
-    pub fn claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
-        if self.reads_alone() {
-            return Err(Error::new(
-                ErrorKind::Permission,
-                format!(
-                    "this host was admitted to the cluster for reading alone: create {} on another host, or with \
-                     --coherence local",
-                    claim.name
-                ),
-            ));
-        }
-        self.check_names_can_be_told(&claim.name)?;
-        self.registry()?.claim(claim)
     }
 
     /// Names of this host's shared objects may have become others' while it was away: the log says which.

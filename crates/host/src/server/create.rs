@@ -72,9 +72,11 @@ impl Host {
         // Kept before it has a name: what the next host would not have must not be written to.
         let made = self.make_memory(prepared.record(), given);
         let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
-        let kept = kept.and_then(|fd| self.claim_name(prepared.record()).map(|()| fd));
-        let held = kept.and_then(|fd| Ok((tables::begin(&prepared.record().options, fd.as_deref())?, fd)));
-        let (tables, descriptor) = match held {
+        let kept = kept.and_then(|fd| Ok((self.claim_name(prepared.record())?, fd)));
+        let held = kept.and_then(|(claiming, fd)| {
+            Ok((claiming, tables::begin(&prepared.record().options, fd.as_deref())?, fd))
+        });
+        let (claiming, tables, descriptor) = match held {
             Ok(made) => made,
             Err(error) => {
                 self.unkeep_object(id);
@@ -85,7 +87,9 @@ impl Host {
             }
         };
         let moves = prepared.record().options.home_moves;
-        let object = self.commit_create(prepared, descriptor, tables).inspect_err(|_| {
+        let committed = self.commit_create(prepared, descriptor, tables);
+        drop(claiming);
+        let object = committed.inspect_err(|_| {
             if moves {
                 self.tell_names(); // its name hangs on no lease
             }

@@ -216,14 +216,14 @@ impl Host {
         (replace, of): (bool, Option<u128>),
         repeated: bool,
     ) -> Result<()> {
-        self.claim_new_name(from, to, session)?;
+        let claiming = self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
         let renamed = match replace {
             true => registry.rename_over(from, to, &session.credentials, of, repeated),
             false => registry.rename_object(from, to, &session.credentials, of, repeated),
         };
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
-        drop(registry);
+        drop((registry, claiming));
         self.tell_names();
         for replaced in renamed?.iter().filter(|record| record.name.is_none()) {
             self.settle_object(replaced.id);

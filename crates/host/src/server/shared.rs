@@ -5,6 +5,7 @@ use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
+use crate::cluster::claims::Claiming;
 use crate::cluster::wire::{Claim, Member, Shared};
 use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
@@ -200,16 +201,16 @@ impl Host {
     }
 
     /// Nobody else in the cluster may have the name of a new shared object.
-    pub(super) fn claim_name(&self, record: &ObjectRecord) -> Result<()> {
+    pub(super) fn claim_name(&self, record: &ObjectRecord) -> Result<Option<Claiming>> {
         match (self.with_cluster(), self.claim_of(record)) {
             (Some(cluster), Some(claim)) if record.options.is_shared() && cluster.is_up() => {
-                cluster.claim(claim)
+                cluster.claim(claim).map(Some)
             }
             _ if record.options.home_moves => Err(Error::new(
                 ErrorKind::Unsupported,
                 "home_moves: this host is in no cluster: start it with --listen and --registry etcd://..., or leave it out",
             )),
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 
@@ -228,14 +229,19 @@ impl Host {
     }
 
     /// Another name for a shared object must be nobody else's.
-    pub(super) fn claim_new_name(&self, from: &Name, to: &Name, session: &Session) -> Result<()> {
-        let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Ok(()) };
-        let Ok(object) = self.lookup(session, from, Access::Read) else { return Ok(()) };
+    pub(super) fn claim_new_name(
+        &self,
+        from: &Name,
+        to: &Name,
+        session: &Session,
+    ) -> Result<Option<Claiming>> {
+        let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else { return Ok(None) };
+        let Ok(object) = self.lookup(session, from, Access::Read) else { return Ok(None) };
         let record = object.record().clone();
         let claim = self.claim_of(&ObjectRecord { name: Some(to.clone()), ..record.clone() });
         match claim.filter(|_| record.options.is_shared()) {
-            Some(claim) => cluster.claim(claim),
-            None => Ok(()),
+            Some(claim) => cluster.claim(claim).map(Some),
+            None => Ok(None),
         }
     }
 
