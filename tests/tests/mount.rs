@@ -303,6 +303,15 @@ fn explicit_objects_are_mapped_and_published_by_msync() {
     file.sync().unwrap();
     object.read_at(&mut byte, 7 * 4096).unwrap();
     assert_eq!(byte, [99]);
+    // A server that is told to go publishes what it was given before: nobody is told of a loss.
+    let by_calls = OpenOptions::new().write(true).open(&path).unwrap();
+    by_calls.write_all_at(&[55], 9 * 4096).unwrap();
+    let before = mounted.server();
+    signal(before, libc::SIGHUP);
+    until("another serves", || (mounted.server() != before).then_some(()));
+    by_calls.sync_all().unwrap();
+    object.read_at(&mut byte, 9 * 4096).unwrap();
+    assert_eq!(byte, [55]);
     // So after the host was replaced, and after the server was.
     for round in 3..5u8 {
         if round == 3 {
