@@ -5,6 +5,15 @@ use crate::tree::Node;
 use crate::{Registry, unknown};
 use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result, system_v};
 
+/// How a name is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renaming {
+    /// What has the new name loses it, as with rename(2); else it must be free.
+    pub replace: bool,
+    /// Only if the present name is that object's.
+    pub of: Option<u128>,
+}
+
 impl Registry {
     fn record(&self, id: ObjectId) -> Result<&ObjectRecord> {
         self.records
@@ -108,49 +117,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives an object or a directory, with all below it, another name, which must be free. Gives the records that
-    /// changed.
+    /// Gives an object or a directory, with all below it, another name. Gives the records that changed; that of an object
+    /// which lost the name is among them.
     pub fn rename(
         &mut self,
         from: &Name,
         to: &Name,
         who: &Credentials,
-        repeated: bool,
-    ) -> Result<Vec<ObjectRecord>> {
-        self.change_name((from, to), who, None, false, repeated)
-    }
-
-    /// The same, with `of` only of that object.
-    pub fn rename_object(
-        &mut self,
-        from: &Name,
-        to: &Name,
-        who: &Credentials,
-        of: Option<u128>,
-        repeated: bool,
-    ) -> Result<Vec<ObjectRecord>> {
-        self.change_name((from, to), who, of, false, repeated)
-    }
-
-    /// The same; what has the new name loses it, as with rename(2), and its record is among those given. With `of`, only
-    /// of that object.
-    pub fn rename_over(
-        &mut self,
-        from: &Name,
-        to: &Name,
-        who: &Credentials,
-        of: Option<u128>,
-        repeated: bool,
-    ) -> Result<Vec<ObjectRecord>> {
-        self.change_name((from, to), who, of, true, repeated)
-    }
-
-    fn change_name(
-        &mut self,
-        (from, to): (&Name, &Name),
-        who: &Credentials,
-        of: Option<u128>,
-        replace: bool,
+        Renaming { replace, of }: Renaming,
         repeated: bool,
     ) -> Result<Vec<ObjectRecord>> {
         Name::new(from.as_str())?;
@@ -327,8 +301,8 @@ impl Registry {
     pub fn check_is(&self, name: &Name, of: Option<u128>) -> Result<()> {
         let Some(of) = of else { return Ok(()) };
         match self.tree.get(name) {
-            Some(Node::Object(id)) if self.record(*id)?.uuid == of => Ok(()),
-            _ => Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now, or none"))),
+            Some(Node::Object(id)) => self.record(*id)?.check_is(name, Some(of)),
+            _ => Err(Error::new(ErrorKind::NotFound, format!("{name} is no object any more"))),
         }
     }
 

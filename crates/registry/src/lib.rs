@@ -21,6 +21,7 @@ mod restore;
 mod store;
 mod tree;
 
+pub use change::Renaming;
 pub use create::{NewObject, Prepared};
 pub use quota::{Quota, Quotas};
 pub use record::{BackingFile, Entry, ObjectRecord};

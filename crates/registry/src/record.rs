@@ -1,6 +1,6 @@
 //! What is kept of an object.
 
-use commonhold_object::{CreateOptions, Name, ObjectId, Ownership};
+use commonhold_object::{CreateOptions, Error, ErrorKind, Name, ObjectId, Ownership, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -37,6 +37,16 @@ impl ObjectRecord {
     /// What people are told that it is: its name, or its number once that was removed.
     pub fn label(&self) -> String {
         self.name.as_ref().map_or_else(|| format!("object {}", self.id.0), Name::to_string)
+    }
+
+    /// Refuses if `of`, which was meant by that name, is another object.
+    pub fn check_is(&self, name: &Name, of: Option<u128>) -> Result<()> {
+        match of {
+            Some(of) if of != self.uuid => {
+                Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{create, everything, ids, name, open, user};
 use commonhold_object::ObjectId;
-use commonhold_registry::{Entry, Registry};
+use commonhold_registry::{Entry, Registry, Renaming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -53,8 +53,16 @@ impl At {
         match self.step {
             0 => drop(create(registry, &self.first, &who, 0o600, nonce, 1).unwrap()),
             1 => drop(registry.set_mode(&name(&self.first), &who, 0o640).unwrap()),
-            2 => drop(registry.rename(&name(&self.first), &name(&self.alone), &who, false).unwrap()),
-            3 => drop(registry.rename(&name(&self.directory), &name(&self.moved), &who, false).unwrap()),
+            2 => drop(
+                registry
+                    .rename(&name(&self.first), &name(&self.alone), &who, Renaming::default(), false)
+                    .unwrap(),
+            ),
+            3 => drop(
+                registry
+                    .rename(&name(&self.directory), &name(&self.moved), &who, Renaming::default(), false)
+                    .unwrap(),
+            ),
             4 if nonce > 48 => drop(registry.remove(&name(&self.old), &who, false).unwrap()),
             _ => {
                 let removed = registry.records().unwrap().into_iter().filter(|record| record.name.is_none());

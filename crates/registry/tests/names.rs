@@ -4,7 +4,7 @@ mod common;
 
 use common::{create, everything, name, names, open, options, user};
 use commonhold_object::{Access, ErrorKind, Name, Result, limits};
-use commonhold_registry::{Entry, ObjectRecord, Prepared};
+use commonhold_registry::{Entry, ObjectRecord, Prepared, Renaming};
 
 #[test]
 fn directories_appear_with_the_first_object_and_belong_to_who_used_them() {
@@ -62,7 +62,7 @@ fn a_directory_moves_with_all_below_it() {
     let second = create(&mut registry, "/a/b/y", &who, 0o600, 2, 0).unwrap();
     create(&mut registry, "/ab", &who, 0o600, 3, 0).unwrap();
     registry.set_mode(&name("/a/b"), &who, 0o750).unwrap();
-    registry.rename(&name("/a"), &name("/new/place"), &who, false).unwrap();
+    registry.rename(&name("/a"), &name("/new/place"), &who, Renaming::default(), false).unwrap();
     for registry in [registry, open_again(&state)] {
         assert_eq!(
             names(&everything(&registry).0),
@@ -108,7 +108,7 @@ fn refused_changes_change_nothing() {
         ("/x", "/", ErrorKind::Invalid, "root"),
     ];
     for (from, to, kind, says) in renames {
-        let error = registry.rename(&name(from), &name(to), &who, false).unwrap_err();
+        let error = registry.rename(&name(from), &name(to), &who, Renaming::default(), false).unwrap_err();
         assert_eq!(error.kind, kind, "{from} to {to}: {error}");
         assert!(error.message.contains(says), "{from} to {to}: {error}");
     }
@@ -168,9 +168,12 @@ fn a_repeated_request_has_succeeded() {
     let first = create(&mut registry, "/x", &who, 0o600, 5, 0).unwrap();
     assert_eq!(create(&mut registry, "/x", &who, 0o600, 5, 0).unwrap(), first);
     assert_eq!(create(&mut registry, "/x", &user(2), 0o600, 5, 0).unwrap_err().kind, ErrorKind::Exists);
-    registry.rename(&name("/x"), &name("/y"), &who, false).unwrap();
-    registry.rename(&name("/x"), &name("/y"), &who, true).unwrap();
-    assert_eq!(registry.rename(&name("/x"), &name("/y"), &who, false).unwrap_err().kind, ErrorKind::NotFound);
+    registry.rename(&name("/x"), &name("/y"), &who, Renaming::default(), false).unwrap();
+    registry.rename(&name("/x"), &name("/y"), &who, Renaming::default(), true).unwrap();
+    assert_eq!(
+        registry.rename(&name("/x"), &name("/y"), &who, Renaming::default(), false).unwrap_err().kind,
+        ErrorKind::NotFound
+    );
     registry.remove(&name("/y"), &who, false).unwrap().unwrap();
     assert_eq!(registry.remove(&name("/y"), &who, true).unwrap(), None);
     assert_eq!(registry.remove(&name("/y"), &who, false).unwrap_err().kind, ErrorKind::NotFound);
@@ -221,36 +224,28 @@ fn directories_are_made_and_stay() {
 fn a_name_is_replaced_at_once() {
     let state = tempfile::tempdir().unwrap();
     let mut registry = open(state.path());
+    let over = Renaming { replace: true, of: None };
     let (who, other) = (user(5), user(6));
     let [a, b] = ["/a", "/b"].map(|text| create(&mut registry, text, &who, 0o600, 1, 0).unwrap().id);
-    let changed = registry.rename_over(&name("/a"), &name("/b"), &who, None, false).unwrap();
+    let changed = registry.rename(&name("/a"), &name("/b"), &who, over, false).unwrap();
     let named: Vec<_> = changed.iter().map(|record| (record.id, record.name.clone())).collect();
     assert_eq!(named, [(b, None), (a, Some(name("/b")))]);
     assert_eq!(registry.lookup(&name("/b"), &who, Access::Read).unwrap().id, a);
     // Repeated, for who did not hear of it.
-    assert!(registry.rename_over(&name("/a"), &name("/b"), &who, None, true).unwrap().is_empty());
-    assert!(registry.rename_over(&name("/b"), &name("/b"), &who, None, false).unwrap().is_empty());
+    assert!(registry.rename(&name("/a"), &name("/b"), &who, over, true).unwrap().is_empty());
+    assert!(registry.rename(&name("/b"), &name("/b"), &who, over, false).unwrap().is_empty());
     let refused = |result: Result<Vec<ObjectRecord>>| result.unwrap_err().kind;
     create(&mut registry, "/c", &other, 0o600, 2, 0).unwrap();
     assert_eq!(
-        refused(registry.rename_over(&name("/c"), &name("/b"), &other, None, false)),
+        refused(registry.rename(&name("/c"), &name("/b"), &other, over, false)),
         ErrorKind::Permission
     );
     registry.make_directory(&name("/d"), &who, 0o755, false).unwrap();
-    assert_eq!(
-        refused(registry.rename_over(&name("/b"), &name("/d"), &who, None, false)),
-        ErrorKind::Mismatch
-    );
-    assert_eq!(
-        refused(registry.rename_over(&name("/d"), &name("/b"), &who, None, false)),
-        ErrorKind::Mismatch
-    );
+    assert_eq!(refused(registry.rename(&name("/b"), &name("/d"), &who, over, false)), ErrorKind::Mismatch);
+    assert_eq!(refused(registry.rename(&name("/d"), &name("/b"), &who, over, false)), ErrorKind::Mismatch);
     registry.make_directory(&name("/full"), &who, 0o755, false).unwrap();
     registry.make_directory(&name("/full/in"), &who, 0o755, false).unwrap();
-    assert_eq!(
-        refused(registry.rename_over(&name("/d"), &name("/full"), &who, None, false)),
-        ErrorKind::Busy
-    );
-    registry.rename_over(&name("/d"), &name("/full/in"), &who, None, false).unwrap();
+    assert_eq!(refused(registry.rename(&name("/d"), &name("/full"), &who, over, false)), ErrorKind::Busy);
+    registry.rename(&name("/d"), &name("/full/in"), &who, over, false).unwrap();
     assert!(registry.stat(&name("/d"), &who).is_err());
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{create, everything, member, name, open, options, user};
 use commonhold_object::{Access, Credentials, ErrorKind, Result};
-use commonhold_registry::{Prepared, Registry};
+use commonhold_registry::{Prepared, Registry, Renaming};
 
 const OWNER: u32 = 10;
 const GROUP: u32 = 50;
@@ -53,9 +53,13 @@ fn each_mode_of_a_directory() {
                 check(registry.list(&name("/d"), &who, None, 9), read, &what("list"));
                 let changes = write && search;
                 check(create(&mut registry, "/d/y", &who, 0o600, 2, 0), changes, &what("create"));
-                check(registry.rename(&name("/d/x"), &name("/d/z"), &who, false), changes, &what("rename"));
+                check(
+                    registry.rename(&name("/d/x"), &name("/d/z"), &who, Renaming::default(), false),
+                    changes,
+                    &what("rename"),
+                );
                 if changes {
-                    registry.rename(&name("/d/z"), &name("/d/x"), &who, false).unwrap();
+                    registry.rename(&name("/d/z"), &name("/d/x"), &who, Renaming::default(), false).unwrap();
                     let removed = registry.remove(&name("/d/y"), &who, false).unwrap().unwrap();
                     registry.forget(removed.id).unwrap();
                 } else {
@@ -116,15 +120,23 @@ fn the_root_directory_is_sticky() {
     registry.set_mode(&name("/dir"), &user(1), 0o777).unwrap();
     for top in ["/mine", "/dir"] {
         check(
-            registry.rename(&name(top), &name("/other"), &user(2), false),
+            registry.rename(&name(top), &name("/other"), &user(2), Renaming::default(), false),
             false,
             "rename at the top by a stranger",
         );
         check(registry.remove(&name(top), &user(2), false), false, "remove at the top by a stranger");
     }
     check(registry.remove(&name("/dir/x"), &user(2), false), true, "remove lower down");
-    check(registry.rename(&name("/mine"), &name("/dir/m"), &user(5), false), true, "the owner of the root");
-    check(registry.rename(&name("/dir"), &name("/e"), &user(1), false), true, "the owner of the entry");
+    check(
+        registry.rename(&name("/mine"), &name("/dir/m"), &user(5), Renaming::default(), false),
+        true,
+        "the owner of the root",
+    );
+    check(
+        registry.rename(&name("/dir"), &name("/e"), &user(1), Renaming::default(), false),
+        true,
+        "the owner of the entry",
+    );
 }
 
 #[test]
@@ -141,9 +153,17 @@ fn a_closed_directory_tells_nothing_of_what_is_in_it() {
         let mut said = Vec::new();
         for repeated in [false, true] {
             said.push(registry.remove(&target, &stranger, repeated).map(drop));
-            said.push(registry.rename(&target, &name("/free"), &stranger, repeated).map(drop));
-            said.push(registry.rename(&name("/mine"), &target, &stranger, repeated).map(drop));
-            said.push(registry.rename(&name("/nothing"), &target, &stranger, repeated).map(drop));
+            said.push(
+                registry.rename(&target, &name("/free"), &stranger, Renaming::default(), repeated).map(drop),
+            );
+            said.push(
+                registry.rename(&name("/mine"), &target, &stranger, Renaming::default(), repeated).map(drop),
+            );
+            said.push(
+                registry
+                    .rename(&name("/nothing"), &target, &stranger, Renaming::default(), repeated)
+                    .map(drop),
+            );
         }
         said.push(registry.stat(&target, &stranger).map(drop));
         said.push(registry.lookup(&target, &stranger, Access::Read).map(drop));

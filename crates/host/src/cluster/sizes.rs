@@ -156,7 +156,7 @@ impl Cluster {
     ) -> Result<Answer> {
         self.check_may_change(from)?;
         self.wait_begun(PATIENCE / 2)?;
-        self.host()?.resize_for(who, name, size_bytes, meant, true).map(|()| Answer::Done)
+        self.host()?.resize_for(who, name, size_bytes, meant).map(|()| Answer::Done)
     }
 }
 

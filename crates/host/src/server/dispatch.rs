@@ -143,9 +143,9 @@ impl Host {
             Request::List { directory, after, .. } => self.list(session, &directory, after.as_ref()),
             Request::Resize { name, size_bytes, of } => self.resize(session, &name, of, size_bytes).map(done),
             Request::Remove { name, of } => self.remove(session, &name, of, repeated).map(done),
-            Request::Rename { from, to, replace, of } => {
-                self.rename(session, (&from, &to), (replace, of), repeated).map(done)
-            }
+            Request::Rename { from, to, replace, of } => self
+                .rename(session, (&from, &to), commonhold_registry::Renaming { replace, of }, repeated)
+                .map(done),
             Request::MakeDirectory { name, mode } => {
                 self.make_directory(session, &name, mode, repeated).map(done)
             }

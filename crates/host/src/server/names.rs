@@ -9,7 +9,7 @@ use commonhold_object::{
     Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
     PagerKind, Result, limits,
 };
-use commonhold_registry::{Entry, ObjectRecord, Registry};
+use commonhold_registry::{Entry, ObjectRecord, Registry, Renaming};
 use commonhold_sys::frames;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -213,15 +213,12 @@ impl Host {
         self: &Arc<Self>,
         session: &Session,
         (from, to): (&Name, &Name),
-        (replace, of): (bool, Option<u128>),
+        how: Renaming,
         repeated: bool,
     ) -> Result<()> {
         let claiming = self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
-        let renamed = match replace {
-            true => registry.rename_over(from, to, &session.credentials, of, repeated),
-            false => registry.rename_object(from, to, &session.credentials, of, repeated),
-        };
+        let renamed = registry.rename(from, to, &session.credentials, how, repeated);
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
         drop((registry, claiming));
         self.tell_names();
@@ -256,9 +253,7 @@ impl Host {
                 format!("{name} is a directory, which has no times"),
             ));
         };
-        if of.is_some_and(|of| of != record.uuid) {
-            return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
-        }
+        record.check_is(name, of)?;
         let object = self.object(record.id)?;
         let fd = object.descriptor().filter(|_| !object.is_controlled()).ok_or_else(|| {
             Error::new(

@@ -23,26 +23,21 @@ impl Host {
         of: Option<u128>,
         size_bytes: u64,
     ) -> Result<()> {
-        if let Some(of) = of
-            && let Ok(object) = self.lookup(session, name, Access::ReadWrite)
-        {
-            if object.record().uuid != of {
-                return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
+        let object = match (self.lookup(session, name, Access::ReadWrite), self.cluster.get()) {
+            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound && cluster.is_up() => {
+                return cluster.resize_elsewhere(
+                    name,
+                    &session.credentials,
+                    size_bytes,
+                    (Sizing::Exactly, of),
+                );
             }
-            system_v::check_change(name, "size")?;
-            self.check_file_limit_of(session, &object, size_bytes)?;
-            return self.resize_found(&object, size_bytes, Sizing::Exactly);
-        }
-        if let Ok(object) = self.lookup(session, name, Access::ReadWrite) {
-            self.check_file_limit_of(session, &object, size_bytes)?;
-        }
-        let found = self.resize_for(&session.credentials, name, size_bytes, (Sizing::Exactly, of), false);
-        match self.cluster.get().filter(|cluster| cluster.is_up()) {
-            Some(cluster) if found.as_ref().is_err_and(|error| error.kind == ErrorKind::NotFound) => {
-                cluster.resize_elsewhere(name, &session.credentials, size_bytes, (Sizing::Exactly, of))
-            }
-            _ => found,
-        }
+            (found, _) => found?,
+        };
+        object.record().check_is(name, of)?;
+        system_v::check_change(name, "size")?;
+        self.check_file_limit_of(session, &object, size_bytes)?;
+        self.resize_found(&object, size_bytes, Sizing::Exactly)
     }
 
     /// Of an object on a file that grows: as far as the process that asks could make it grow.
@@ -56,21 +51,18 @@ impl Host {
         }
     }
 
-    /// Another size for an object whose home is this host. `for_other`: a process of another host asks.
+    /// Another size for an object whose home is this host: a process of another host asks.
     pub fn resize_for(
         self: &Arc<Self>,
         who: &Credentials,
         name: &Name,
         size_bytes: u64,
         (sizing, of): (Sizing, Option<u128>),
-        for_other: bool,
     ) -> Result<()> {
         let record = lock(&self.registry).lookup(name, who, Access::ReadWrite)?;
-        if of.is_some_and(|of| of != record.uuid) {
-            return Err(Error::new(ErrorKind::NotFound, format!("{name} is another object by now")));
-        }
+        record.check_is(name, of)?;
         system_v::check_change(name, "size")?;
-        if for_other && !record.options.is_shared() {
+        if !record.options.is_shared() {
             let text = format!("{name} is local to its host: resize it there");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -7,7 +7,7 @@ mod rules;
 
 use common::{create, everything, member, name, user};
 use commonhold_object::{Access, Credentials, ErrorKind, Result};
-use commonhold_registry::{Entry, Quotas, Registry};
+use commonhold_registry::{Entry, Quotas, Registry, Renaming};
 use proptest::prelude::*;
 use rules::{Item, Model};
 
@@ -93,7 +93,7 @@ fn both(registry: &mut Registry, model: &mut Model, who: &Credentials, step: &St
             Default::default()
         }
         Step::Rename { from, to, repeated } => text(
-            kind(registry.rename(&name(from), &name(to), who, *repeated)).map(drop),
+            kind(registry.rename(&name(from), &name(to), who, Renaming::default(), *repeated)).map(drop),
             model.rename(from, to, who, *repeated),
         ),
         Step::Mode { name: n, mode } => {
