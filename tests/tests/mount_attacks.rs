@@ -40,7 +40,9 @@ fn explicit(host: &TestHost, uid: u32, name: &str, mode: u32) {
         reserve: Some(false),
         ..CreateOptions::default()
     };
-    let create = || Errand::to(host.state(), PATIENCE).unwrap().create_any(name, &options);
+    static NONCE: AtomicU64 = AtomicU64::new(1);
+    let nonce = u128::from(NONCE.fetch_add(1, Ordering::Relaxed));
+    let create = || Errand::to(host.state(), PATIENCE).unwrap().create_by(name, &options, nonce);
     as_user(uid, create).unwrap();
 }
 

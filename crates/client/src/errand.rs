@@ -48,9 +48,12 @@ impl Errand {
         Ok(Errand { talk, directory: state_directory.to_owned(), patience, repeated: false })
     }
 
-    /// Whether what is asked next may have been done already, for who died before he heard of it: then it is done.
-    pub fn repeat(&mut self, repeated: bool) {
+    /// Asks what may have been done already, for who died before he heard of it: if so, it is done.
+    pub fn repeating<T>(&mut self, repeated: bool, ask: impl FnOnce(&mut Errand) -> Result<T>) -> Result<T> {
         self.repeated = repeated;
+        let answer = ask(self);
+        self.repeated = false;
+        answer
     }
 
     /// Its connection, for a process that forks meanwhile: the child closes it.
@@ -114,13 +117,6 @@ impl Errand {
             nonce: nonce()?,
             in_directory: false,
         })
-    }
-
-    /// Creates any object. Only of a direct one the descriptor is its memory; of others it is to be left alone.
-    pub fn create_any(&mut self, name: &str, options: &CreateOptions) -> Result<(ObjectInfo, OwnedFd)> {
-        options.check()?;
-        let (name, options, nonce) = (Name::new(name)?, options.clone(), nonce()?);
-        self.opened_any(&Request::Create { name, options, nonce, in_directory: false })
     }
 
     /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
@@ -228,18 +224,18 @@ impl Errand {
         }
     }
 
-    /// Frees the name of that object, if it has it.
-    pub fn remove_object(&mut self, name: &str, of: Option<u128>) -> Result<()> {
+    /// Frees the name. `of`: only if it is that object's.
+    pub fn remove(&mut self, name: &str, of: Option<u128>) -> Result<()> {
         self.ask(&Request::Remove { name: Name::new(name)?, of }).map(drop)
     }
 
-    /// Changes the mode bits of that object, if it has that name.
-    pub fn set_mode_of(&mut self, name: &str, of: Option<u128>, mode: u32) -> Result<()> {
+    /// Changes the mode bits. `of`: only of that object.
+    pub fn set_mode(&mut self, name: &str, of: Option<u128>, mode: u32) -> Result<()> {
         self.ask(&Request::SetMode { name: Name::directory(name)?, of, mode }).map(drop)
     }
 
-    /// Changes owner or group of that object, if it has that name.
-    pub fn set_owner_of(
+    /// Changes owner or group. `of`: only of that object.
+    pub fn set_owner(
         &mut self,
         name: &str,
         of: Option<u128>,
@@ -247,21 +243,6 @@ impl Errand {
         gid: Option<u32>,
     ) -> Result<()> {
         self.ask(&Request::SetOwner { name: Name::directory(name)?, of, uid, gid }).map(drop)
-    }
-
-    /// Frees the name.
-    pub fn remove(&mut self, name: &str) -> Result<()> {
-        self.ask(&Request::Remove { name: Name::new(name)?, of: None }).map(drop)
-    }
-
-    /// Changes the mode bits.
-    pub fn set_mode(&mut self, name: &str, mode: u32) -> Result<()> {
-        self.ask(&Request::SetMode { name: Name::directory(name)?, mode, of: None }).map(drop)
-    }
-
-    /// Changes owner or group.
-    pub fn set_owner(&mut self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.ask(&Request::SetOwner { name: Name::directory(name)?, uid, gid, of: None }).map(drop)
     }
 
     /// The objects of the root directory whose names begin so.

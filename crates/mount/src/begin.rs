@@ -8,8 +8,8 @@ use commonhold::{Error, Result};
 use commonhold_keeper::{Inheritance, KeeperCommand, KeeperEvent, Kept, Key, Serves, StateLog, Vault};
 use commonhold_object::error::Doing;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::rand::GetRandomFlags;
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGXFSZ};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,8 +83,9 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
             // A server that died before it had kept the mount left one that nobody serves.
             mounting::check_place(&options.directory)?;
             let mut instance = [0; 8];
-            let mut random = std::fs::File::open("/dev/urandom").doing("opening /dev/urandom")?;
-            random.read_exact(&mut instance).doing("reading /dev/urandom")?;
+            rustix::rand::getrandom(&mut instance, GetRandomFlags::empty())
+                .map_err(std::io::Error::from)
+                .doing("drawing the mount's number")?;
             let nodes = NodeLog::new(vault.clone())?;
             let source = options.host_directory.to_string_lossy().into_owned();
             let device = mounting::mount(&options.directory, &source)?;

@@ -6,13 +6,14 @@
 //! send it signals.
 
 use crate::fuse::Header;
+use crate::lock;
 use commonhold::{Errand, Error, ErrorKind, ObjectId, Result};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long the host may take to answer.
@@ -95,10 +96,6 @@ pub struct Callers {
     lines: Mutex<HashMap<Caller, Vec<Arc<Line>>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Callers {
     /// For the host of that state directory. Only root acts for others.
     pub fn new(directory: PathBuf) -> io::Result<Callers> {
@@ -179,16 +176,15 @@ impl Callers {
     ) -> Result<T> {
         *lock(&line.used) = Instant::now();
         let _acting = self.act(&line.caller)?;
-        let open = match errand.take() {
+        let mut open = match errand.take() {
             Some(open) => open,
             None => Errand::to(&self.directory, PATIENCE)?,
         };
-        let result = what(errand.insert(open));
-        if result
-            .as_ref()
-            .is_err_and(|error| matches!(error.kind, ErrorKind::Disconnected | ErrorKind::TimedOut))
-        {
-            *errand = None; // an answer that comes late is no answer to what is asked next
+        let result = what(&mut open);
+        let lost = |error: &Error| matches!(error.kind, ErrorKind::Disconnected | ErrorKind::TimedOut);
+        // An answer that comes late is no answer to what is asked next.
+        if !result.as_ref().is_err_and(lost) {
+            *errand = Some(open);
         }
         result
     }
@@ -207,10 +203,10 @@ impl Callers {
         *lock(&line.opened).entry(object).or_default() += 1;
     }
 
-    /// The object is needed there once less. An error is of a connection that is lost, and with it all that was open there.
-    pub fn close(&self, line: &Arc<Line>, object: ObjectId) -> Result<()> {
+    /// The object is needed there once less.
+    pub fn close(&self, line: &Arc<Line>, object: ObjectId) {
         // In this order, as when it is opened: the connection, then what is open on it.
-        self.ask_by(line, |errand| {
+        let closed = self.ask_by(line, |errand| {
             let mut opened = lock(&line.opened);
             let Some(count) = opened.get_mut(&object) else { return Ok(()) };
             *count -= 1;
@@ -220,7 +216,8 @@ impl Callers {
             opened.remove(&object);
             drop(opened);
             errand.close(object)
-        })
+        });
+        drop(closed); // an error is of a connection that is lost, and with it all that was open there
     }
 }
 

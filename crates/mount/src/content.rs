@@ -7,6 +7,7 @@ use crate::files::{OpenFile, Saved};
 use crate::fuse::bytes::Writer;
 use crate::fuse::flags::{RESENT, WRITE_CACHE, open};
 use crate::fuse::{Attributes, EntryReply, Opened, reply};
+use crate::lock;
 use crate::served::Served;
 use crate::server::{Request, Server};
 use commonhold::{Access, EntryInfo, ErrorKind, Object, ObjectInfo, Sizing};
@@ -14,11 +15,7 @@ use commonhold_sys::frames;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::Arc;
 
 /// What a descriptor may do decides what its object is opened for.
 fn access_for(flags: u32) -> Access {
@@ -45,7 +42,7 @@ impl Server {
             Ok((path, opened))
         })?;
         if lock(&self.nodes).nodes.object(node) != Some(info.uuid) {
-            let _ = self.callers.close(&line, info.id);
+            self.callers.close(&line, info.id);
             return Err(Failure(Errno::STALE));
         }
         self.keep_open(request, node, path, access, (info, fd, line)).map(|opened| opened.reply())
@@ -78,7 +75,7 @@ impl Server {
         let attributes = self.tell(parent, &leaf, &found)?;
         let opened = match self.opened_before(request) {
             Some(opened) => {
-                let _ = self.callers.close(&line, info.id);
+                self.callers.close(&line, info.id);
                 opened
             }
             None => self.keep_open(request, attributes.node, path, access_for(flags), (info, fd, line))?,
@@ -124,7 +121,7 @@ impl Server {
         let kept = self.keep_object(request, node, (path, access, is_open), (info, fd, line.clone()));
         if kept.is_err() {
             self.files.end(node);
-            let _ = self.callers.close(&line, id);
+            self.callers.close(&line, id);
         }
         kept
     }
@@ -268,8 +265,8 @@ impl Server {
         }
         if let Err(failure) = self.put(&file, offset, data) {
             if end > size {
-                // What it was to have for this it has not; if that cannot be said, it ends in zeros.
-                let _ = self.resize_open(&file, self.size_of(&file)?.max(size), Sizing::Exactly);
+                let before = self.size_of(&file)?.max(size);
+                let _ = self.resize_open(&file, before, Sizing::Exactly); // if that cannot be said, it ends in zeros
             }
             return Err(failure);
         }
@@ -352,12 +349,12 @@ impl Server {
             opened => opened?,
         };
         if info.uuid != file.saved.uuid {
-            let _ = self.callers.close(&line, info.id);
+            self.callers.close(&line, info.id);
             return Err(Failure(Errno::STALE));
         }
         file.is_object(info.id);
         if let Some(before) = lock(&file.line).replace(line.clone()) {
-            let _ = self.callers.close(&before, info.id);
+            self.callers.close(&before, info.id);
         }
         Ok(line)
     }
@@ -460,7 +457,7 @@ impl Server {
             self.watches.remove(file.saved.node);
         }
         if let Some(line) = lock(&file.line).take() {
-            let _ = self.callers.close(&line, file.object());
+            self.callers.close(&line, file.object());
         }
         Ok(())
     }

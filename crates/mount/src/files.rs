@@ -3,6 +3,7 @@
 use crate::caller::{Caller, Line};
 use crate::fuse::Device;
 use crate::fuse::flags::open;
+use crate::lock;
 use crate::served::Served;
 use commonhold::{ErrorKind, ObjectId, Result};
 use commonhold_keeper::{Kept, Key, Vault};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Begins the keys of open files.
 const KEY: &str = "file/";
@@ -136,10 +137,6 @@ pub struct Files {
 
 /// Open files of an ordinary user that take mappings, of which this process has so many for all.
 const SERVED: u64 = 128;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Files {
     /// None yet.
@@ -272,8 +269,7 @@ impl Files {
             return;
         }
         if let Some(backing) = nodes.remove(&node).and_then(|common| common.backing) {
-            // The kernel knows it no longer where the mount has ended; else it is there.
-            let _ = self.device.pass_no_longer(backing);
+            let _ = self.device.pass_no_longer(backing); // an error: the mount has ended, and it with that
         }
     }
 
@@ -283,7 +279,7 @@ impl Files {
         let mut nodes = lock(&self.nodes);
         let common = nodes.get_mut(&node)?;
         if common.backing.is_none() {
-            common.backing = self.device.pass_through(fd.as_fd()).ok();
+            common.backing = self.device.pass_through(fd.as_fd()).ok(); // else the server reads and writes it
         }
         common.backing
     }

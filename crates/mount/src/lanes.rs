@@ -4,6 +4,7 @@
 //! Names have a lane apart: while the kernel asks about a name it holds the lock of the directory, for which others wait. So
 //! nothing slow is before them, and only so many wait. What ends something is never refused.
 
+use crate::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -139,7 +140,7 @@ impl Lanes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes)
     }
 }
 

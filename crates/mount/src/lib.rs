@@ -32,4 +32,11 @@ mod served;
 mod server;
 mod watches;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A defect that one request meets ends no other: what a thread left that panicked is used on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub use begin::{MountOptions, keeper_command, serve};

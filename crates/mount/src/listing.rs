@@ -6,12 +6,13 @@ use crate::fuse::Opened;
 use crate::fuse::bytes::Writer;
 use crate::fuse::flags::ROOT;
 use crate::fuse::reply::directory_entry;
+use crate::lock;
 use crate::server::{Request, Server};
 use commonhold::EntryInfo;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries of a directory that are listed at most; and of all directories that one user lists at a time.
 const MOST: usize = 1 << 20;
@@ -31,7 +32,7 @@ pub struct Listings {
 
 impl Listings {
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     fn keep(&self, number: u64, uid: u32, listing: Arc<Vec<Entry>>) -> Outcome<()> {

@@ -4,8 +4,10 @@ use crate::nodes::{Change, Nodes};
 use commonhold_keeper::{Key, Vault};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, Result};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// The key of that memory.
@@ -77,15 +79,9 @@ fn fresh() -> Result<OwnedFd> {
 }
 
 fn read(memory: &OwnedFd) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0)];
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::pread(memory, &mut bytes[done..], done as u64)? {
-            0 => break,
-            count => done += count,
-        }
-    }
-    bytes.truncate(done);
+    let file = File::from(memory.try_clone()?);
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
 

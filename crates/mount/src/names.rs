@@ -5,12 +5,11 @@ use crate::failure::{Failure, Outcome};
 use crate::fuse::flags::{ROOT, set};
 use crate::fuse::request::SetAttributes;
 use crate::fuse::{Attributes, EntryReply, reply};
-use crate::log::NodeLog;
+use crate::lock;
 use crate::server::{Request, Server};
 use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, Sizing};
 use commonhold_object::{Credentials, limits};
 use rustix::io::Errno;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// renameat2(2): the new name must be free.
@@ -29,7 +28,7 @@ fn not_empty(error: Error) -> Failure {
 impl Server {
     /// The kernel is told of what lies in a directory.
     pub(crate) fn tell(&self, parent: u64, leaf: &str, found: &EntryInfo) -> Outcome<Attributes> {
-        let mut log = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.nodes);
         let (node, change) = log.nodes.look(parent, leaf, entry::identity(found));
         log.note([change])?;
         Ok(entry::attributes(found, node))
@@ -113,10 +112,9 @@ impl Server {
         let (leaf, found) = self.steadily(request.header.node, || {
             let (path, leaf) = self.path_in(request.header.node, name)?;
             let found = self.callers.ask(&request.caller, |errand| {
-                errand.repeat(request.header.is_repeated());
-                let made = errand.make_directory(&path, mode & 0o777);
-                errand.repeat(false);
-                made?;
+                errand.repeating(request.header.is_repeated(), |errand| {
+                    errand.make_directory(&path, mode & 0o777)
+                })?;
                 errand.look(&path)
             })?;
             Ok((leaf, found))
@@ -142,12 +140,9 @@ impl Server {
                 return Ok(leaf);
             }
             // That one, and not what somebody put in its place meanwhile.
-            let of = self.lock_nodes().nodes.object_named(parent, &leaf);
+            let of = lock(&self.nodes).nodes.object_named(parent, &leaf);
             let removed = self.callers.ask(&request.caller, |errand| {
-                errand.repeat(request.header.is_repeated());
-                let removed = errand.remove_object(&path, of);
-                errand.repeat(false);
-                removed
+                errand.repeating(request.header.is_repeated(), |errand| errand.remove(&path, of))
             });
             removed.map_err(not_empty)?;
             Ok(leaf)
@@ -157,15 +152,11 @@ impl Server {
     /// Whether a request that takes a name away was done by the server before, which died before it answered. The kernel knew the
     /// name when it asked, and lets nobody make it meanwhile: what has it now is another's, who made it elsewhere.
     fn was_done(&self, request: &Request<'_>, leaf: &str) -> bool {
-        request.header.is_repeated() && !self.lock_nodes().nodes.is_named(request.header.node, leaf)
-    }
-
-    fn lock_nodes(&self) -> MutexGuard<'_, NodeLog> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        request.header.is_repeated() && !lock(&self.nodes).nodes.is_named(request.header.node, leaf)
     }
 
     fn unname(&self, parent: u64, leaf: String) -> Outcome<()> {
-        let mut log = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.nodes);
         let change = log.nodes.unname(parent, &leaf);
         Ok(log.note(change)?)
     }
@@ -186,18 +177,17 @@ impl Server {
         if self.was_done(request, leaf) {
             return Ok(());
         }
-        let of = self.lock_nodes().nodes.object_named(from_directory, leaf);
+        let of = lock(&self.nodes).nodes.object_named(from_directory, leaf);
         let rename = || {
             let (from_path, from) = self.path_in(from_directory, name)?;
             let (to_path, to) = self.path_in(to_directory, to)?;
             let renamed = self.callers.ask(&request.caller, |errand| {
-                errand.repeat(request.header.is_repeated());
-                let renamed = errand.rename(&from_path, &to_path, replace, of);
-                errand.repeat(false);
-                renamed
+                errand.repeating(request.header.is_repeated(), |errand| {
+                    errand.rename(&from_path, &to_path, replace, of)
+                })
             });
             renamed.map_err(not_empty)?;
-            let mut log = self.lock_nodes();
+            let mut log = lock(&self.nodes);
             let changes = log.nodes.rename((from_directory, &from), (to_directory, &to), of);
             Ok(log.note(changes)?)
         };
@@ -205,7 +195,7 @@ impl Server {
             return self.steadily(from_directory, rename);
         }
         // What lies in a directory is asked for again if it is not found meanwhile.
-        let node = self.lock_nodes().nodes.directory_of_name(from_directory, leaf);
+        let node = lock(&self.nodes).nodes.directory_of_name(from_directory, leaf);
         let _moving = node.map(|node| self.moves.begin(node));
         rename()
     }
@@ -243,12 +233,12 @@ impl Server {
         let has_times = of.is_some() && !asked.has(set::SIZE);
         let change = self.callers.ask(&request.caller, |errand| {
             if asked.has(set::MODE) {
-                errand.set_mode_of(&path, of, asked.mode & 0o777)?;
+                errand.set_mode(&path, of, asked.mode & 0o777)?;
             }
             let (uid, gid) =
                 (asked.has(set::UID).then_some(asked.uid), asked.has(set::GID).then_some(asked.gid));
             if uid.is_some() || gid.is_some() {
-                errand.set_owner_of(&path, of, uid, gid)?;
+                errand.set_owner(&path, of, uid, gid)?;
             }
             if has_times && (asked.has(set::MTIME) || asked.has(set::MTIME_NOW)) {
                 errand.set_modified(&path, of, modified_ns(asked))?;

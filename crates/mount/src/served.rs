@@ -2,11 +2,12 @@
 //! cannot be had is an error of a call, and no signal that ends the server.
 
 use crate::failure::{Failure, Outcome};
+use crate::lock;
 use commonhold::{Coherence, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes that are mapped at once. Of explicit coherence the last unmap publishes what was written: of that a window is large, so
 /// that it comes with the end of the file.
@@ -123,7 +124,7 @@ impl Served {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::fuse::reply::InitReply;
 use crate::fuse::{Asked, Device, Header, Operation, device::Received, device::WRITE_BYTES, request};
 use crate::lanes::{About, Lanes};
 use crate::listing::Listings;
+use crate::lock;
 use crate::log::NodeLog;
 use crate::watches::Watches;
 use commonhold::{EntryInfo, Host, Result};
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The key of what INIT agreed upon.
 pub const AGREED_KEY: &str = "agreed";
@@ -108,10 +109,6 @@ impl Drop for Moving<'_> {
             moving.remove(&self.1);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {

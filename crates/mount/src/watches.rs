@@ -18,12 +18,13 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::fuse::Device;
+use crate::lock;
 use commonhold::{Heard, ObjectId, Watch};
 use commonhold_keeper::StateLog;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Changes that are remembered for who is about to note an object.
@@ -84,13 +85,13 @@ impl Watches {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A file of that node is being opened. From the answer on, changes are told.
     pub fn add(self: &Arc<Self>, node: u64, path: &str) -> Outcome<()> {
         let turn = self.turn(node);
-        let held = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = lock(&turn);
         let known = self.note(node, path);
         if known.is_none() {
             match self.watch(node) {
@@ -148,7 +149,7 @@ impl Watches {
     /// A file of it was closed.
     pub fn remove(&self, node: u64) {
         let turn = self.turn(node);
-        let _held = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = lock(&turn);
         let mut state = self.lock();
         let Some(watched) = state.objects.get_mut(&node) else { return };
         watched.files -= 1;
@@ -251,7 +252,7 @@ impl Watches {
                 }
                 None => {
                     let turn = self.turn(node);
-                    let _held = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _held = lock(&turn);
                     self.watch(node)
                 }
             };

@@ -96,7 +96,7 @@ unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int
     };
     let has = segment.info.ownership.mode;
     let new = u32::from(wanted.shm_perm.mode) & 0o666;
-    let mode = |mode| segment.change(|errand, name| errand.set_mode(name, mode));
+    let mode = |mode| segment.change(|errand, name| errand.set_mode(name, None, mode));
     // The object is never more open than the twin to those who own it: narrower before, wider after.
     let (narrows, widens) = (has & new != has, has & new != new);
     if narrows
@@ -112,7 +112,7 @@ unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int
     let gid = changed(twin.shm_perm.gid, wanted.shm_perm.gid);
     let done = set.map_err(|errno| Error::io("changing the segment", &errno.into())).and_then(|_| {
         if uid.is_some() || gid.is_some() {
-            segment.change(|errand, name| errand.set_owner(name, uid, gid))?;
+            segment.change(|errand, name| errand.set_owner(name, None, uid, gid))?;
         }
         if widens { mode(new) } else { Ok(()) }
     });

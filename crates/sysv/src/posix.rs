@@ -75,7 +75,7 @@ fn find(
 /// `shm_unlink`.
 pub fn unlink(wishes: &Wishes, name: &str) -> Result<(), Errno> {
     let name = object_of(name)?;
-    errands::ask(PATIENCE, |errand| errand.remove(&name))
+    errands::ask(PATIENCE, |errand| errand.remove(&name, None))
         .map_err(|error| failed(wishes, "shm_unlink", &error))
 }
 

@@ -202,7 +202,7 @@ pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
 fn create_as(errand: &mut Errand, name: &str, options: &CreateOptions) -> Result<ObjectInfo, Error> {
     let mut created = errand.create(name, options);
     if matches!(&created, Err(error) if error.kind == ErrorKind::Exists) {
-        errand.remove(name)?;
+        errand.remove(name, None)?;
         created = errand.create(name, options);
     }
     if matches!(&created, Err(error) if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota)) {
@@ -217,7 +217,7 @@ fn create_as(errand: &mut Errand, name: &str, options: &CreateOptions) -> Result
 pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Error> {
     for info in errand.list(&Parts::beginning(namespace()?, Some(id)))? {
         if let Some(name) = &info.name {
-            match errand.remove(name.as_str()) {
+            match errand.remove(name.as_str(), None) {
                 Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {}
                 other => other?,
             }
@@ -263,7 +263,7 @@ pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Erro
 /// Removes what is left of segments that are gone, as far as this user may; at most so many.
 fn sweep(errand: &mut Errand, most: usize) -> Result<(), Error> {
     for (segment, _) in all(errand)?.iter().filter(|(_, twin)| twin.is_none()).take(most) {
-        let _ = errand.remove(&segment.name); // others' are the host's to remove
+        let _ = errand.remove(&segment.name, None); // others' are the host's to remove
     }
     Ok(())
 }
