@@ -210,6 +210,7 @@ rcupdate.rcu_cpu_stall_timeout=120" \
     tail -n +1 -f --pid=$qemu "$place/said" &
     code=0
     wait $qemu || code=$?
+    # What was said has been shown; how the machine ended is in $code.
     wait $! || true
     trap - EXIT
 }

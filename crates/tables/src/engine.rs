@@ -26,23 +26,15 @@ pub struct Made {
 
 /// One way.
 pub trait Engine: fmt::Debug + Sync {
-    /// Bytes of a page.
-    fn page_bytes(&self) -> u64;
-
     /// What addresses are multiples of where a segment is attached with shared tables.
     fn unit_bytes(&self) -> u64;
 
-    /// Makes a segment, whose size is rounded up to whole [units](Engine::size_unit), with all its pages and its tables.
+    /// Makes a segment, whose size is rounded up to whole 2 MiB, with all its pages and its tables.
     /// `owner`: the user whose limits it counts against, where the engine has such.
     ///
     /// # Errors
     /// `Unsupported` where this machine cannot, `StorageFull` where it has no memory for it; nothing is kept then.
     fn make(&self, label: &str, size_bytes: u64, owner: u32) -> io::Result<Made>;
-
-    /// What sizes are multiples of.
-    fn size_unit(&self) -> u64 {
-        HUGE
-    }
 
     /// A descriptor by which the segment is attached to read alone: nobody gets more by it (5.4).
     fn for_readers(&self, segment: BorrowedFd<'_>) -> io::Result<OwnedFd>;
@@ -72,10 +64,6 @@ pub trait Engine: fmt::Debug + Sync {
 pub struct Hugetlb;
 
 impl Engine for Hugetlb {
-    fn page_bytes(&self) -> u64 {
-        HUGE
-    }
-
     fn unit_bytes(&self) -> u64 {
         GIGABYTE
     }

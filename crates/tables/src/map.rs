@@ -28,12 +28,10 @@ pub fn attach(fd: impl AsFd, size_bytes: u64, at: Option<u64>, writes: bool) -> 
     }
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     let mapped = match at {
-        Some(at) => map(&fd, 0, at as usize, length, flags | MapFlags::FIXED_NOREPLACE)?,
-        None => Reserved::new(length)?.fill(|at| map(&fd, 0, at, length, flags | MapFlags::FIXED))?,
+        Some(_) => place(&fd, 0, length, at, ProtFlags::READ, flags)?,
+        None => Reserved::new(length)?
+            .fill(|at| map(&fd, 0, at, length, ProtFlags::READ, flags | MapFlags::FIXED))?,
     };
-    if at.is_some_and(|at| at as usize != mapped.address) {
-        return Err(Errno::EXIST.into()); // a kernel that does not know MAP_FIXED_NOREPLACE
-    }
     if writes {
         // SAFETY: nobody else knows of the mapping.
         unsafe { rustix::mm::mprotect(mapped.start(), length, MprotectFlags::READ | MprotectFlags::WRITE) }?;
@@ -54,11 +52,7 @@ pub fn attach_own(
     writes: bool,
 ) -> io::Result<Attachment> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    let (at, fixed) = at.map_or((0, MapFlags::empty()), |at| (at as usize, MapFlags::FIXED_NOREPLACE));
-    let mapped = map(&fd, offset, at, length, flags | fixed)?;
-    if at != 0 && at != mapped.address {
-        return Err(Errno::EXIST.into()); // a kernel that does not know MAP_FIXED_NOREPLACE
-    }
+    let mapped = place(&fd, offset, length, at, ProtFlags::READ, flags)?;
     let first = mapped.address.next_multiple_of(GIGABYTE as usize);
     let end = mapped.address + length;
     for gigabyte in (first..end).step_by(GIGABYTE as usize) {
@@ -73,19 +67,37 @@ pub fn attach_own(
     Ok(mapped)
 }
 
-fn map(fd: impl AsFd, offset: u64, at: usize, length: usize, flags: MapFlags) -> io::Result<Attachment> {
+/// Maps at an address, where nothing may be yet, or anywhere.
+pub(crate) fn place(
+    fd: impl AsFd,
+    offset: u64,
+    length: usize,
+    at: Option<u64>,
+    protection: ProtFlags,
+    flags: MapFlags,
+) -> io::Result<Attachment> {
+    let (wished, fixed) = at.map_or((0, MapFlags::empty()), |at| (at as usize, MapFlags::FIXED_NOREPLACE));
+    let mapped = map(fd, offset, wished, length, protection, flags | fixed)?;
+    if at.is_some() && mapped.address != wished {
+        return Err(Errno::EXIST.into()); // a kernel that does not know MAP_FIXED_NOREPLACE
+    }
+    Ok(mapped)
+}
+
+fn map(
+    fd: impl AsFd,
+    offset: u64,
+    at: usize,
+    length: usize,
+    protection: ProtFlags,
+    flags: MapFlags,
+) -> io::Result<Attachment> {
     // SAFETY: MAP_FIXED is given only for addresses that this module has reserved itself.
-    let address =
-        unsafe { rustix::mm::mmap(at as *mut c_void, length, ProtFlags::READ, flags, &fd, offset) }?;
+    let address = unsafe { rustix::mm::mmap(at as *mut c_void, length, protection, flags, &fd, offset) }?;
     Ok(Attachment { address: address as usize, length })
 }
 
 impl Attachment {
-    /// Of what was mapped just now.
-    pub(crate) fn new(address: usize, length: usize) -> Attachment {
-        Attachment { address, length }
-    }
-
     /// Where it begins.
     pub fn address(&self) -> NonNull<u8> {
         NonNull::new(self.address as *mut u8).expect("nothing is mapped at null")

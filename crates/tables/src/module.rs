@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Made};
 use crate::hugetlb::HUGE;
-use crate::map::Attachment;
+use crate::map::{Attachment, place};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -89,10 +89,6 @@ impl Module {
 }
 
 impl Engine for Module {
-    fn page_bytes(&self) -> u64 {
-        4096
-    }
-
     fn unit_bytes(&self) -> u64 {
         HUGE
     }
@@ -133,7 +129,7 @@ impl Engine for Module {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        map(segment, 0, length, at, writes)
+        place(segment, 0, length, at, protection(writes), MapFlags::SHARED)
     }
 
     fn attach_own(
@@ -145,29 +141,12 @@ impl Engine for Module {
         writes: bool,
     ) -> io::Result<Attachment> {
         let memory = Module::memory(segment)?;
-        map(memory.as_fd(), offset, length, at, writes)
+        place(memory, offset, length, at, protection(writes), MapFlags::SHARED)
     }
 }
 
-fn map(
-    fd: BorrowedFd<'_>,
-    offset: u64,
-    length: usize,
-    at: Option<u64>,
-    writes: bool,
-) -> io::Result<Attachment> {
-    let mut protection = ProtFlags::READ;
-    protection.set(ProtFlags::WRITE, writes);
-    let (wished, fixed) = at.map_or((0, MapFlags::empty()), |at| (at as usize, MapFlags::FIXED_NOREPLACE));
-    // SAFETY: nothing that is mapped is replaced.
-    let address = unsafe {
-        rustix::mm::mmap(wished as *mut _, length, protection, MapFlags::SHARED | fixed, fd, offset)
-    }?;
-    let attached = Attachment::new(address as usize, length);
-    match at {
-        Some(_) if attached.address().as_ptr() as usize != wished => Err(Errno::EXIST.into()),
-        _ => Ok(attached),
-    }
+fn protection(writes: bool) -> ProtFlags {
+    if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ }
 }
 
 fn unsupported(text: &str) -> io::Error {
