@@ -123,7 +123,7 @@ fn watch(options: &MountOptions, server: &Arc<Server>, log: StateLog, told: Told
     let (command, directory) = (keeper_command(options), options.directory.clone());
     let (server, vault) = (server.clone(), server.vault.clone());
     // Which mount is ours: by then another may be at its place.
-    let minor = mounting::mounted_at(&directory)?.map(|mounted| mounted.minor);
+    let minor = mounting::mounted_at(&directory)?.map(|mounted| mounted.minor());
     let watch = move || loop {
         let mut polled = [PollFd::from_borrowed_fd(vault.watch_fd(), PollFlags::IN)];
         let _ = rustix::event::poll(&mut polled, Some(&LOOK)); // what there is to hear is heard below
@@ -180,7 +180,7 @@ fn end(directory: &std::path::Path, minor: Option<u32>, vault: &Vault, log: &Sta
     /// How long users may take to let go of it.
     const GRACE: Duration = Duration::from_secs(3);
     let is_there = mounting::mounted_at(directory)
-        .is_ok_and(|there| there.is_some_and(|there| Some(there.minor) == minor));
+        .is_ok_and(|there| there.is_some_and(|there| Some(there.minor()) == minor));
     if let Err(error) = if is_there { mounting::unmount(directory, true) } else { Ok(()) } {
         log.say(&error.message);
     }

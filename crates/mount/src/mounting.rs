@@ -3,10 +3,11 @@
 use crate::fuse::Device;
 use commonhold::{Error, ErrorKind, Result};
 use commonhold_object::error::Doing;
+use commonhold_sys::mounts::{Mount, Mounts};
 use rustix::mount::{MountFlags, UnmountFlags};
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -14,62 +15,15 @@ use std::sync::Arc;
 /// What `mount` and `df` show as its kind.
 pub const KIND: &str = "fuse.commonhold";
 
-/// One line of /proc/self/mountinfo.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
-    /// Where.
-    pub directory: PathBuf,
-    /// What kind of file system.
-    pub kind: String,
-    /// What it says it is.
-    pub source: String,
-    /// The number of its device: that of its FUSE connection, too.
-    pub minor: u32,
-}
-
 /// What is mounted at that directory: the last of all.
-pub fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
-    let all = std::fs::read("/proc/self/mountinfo").doing("reading /proc/self/mountinfo")?;
-    let lines = all.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(parse).rfind(|mounted| mounted.directory == directory))
-}
-
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let at = line.windows(3).position(|part| part == b" - ")?;
-    let (before, after) = (&line[..at], &line[at + 3..]);
-    let mut words = before.split(|byte| *byte == b' ');
-    let device = std::str::from_utf8(words.nth(2)?).ok()?;
-    let directory = PathBuf::from(OsString::from_vec(unescaped(words.nth(1)?)));
-    let mut words = after.split(|byte| *byte == b' ');
-    let kind = String::from_utf8_lossy(words.next()?).into_owned();
-    let source = String::from_utf8_lossy(&unescaped(words.next()?)).into_owned();
-    let minor = device.split_once(':')?.1.parse().ok()?;
-    Some(Mounted { directory, kind, source, minor })
-}
-
-/// Spaces, tabs, newlines and backslashes are written `\040` and the like.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *byte == b'\\') {
-            Some(escaped) => {
-                plain.push(escaped);
-                rest = &after[3..];
-            }
-            None => {
-                plain.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    plain
+pub fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
+    let all = Mounts::read().doing("reading /proc/self/mountinfo")?;
+    Ok(all.at(directory).cloned())
 }
 
 /// Refuses a directory at which nothing can be mounted, and says what to do. One at which a mount of ours has died is freed.
 pub fn check_place(directory: &Path) -> Result<()> {
-    if let Some(there) = mounted_at(directory)?.filter(|there| there.kind == KIND) {
+    if let Some(there) = mounted_at(directory)?.filter(|there| there.file_system == KIND) {
         let is_dead =
             std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
         if !is_dead {
@@ -169,7 +123,7 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<()> {
 }
 
 /// Ends what waits for the server of a mount, which does not answer: every call fails from now on. For root, and who mounted.
-pub fn abort(mounted: &Mounted) -> Result<()> {
+pub fn abort(mounted: &Mount) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         // It aborts first; a mount that is in use stays where it is.
         return match rustix::mount::unmount(&mounted.directory, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
@@ -180,7 +134,7 @@ pub fn abort(mounted: &Mounted) -> Result<()> {
             }
         };
     }
-    let path = PathBuf::from(format!("/sys/fs/fuse/connections/{}/abort", mounted.minor));
+    let path = PathBuf::from(format!("/sys/fs/fuse/connections/{}/abort", mounted.minor()));
     std::fs::write(&path, "1").doing(format_args!("ending what waits for the mount ({})", path.display()))
 }
 
@@ -192,23 +146,4 @@ pub fn state_name(directory: &Path) -> String {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     }
     format!("{hash:016x}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_mountinfo_are_read() {
-        let line = br"36 35 0:57 / /mnt/a\040b rw,nosuid,nodev shared:1 - fuse.commonhold /var/lib\134x rw,user_id=0";
-        let expected = Mounted {
-            directory: "/mnt/a b".into(),
-            kind: KIND.into(),
-            source: r"/var/lib\x".into(),
-            minor: 57,
-        };
-        assert_eq!(parse(line), Some(expected));
-        assert_eq!(parse(b"36 35 0:57 /"), None);
-        assert_eq!(parse(b""), None);
-    }
 }

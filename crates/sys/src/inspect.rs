@@ -1,6 +1,7 @@
 //! What a descriptor is that somebody else sent. No question that is asked here waits for whoever serves the file: fstat and
 //! fstatfs of a file in a file system in user space, or on a network, wait for its server, which may be the sender.
 
+use crate::mounts::Mounts;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SealFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io;
@@ -37,50 +38,6 @@ const HUGETLBFS: u32 = 0x9584_58f6;
 /// Whether files of that file system are the kernel itself, a process or a device.
 pub fn is_of_the_kernel(file_system: &str) -> bool {
     OF_THE_KERNEL.iter().any(|(name, _)| *name == file_system)
-}
-
-/// The mounts that this process sees.
-#[derive(Clone, Debug, Default)]
-pub struct Mounts(Vec<Mount>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
-    id: u64,
-    device: u64,
-    file_system: String,
-}
-
-impl Mounts {
-    /// As they are now.
-    pub fn read() -> io::Result<Mounts> {
-        Ok(Mounts::parse(&std::fs::read("/proc/self/mountinfo")?))
-    }
-
-    /// Those of these lines.
-    pub fn parse(text: &[u8]) -> Mounts {
-        // Paths may be no UTF-8; what is taken from a line always is.
-        Mounts(String::from_utf8_lossy(text).lines().filter_map(Mount::parse).collect())
-    }
-
-    /// The type of the file system of a file: by its mount, else by its device, which one file system alone has.
-    fn file_system(&self, mount: u64, device: u64) -> Option<&str> {
-        let by_mount = self.0.iter().find(|known| known.id == mount);
-        let found = by_mount.or_else(|| self.0.iter().find(|known| known.device == device));
-        found.map(|known| known.file_system.as_str())
-    }
-}
-
-impl Mount {
-    /// A line such as `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
-    fn parse(line: &str) -> Option<Mount> {
-        let mut fields = line.split(' ');
-        let (id, device) = (fields.next()?.parse().ok()?, fields.nth(1)?);
-        let (major, minor) = device.split_once(':')?;
-        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-        // A path has no space in it here: the kernel writes \040.
-        let file_system = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
-        Some(Mount { id, device, file_system })
-    }
 }
 
 /// What a descriptor is.
@@ -140,7 +97,7 @@ impl Inspected {
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = rustix::fs::statx(fd, "", how, wanted)?;
         let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-        let is_apart = !mounts.0.iter().any(|mount| mount.id == found.stx_mnt_id);
+        let is_apart = !mounts.has(found.stx_mnt_id);
         let file_system = match &memory {
             Some((_, name)) => *name,
             None => mounts.file_system(found.stx_mnt_id, device),
@@ -242,16 +199,5 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert_eq!(look(hold(&link).unwrap()).kind, FileType::Symlink);
-    }
-
-    #[test]
-    fn lines_of_mountinfo() {
-        let line = r"36 35 98:1 /mnt1 /mnt\040a rw,noatime master:1 shared:2 - fuse.sshfs u@h rw";
-        let mount = Mount::parse(line).unwrap();
-        assert_eq!((mount.id, mount.file_system.as_str()), (36, "fuse.sshfs"));
-        assert_eq!(mount.device, rustix::fs::makedev(98, 1));
-        for odd in ["", "36", "36 35", "36 35 98 /", "x 35 98:1 / / rw - ext4 a b", "36 35 98:1 / / rw"] {
-            assert_eq!(Mount::parse(odd), None, "{odd}");
-        }
     }
 }

@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod kernel;
 pub mod maps;
 pub mod memory;
+pub mod mounts;
 pub mod pagemap;
 pub mod plain;
 pub mod process;

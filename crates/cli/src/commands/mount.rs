@@ -104,8 +104,8 @@ fn wait_for_mount(options: &MountOptions, keeper: u32) -> Result<()> {
     let keeper = process::pidfd(keeper).ok();
     let log = options.state_directory.join("log");
     loop {
-        let is_there =
-            mounting::mounted_at(&options.directory)?.is_some_and(|found| found.kind == mounting::KIND);
+        let is_there = mounting::mounted_at(&options.directory)?
+            .is_some_and(|found| found.file_system == mounting::KIND);
         if is_there && answers(&options.directory, until) {
             return Ok(());
         }
@@ -136,8 +136,9 @@ fn answers(directory: &Path, until: Instant) -> bool {
 /// Unmounts.
 pub fn unmount(arguments: &Unmount) -> Done {
     let directory = find(&arguments.directory)?;
-    let there =
-        mounting::mounted_at(&directory)?.filter(|there| there.kind == mounting::KIND).ok_or_else(|| {
+    let there = mounting::mounted_at(&directory)?
+        .filter(|there| there.file_system == mounting::KIND)
+        .ok_or_else(|| {
             let text = format!(
                 "{} is no mount of Commonhold: findmnt -t {} lists them",
                 directory.display(),
@@ -148,7 +149,7 @@ pub fn unmount(arguments: &Unmount) -> Done {
     if arguments.abort {
         mounting::abort(&there)?;
     }
-    if mounting::mounted_at(&directory)?.is_some_and(|left| left.minor == there.minor) {
+    if mounting::mounted_at(&directory)?.is_some_and(|left| left.minor() == there.minor()) {
         mounting::unmount(&directory, arguments.lazy)?;
     }
     let text = directory.display().to_string();

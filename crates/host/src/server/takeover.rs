@@ -16,7 +16,7 @@ use commonhold_object::wire::Event;
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, Region, Result, SessionId};
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::claims::Claims;
-use commonhold_sys::inspect::Mounts;
+use commonhold_sys::mounts::Mounts;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::process::{self, Identity};
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
