@@ -69,5 +69,5 @@ fn names_that_are_claimed_while_others_are_told_are_kept() {
 fn names_that_are_claimed_in_etcd_while_others_are_told_are_kept() {
     let Some(etcd) = commonhold_tests::etcd::Etcd::start() else { return };
     let hosts: Vec<TestHost> = (0..2).map(|number| etcd.host(number)).collect();
-    makes_while_others_are_told(&hosts, "strict");
+    makes_while_others_are_told(&hosts, "home-moves strict replicas=1");
 }

@@ -6,7 +6,7 @@ use crate::link::{Handshake, wrong_reply};
 use crate::{Access, Error, ErrorKind, Name, ObjectId, Result, locate};
 use commonhold_object::wire::{Event, FromHost, Header, Reply, Request};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,6 @@ pub struct Watch {
     talk: Handshake,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Sender<Result<Reply>>>>,
-    directory: PathBuf,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,13 +49,7 @@ impl Watch {
             talk: Handshake::new(socket, 0)?,
             next: AtomicU64::new(1000),
             waiting: Mutex::default(),
-            directory: state_directory.to_owned(),
         })
-    }
-
-    /// The host that it is connected to.
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     fn ask(&self, request: &Request) -> Result<Reply> {
@@ -110,7 +103,8 @@ impl Watch {
 
     fn lost(&self) -> Heard {
         for (_, tell) in lock(&self.waiting).drain() {
-            let _ = tell.send(Err(Error::new(ErrorKind::Disconnected, "the host was lost meanwhile")));
+            let lost = Error::new(ErrorKind::Disconnected, "the host was lost meanwhile");
+            let _ = tell.send(Err(lost)); // who asked may have given up
         }
         Heard::Lost
     }

@@ -156,7 +156,7 @@ mod tests {
         let goes = Mutex::new(goes);
         let lanes = Lanes::new(move |message: Message| {
             if message[0] == 1 {
-                let _ = goes.lock().unwrap().recv();
+                let _ = goes.lock().unwrap().recv(); // an error: all are let go
             }
             tell.send(message[0]).unwrap();
         });
@@ -174,7 +174,7 @@ mod tests {
         let (let_go, goes) = channel::<()>();
         let goes = Mutex::new(goes);
         let lanes = Lanes::new(move |_| {
-            let _ = goes.lock().unwrap().recv();
+            let _ = goes.lock().unwrap().recv(); // an error: all are let go
         });
         let large = || vec![0; WAITING_BYTES / 4];
         for _ in 0..THREADS {

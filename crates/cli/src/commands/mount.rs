@@ -101,7 +101,7 @@ fn state_of(directory: &Path, host: &Path) -> Result<(PathBuf, OwnedFd)> {
 
 fn wait_for_mount(options: &MountOptions, keeper: u32) -> Result<()> {
     let until = Instant::now() + PATIENCE;
-    let keeper = process::pidfd(keeper).ok();
+    let keeper = process::pidfd(keeper).ok(); // none: it has ended already
     let log = options.state_directory.join("log");
     loop {
         let is_there = mounting::mounted_at(&options.directory)?
@@ -128,7 +128,7 @@ fn answers(directory: &Path, until: Instant) -> bool {
     let (tell, told) = channel();
     let directory = directory.to_owned();
     std::thread::spawn(move || {
-        let _ = tell.send(std::fs::metadata(directory).is_ok());
+        let _ = tell.send(std::fs::metadata(directory).is_ok()); // who asked may have given up
     });
     told.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or(false)
 }

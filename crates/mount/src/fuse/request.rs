@@ -265,7 +265,7 @@ mod tests {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 bytes.push((state >> 56) as u8);
             }
-            let _ = decode(&bytes);
+            let _ = decode(&bytes); // that it does not panic
         }
         // A count of four thousand million nodes, and none there.
         let mut forget = Writer::default();
