@@ -108,6 +108,7 @@ ch_object *ch_open(const char *name, int access);
 /* How an address reaches a page. */
 #define CH_PAGED 0         /* by page tables of each process's own */
 #define CH_SHARED_TABLES 1 /* by page tables that all processes share: of huge pages, which are all taken at creation */
+#define CH_SHARED_TABLES_4K 2 /* the same of pages of 4 KiB, by the kernel module segshm */
 
 /* How to create an object. Begin with CH_OPTIONS_INIT or ch_options_init(), then set what differs. */
 typedef struct ch_options {
@@ -129,7 +130,7 @@ typedef struct ch_options {
     uint64_t page_size_bytes;   /* strict: what goes from host to host at once, 4 KiB (0) to 2 MiB */
     uint32_t replicas;          /* hosts that may be lost without losing what another has read: CH_FORWARDING, or home_moves */
     int home_moves;             /* 1: another host takes a lost home's place; with replicas, or a file others open by the same path */
-    int translation;            /* CH_PAGED, CH_SHARED_TABLES: the size is rounded up to whole huge pages then */
+    int translation;            /* CH_PAGED, CH_SHARED_TABLES or ..._4K: the size is rounded up to a multiple of 2 MiB then */
     uint32_t unused;            /* 0 */
 } ch_options;
 
@@ -259,7 +260,7 @@ typedef struct ch_info {
     uint64_t reverted_pages; /* that went back to an older version for that reason */
     uint64_t loss_generation; /* another number whenever newest versions were lost: compare it with what it was */
     int is_elsewhere;        /* its home is another host */
-    int translation;         /* CH_PAGED, CH_SHARED_TABLES */
+    int translation;         /* CH_PAGED, CH_SHARED_TABLES, CH_SHARED_TABLES_4K */
     uint64_t page_tables;    /* shared: how many map each page at most, two of them the host's; 0: the kernel does not tell */
 } ch_info;
 

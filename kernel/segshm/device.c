@@ -5,6 +5,7 @@
  */
 #include <linux/anon_inodes.h>
 #include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -18,10 +19,25 @@ struct workqueue_struct *segshm_workers;
 
 static const struct file_operations segment_fops;
 
-/* A new descriptor of a segment. It takes over the caller's reference, unless it fails. */
+/*
+ * A new descriptor of a segment. It takes over the caller's reference, unless it fails. Its inode has
+ * the number of the memfd's, by which /proc/PID/maps tells what is mapped through it.
+ */
 static int segment_descriptor(struct segshm_segment *segment, int access)
 {
-	return anon_inode_getfd("[segshm]", &segment_fops, segment, access | O_CLOEXEC);
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+	struct file *file;
+
+	if (fd < 0)
+		return fd;
+	file = anon_inode_create_getfile("[segshm]", &segment_fops, segment, access, NULL);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	file_inode(file)->i_ino = file_inode(segment->memfd)->i_ino;
+	fd_install(fd, file);
+	return fd;
 }
 
 /* --- descriptors of segments ---------------------------------------------------------------- */
@@ -126,6 +142,32 @@ static long create(struct segshm_create __user *from)
 	return result;
 }
 
+/* A host that lost its own descriptor is brought another one, maybe one that maps to read only. */
+static long reopen(s32 __user *from)
+{
+	struct segshm_segment *segment;
+	struct file *file;
+	s32 fd;
+	int result;
+
+	if (get_user(fd, from))
+		return -EFAULT;
+	file = fget(fd);
+	if (!file)
+		return -EBADF;
+	if (file->f_op != &segment_fops) {
+		fput(file);
+		return -EINVAL;
+	}
+	segment = file->private_data;
+	refcount_inc(&segment->files);
+	fput(file);
+	result = segment_descriptor(segment, O_RDWR);
+	if (result < 0)
+		segshm_segment_put(segment);
+	return result;
+}
+
 static long usage(struct segshm_usage __user *at)
 {
 	struct segshm_usage usage;
@@ -140,16 +182,24 @@ static long usage(struct segshm_usage __user *at)
 	return copy_to_user(at, &usage, sizeof(usage)) ? -EFAULT : 0;
 }
 
+/* The machine's root, also where a service manager has left it no capability. */
+static bool may_make_segments(void)
+{
+	return uid_eq(current_euid(), GLOBAL_ROOT_UID) || capable(CAP_SYS_ADMIN);
+}
+
 /* The descriptor may have been passed on: each call asks again. */
 static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
-	if (!capable(CAP_SYS_ADMIN))
+	if (!may_make_segments())
 		return -EPERM;
 	switch (cmd) {
 	case SEGSHM_VERSION:
 		return SEGSHM_INTERFACE;
 	case SEGSHM_CREATE:
 		return create((void __user *)arg);
+	case SEGSHM_REOPEN:
+		return reopen((void __user *)arg);
 	case SEGSHM_USAGE:
 		return usage((void __user *)arg);
 	default:
@@ -159,7 +209,7 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 
 static int device_open(struct inode *inode, struct file *file)
 {
-	return capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
+	return may_make_segments() ? 0 : -EPERM;
 }
 
 static const struct file_operations device_fops = {

@@ -96,11 +96,10 @@ pub(crate) fn sync_mode(word: &str) -> Result<SyncMode> {
 
 /// Reads how an address reaches a page.
 pub(crate) fn translation(word: &str) -> Result<Translation> {
-    match word {
-        "paged" => Ok(Translation::Paged),
-        "shared-tables" => Ok(Translation::SharedTables),
-        _ => Err(Error::invalid(format!("translation {word:?} is neither \"paged\" nor \"shared-tables\""))),
-    }
+    Translation::of_word(word).ok_or_else(|| {
+        let all = Translation::ALL.map(|one| format!("{:?}", one.word()));
+        Error::invalid(format!("translation {word:?} is none of {}", all.join(", ")))
+    })
 }
 
 /// Reads what becomes of unsynced pages after a killed last mapper.

@@ -2,7 +2,6 @@
 
 use commonhold::{
     EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, PagerKind, Protection, Sharing, SyncMode,
-    Translation,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -75,17 +74,10 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         lost_pages: info.losses.lost_pages,
         reverted_pages: info.losses.reverted_pages,
         loss_generation: info.losses.generation,
-        translation: translation_word(info.options.translation),
+        translation: info.options.translation.word(),
         page_tables: info.page_tables,
     });
     record(py, "ObjectStat", &fields)
-}
-
-fn translation_word(translation: Translation) -> &'static str {
-    match translation {
-        Translation::Paged => "paged",
-        Translation::SharedTables => "shared-tables",
-    }
 }
 
 fn sync_word(sync: SyncMode) -> &'static str {

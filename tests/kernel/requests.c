@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What the module is asked for: what it refuses, limits, and what a segment is made of. */
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include "test.h"
 
 static void version(void)
@@ -80,11 +82,57 @@ static void without_privilege(void)
 	check(setgid(1000) == 0 && setuid(1000) == 0);
 	fails(open("/dev/segshm", O_RDWR), EACCES);
 	fails(ioctl(opened, SEGSHM_VERSION), EPERM);
+	fails(ioctl(opened, SEGSHM_REOPEN, &made), EPERM);
 	fails(create(memory), EPERM);
 	/* Whoever was given a segment may use it. */
 	at = attach(made, UNIT, PROT_READ | PROT_WRITE);
 	at[0] = 1;
 	check(ioctl(made, SEGSHM_READ_ONLY) >= 0);
+}
+
+/* As a service manager starts a host that is to make segments. */
+static void root_without_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = {};
+	int memory = memfd(UNIT);
+
+	check(syscall(SYS_capset, &header, none) == 0);
+	check(create(memory) >= 0);
+}
+
+static void a_reader_brings_a_segment_back(void)
+{
+	int made = segment(UNIT), reader = ioctl(made, SEGSHM_READ_ONLY), pipes[2], again;
+	int none = 999;
+
+	attach(made, UNIT, PROT_READ | PROT_WRITE)[0] = 7;
+	check(close(made) == 0);
+	again = ioctl(device(), SEGSHM_REOPEN, &reader);
+	check(again >= 0 && info(again).flags == SEGSHM_WRITABLE);
+	check(attach(again, UNIT, PROT_READ | PROT_WRITE)[0]++ == 7);
+	check(attach(reader, UNIT, PROT_READ)[0] == 8);
+	check(pipe(pipes) == 0);
+	fails(ioctl(device(), SEGSHM_REOPEN, &pipes[0]), EINVAL);
+	fails(ioctl(device(), SEGSHM_REOPEN, &none), EBADF);
+	fails(ioctl(device(), SEGSHM_REOPEN, NULL), EFAULT);
+	fails(ioctl(reader, SEGSHM_REOPEN, &reader), ENOTTY);
+}
+
+/* /proc/PID/maps tells by them what is mapped. */
+static void descriptors_have_the_inode_of_the_memory(void)
+{
+	int made[2] = { segment(UNIT), segment(UNIT) };
+	int all[] = { made[0], made[1], ioctl(made[0], SEGSHM_READ_ONLY),
+		      ioctl(made[0], SEGSHM_MEMORY) };
+	struct stat stats[4];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		check(fstat(all[i], &stats[i]) == 0);
+	check(stats[0].st_dev == stats[1].st_dev && stats[0].st_ino != stats[1].st_ino);
+	check(stats[0].st_dev == stats[2].st_dev && stats[0].st_ino == stats[2].st_ino);
+	check(stats[0].st_dev != stats[3].st_dev && stats[0].st_ino == stats[3].st_ino);
 }
 
 static void malformed_mappings(void)
@@ -189,6 +237,9 @@ const struct test request_tests[] = {
 	{ "version_and_mode", version, 0 },
 	{ "malformed_requests", malformed_requests, 0 },
 	{ "without_privilege", without_privilege, 0 },
+	{ "root_without_capabilities", root_without_capabilities, 0 },
+	{ "a_reader_brings_a_segment_back", a_reader_brings_a_segment_back, 0 },
+	{ "descriptors_have_the_inode_of_the_memory", descriptors_have_the_inode_of_the_memory, 0 },
 	{ "malformed_mappings", malformed_mappings, 0 },
 	{ "limit_of_a_user", limit_of_a_user, 0 },
 	{ "memory_that_nobody_wrote_is_zero", memory_that_nobody_wrote_is_zero, 0 },

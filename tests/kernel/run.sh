@@ -174,6 +174,32 @@ build_conformance() {
     cp "$program" "$place/conformance"
 }
 
+# Objects of a host in its segments, tried by the tests of the whole system, with the programs and libraries that they need.
+build_system() {
+    command -v cargo >/dev/null || { echo "skipped system cargo is not installed"; return 0; }
+    (cd "$here/../.." && cargo build --quiet --locked --workspace --lib --bins --features commonhold-tests/etcd &&
+        cargo test --quiet --locked -p commonhold-tests --features etcd --test page_tables_4k --no-run \
+            --message-format json) >"$place/cargo.json" || return 1
+    program=$(sed -n 's/.*"executable":"\([^"]*page_tables_4k[^"]*\)".*/\1/p' "$place/cargo.json" | tail -n 1)
+    built=${program%/deps/*}
+    rm -rf "$place/system"
+    mkdir -p "$place/system/lib64" "$place/system/lib"
+    strip -o "$place/system/page_tables_4k" "$program"
+    for file in commonhold commonhold-tests-host commonhold-tests-worker libcommonhold_preload.so \
+        libcommonhold_sysv.so; do
+        strip -o "$place/system/$file" "$built/$file"
+    done
+    # shellcheck disable=SC2046 # words
+    set -- $(ldd "$place/system/page_tables_4k" "$place/system/libcommonhold_sysv.so" "$place/system/commonhold" |
+        sed -n 's#.*[ \t]\(/[^ ]*\) (0x.*#\1#p' | sort -u)
+    for library; do
+        case $library in
+            /lib64/*) cp -L "$library" "$place/system/lib64/" ;;
+            *) cp -L "$library" "$place/system/lib/" ;;
+        esac
+    done
+}
+
 make_initramfs() {
     root=$place/initramfs
     rm -rf "$root"
@@ -183,7 +209,13 @@ make_initramfs() {
     chmod 755 "$root/init"
     cp "$place/segshm.ko" "$place/brd.ko" "$root/"
     cp "$place/tests" "$place/hold" "$root/tests/"
-    [ ! -e "$place/conformance" ] || cp "$place/conformance" "$root/tests/"
+    if [ $# -eq 0 ]; then
+        [ ! -e "$place/conformance" ] || cp "$place/conformance" "$root/tests/"
+        if [ -e "$place/system" ]; then
+            mv "$place/system/lib" "$place/system/lib64" "$root/"
+            cp "$place/system/"* "$root/tests/"
+        fi
+    fi
     patience=1
     [ "$suite" != debug ] || patience=8
     echo "names='$*' patience=$patience" >"$root/arguments"
@@ -246,7 +278,11 @@ ldd "$(command -v busybox)" >/dev/null 2>&1 && absent "busybox is not a static p
 fetch || absent "its kernel could not be fetched"
 build_module || { echo "FAILED build the module does not build"; exit 1; }
 build_tests
-build_conformance || { echo "FAILED build the conformance tests do not build"; exit 1; }
+# With names, of the module's own tests, nothing else is run.
+if [ $# -eq 0 ]; then
+    build_conformance || { echo "FAILED build the conformance tests do not build"; exit 1; }
+    build_system || { echo "FAILED build the tests of the whole system do not build"; exit 1; }
+fi
 make_initramfs "$@"
 echo "Linux $(cat "$place/version")"
 boot

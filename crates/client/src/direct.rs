@@ -105,7 +105,7 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
 
 /// Copies bytes into the file or memfd.
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
-    if core.options().shares_tables() {
+    if core.options().is_of_huge_pages() {
         return segments::write(core, data, offset);
     }
     let mut done = 0;

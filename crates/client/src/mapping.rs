@@ -2,7 +2,7 @@
 
 use crate::addresses::{self, Origin};
 use crate::object::Core;
-use crate::segments;
+use crate::segments::{self, Tables};
 use crate::{
     Error, ErrorKind, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing, classical,
     controlled, in_thread,
@@ -90,7 +90,7 @@ impl Prepared {
             core.look_at_size()?;
             pages = Self::pages(core, options, core.size_bytes())?;
         }
-        let length = segments::whole_pages(core.options(), pages.length_bytes());
+        let length = segments::whole_units(segments::tables(core, options), pages.length_bytes());
         let length = usize::try_from(length).map_err(|_| {
             Error::invalid(format!("{} pages do not fit this machine's addresses", pages.count))
         })?;
@@ -154,7 +154,7 @@ impl Prepared {
     }
 
     fn map_at_hint(&self, origin: &Origin) -> Result<NonNull<u8>> {
-        if self.object.core.options().shares_tables() {
+        if segments::tables(&self.object.core, &self.options) != Tables::Own {
             let attached = segments::attach(&self.object.core, &self.options, self.length);
             return attached.map_err(|error| self.explain(&error));
         }

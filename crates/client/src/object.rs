@@ -3,6 +3,7 @@
 use crate::controlled::no_descriptor_left;
 use crate::link::{Answer, Call, Lease, Shared, lock, wrong_reply};
 use crate::mapping::{self, Prepared};
+use crate::segments;
 use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
     PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
@@ -31,8 +32,10 @@ pub(crate) struct Core {
     /// As it was opened: by now the object may have another.
     name: Option<Name>,
     size_bytes: AtomicU64,
-    /// Frames of a controlled object, file or memfd of a direct one.
+    /// Frames of a controlled object, file or memory of a direct one.
     fd: OwnedFd,
+    /// What the host gave, where that is a segment whose memory `fd` is.
+    segment: Option<OwnedFd>,
     /// Connection on which the object is open.
     opened_at: AtomicU64,
     /// The loss generation that its user was told last.
@@ -51,6 +54,9 @@ impl Core {
             lease.shared().close(info.id, generation);
             return Err(no_descriptor_left("the memory of the object, which the host opened (or created),"));
         };
+        let split =
+            segments::memory(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
+        let (fd, segment) = split?;
         let core = Arc::new(Core {
             lease: lease.clone(),
             id: info.id,
@@ -61,6 +67,7 @@ impl Core {
             options: info.options,
             name: info.name,
             fd,
+            segment,
             opened_at: AtomicU64::new(generation),
             losses_seen: AtomicU64::new(info.losses.generation),
         });
@@ -92,6 +99,11 @@ impl Core {
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// What the host gave for it.
+    pub(crate) fn given(&self) -> &OwnedFd {
+        self.segment.as_ref().unwrap_or(&self.fd)
     }
 
     /// Connection on which it was opened.

@@ -37,6 +37,8 @@ pub enum Translation {
     Paged,
     /// By page tables that all processes share (Ko & Yoo): of huge pages, all of which are there from its creation on.
     SharedTables,
+    /// The same of pages of 4 KiB, by the kernel module segshm.
+    SharedTables4K,
 }
 
 impl PagerKind {
@@ -62,12 +64,22 @@ impl SyncMode {
 }
 
 impl Translation {
+    /// All of them.
+    pub const ALL: [Translation; 3] =
+        [Translation::Paged, Translation::SharedTables, Translation::SharedTables4K];
+
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Translation::Paged => "paged",
             Translation::SharedTables => "shared-tables",
+            Translation::SharedTables4K => "shared-tables-4k",
         }
+    }
+
+    /// The one that a word is for.
+    pub fn of_word(word: &str) -> Option<Translation> {
+        Translation::ALL.into_iter().find(|one| one.word() == word)
     }
 }
 
@@ -119,7 +131,7 @@ pub struct CreateOptions {
     /// Another host becomes the object's home when its home is lost. For objects with replicas, or on a file that those
     /// hosts can open by the same path, in a cluster whose registry is etcd.
     pub home_moves: bool,
-    /// How an address reaches its pages. With shared page tables its size is rounded up to whole huge pages, for life.
+    /// How an address reaches its pages. With shared page tables its size is rounded up to a multiple of 2 MiB, for life.
     pub translation: Translation,
 }
 
@@ -160,6 +172,11 @@ impl CreateOptions {
 
     /// Whether all processes share its page tables.
     pub fn shares_tables(&self) -> bool {
+        self.translation != Translation::Paged
+    }
+
+    /// Whether it is of huge pages.
+    pub fn is_of_huge_pages(&self) -> bool {
         self.translation == Translation::SharedTables
     }
 
@@ -378,7 +395,9 @@ impl CreateOptions {
             return Ok(());
         };
         Err(Error::invalid(format!(
-            "page tables are shared of huge pages that are all there from the beginning, and {what} does not go with that:              leave it out, or leave translation = shared-tables out"
+            "page tables are shared of pages that are all there from the beginning, and {what} does not go with that: leave \
+             it out, or leave translation = {} out",
+            self.translation.word()
         )))
     }
 

@@ -5,10 +5,11 @@ use crate::segment::{self, Segment, clear};
 use crate::table::{self, Attached, Mapped};
 use crate::{Errno, SHM_SHARE_PAGE_TABLE, Wishes, kernel};
 use commonhold::Access;
-use commonhold_tables::HUGE;
+use commonhold_object::error::Doing;
+use commonhold_tables::{Engine, HUGE, Hugetlb, Module};
 use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// `SHMLBA`, to which `SHM_RND` rounds; and a page.
 pub(crate) const UNIT: usize = 4096;
@@ -149,6 +150,14 @@ unsafe fn map(
         // SAFETY: the caller's promise.
         return unsafe { map_pages(segment, fd, place, flags) };
     }
+    let is_huge = segment.info.options.is_of_huge_pages();
+    if !is_huge && !shares {
+        let memory = Module::memory(fd.as_fd()).doing("opening the segment's memory");
+        let memory = memory.map_err(|error| refused(wishes, "shmat", &error))?;
+        // SAFETY: the caller's promise.
+        return unsafe { map_pages(segment, &memory, place, flags) };
+    }
+    let engine: &dyn Engine = if is_huge { &Hugetlb } else { &Module::without_device() };
     let wished = match place {
         Place::Over(_) => Err("put over others (SHM_REMAP)"),
         _ if flags & SHM_EXEC != 0 => Err("run (SHM_EXEC)"),
@@ -156,14 +165,14 @@ unsafe fn map(
         Place::Anywhere => Ok(None),
     };
     let wished = wished.map_err(|what| {
-        wishes.complain(&format!("shmat: a segment of huge pages is not {what}"));
+        wishes.complain(&format!("shmat: a segment with shared page tables is not {what}"));
         Errno::INVAL
     })?;
     let size = segment.info.options.size_bytes;
     let mapped = if shares {
-        commonhold_tables::attach(fd, size, wished, writes)
+        engine.attach(fd.as_fd(), size, wished, writes)
     } else {
-        commonhold_tables::attach_own(fd, 0, size as usize, wished, writes)
+        engine.attach_own(fd.as_fd(), 0, size as usize, wished, writes)
     };
     let mapped = mapped.map_err(|error| {
         wishes.complain(&format!("shmat: {error}"));

@@ -86,7 +86,18 @@ fn create(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int,
     // Before there is a twin: others wait for its object.
     segment::make_room().map_err(|error| refused(wishes, "shmget", &error))?;
     let id = kernel::get(key, TWIN_BYTES, IPC_CREAT | IPC_EXCL | flags & 0o777)?;
-    segment::create(id, &options).map(|()| id).map_err(|error| {
+    // Without huge pages for it, of ordinary ones, if the host has the kernel module.
+    let has_none = |error: &Error| {
+        matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported) && flags & SHM_HUGETLB == 0
+    };
+    let made = match segment::create(id, &options) {
+        Err(error) if huge && has_none(&error) => {
+            let options = segment::options(size, flags & 0o777, Translation::SharedTables4K, true);
+            segment::create(id, &options).map_err(|_| error)
+        }
+        other => other,
+    };
+    made.map(|()| id).map_err(|error| {
         let _ = kernel::remove(id); // made here, just now: who was quicker has removed it
         refused(wishes, "shmget", &error)
     })

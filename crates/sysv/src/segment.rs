@@ -70,7 +70,7 @@ pub(crate) fn options(bytes: usize, mode: i32, translation: Translation, reserve
         mode: mode as u32 & 0o666,
         tag: format!("{TAG}{bytes}"),
         translation,
-        reserve: Some(reserve || translation == Translation::SharedTables),
+        reserve: Some(reserve || translation != Translation::Paged),
         ..CreateOptions::default()
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::hugetlb::{HUGE, Segment, make};
 use crate::map::{Attachment, attach, attach_own};
-use crate::span::GIGABYTE;
+use crate::span::{GIGABYTE, check_address};
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::io;
@@ -28,6 +28,9 @@ pub struct Made {
 pub trait Engine: fmt::Debug + Sync {
     /// What addresses are multiples of where a segment is attached with shared tables.
     fn unit_bytes(&self) -> u64;
+
+    /// Refuses an address where tables cannot be shared, and names the nearest where they can.
+    fn check_address(&self, address: u64) -> io::Result<()>;
 
     /// Makes a segment, whose size is rounded up to whole 2 MiB, with all its pages and its tables.
     /// `owner`: the user whose limits it counts against, where the engine has such.
@@ -66,6 +69,10 @@ pub struct Hugetlb;
 impl Engine for Hugetlb {
     fn unit_bytes(&self) -> u64 {
         GIGABYTE
+    }
+
+    fn check_address(&self, address: u64) -> io::Result<()> {
+        check_address(address)
     }
 
     fn make(&self, label: &str, size_bytes: u64, _owner: u32) -> io::Result<Made> {

@@ -12,10 +12,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// What the module is opened by.
 pub const DEVICE: &str = "/dev/segshm";
 /// The version of its interface that is spoken here. (`kernel/segshm/uapi/segshm.h`)
-const INTERFACE: i32 = 2;
+const INTERFACE: i32 = 3;
 
 const VERSION: u64 = 0xe700;
 const CREATE: u64 = 0x4010_e701;
+const USAGE: u64 = 0xc028_e702;
+const REOPEN: u64 = 0x4004_e703;
 const INFO: u64 = 0x8028_e710;
 const READ_ONLY: u64 = 0xe711;
 const MEMORY: u64 = 0xe712;
@@ -81,6 +83,26 @@ impl Module {
         Ok(SegmentInfo { size_bytes, tables, entries, mappings, writes: last >> 32 & 1 == 1 })
     }
 
+    /// Bytes of memory that a user's segments have.
+    pub fn bytes_of(&self, owner: u32) -> io::Result<u64> {
+        let device = self.device.as_ref().ok_or(Errno::PERM)?;
+        // struct segshm_usage: owner and reserved; bytes and their limit, tables and their limit.
+        let mut told = [u64::from(owner), 0, 0, 0, 0];
+        // SAFETY: the kernel reads and fills a structure of that size.
+        unsafe { control(device.as_fd(), USAGE, told.as_mut_ptr().cast()) }?;
+        Ok(told[1])
+    }
+
+    /// A descriptor to write, of a segment of which another process has any.
+    ///
+    /// # Errors
+    /// `InvalidInput`: it is no segment's.
+    pub fn reopen(&self, segment: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let device = self.device.as_ref().ok_or(Errno::PERM)?;
+        let mut number = segment.as_raw_fd();
+        new_descriptor(device.as_fd(), REOPEN, (&raw mut number).cast())
+    }
+
     /// The segment's memory, for what the descriptor is for: to be read, written by calls, and mapped with tables of a
     /// process's own.
     pub fn memory(segment: BorrowedFd<'_>) -> io::Result<OwnedFd> {
@@ -91,6 +113,19 @@ impl Module {
 impl Engine for Module {
     fn unit_bytes(&self) -> u64 {
         HUGE
+    }
+
+    fn check_address(&self, address: u64) -> io::Result<()> {
+        if address.is_multiple_of(HUGE) {
+            return Ok(());
+        }
+        let nearest = address.saturating_add(HUGE / 2) / HUGE * HUGE;
+        let text = format!(
+            "page tables of 4 KiB pages are shared at multiples of 2 MiB, and {address:#x} is none: the nearest is {:#x}; or \
+             leave the address out",
+            nearest.max(HUGE)
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
     fn make(&self, label: &str, size_bytes: u64, owner: u32) -> io::Result<Made> {
@@ -120,15 +155,7 @@ impl Engine for Module {
         writes: bool,
     ) -> io::Result<Attachment> {
         let length = usize::try_from(size_bytes.next_multiple_of(HUGE)).map_err(|_| Errno::NOMEM)?;
-        if let Some(at) = at.filter(|at| !at.is_multiple_of(HUGE)) {
-            let nearest = (at + HUGE / 2) / HUGE * HUGE;
-            let text = format!(
-                "page tables of 4 KiB pages are shared at multiples of 2 MiB, and {at:#x} is none: the nearest is {:#x}; or \
-                 leave the address out",
-                nearest.max(HUGE)
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        at.map_or(Ok(()), |at| self.check_address(at))?;
         place(segment, 0, length, at, protection(writes), MapFlags::SHARED)
     }
 

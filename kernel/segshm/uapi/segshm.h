@@ -10,7 +10,7 @@
 #include <linux/types.h>
 
 /* The version of this interface. A module of version N does all that a host of version N asks. */
-#define SEGSHM_INTERFACE	2
+#define SEGSHM_INTERFACE	3
 
 /* Sizes, addresses and offsets of segments are multiples of this: what one PTE page maps. */
 #define SEGSHM_UNIT		(2UL << 20)
@@ -48,10 +48,14 @@ struct segshm_info {
 
 #define SEGSHM_MAGIC		0xE7
 
-/* On /dev/segshm. The first returns SEGSHM_INTERFACE, the second a descriptor of the segment. */
+/*
+ * On /dev/segshm. The first returns SEGSHM_INTERFACE, the second a descriptor of the segment, the
+ * last another one to write, too, of the segment of any descriptor.
+ */
 #define SEGSHM_VERSION		_IO(SEGSHM_MAGIC, 0)
 #define SEGSHM_CREATE		_IOW(SEGSHM_MAGIC, 1, struct segshm_create)
 #define SEGSHM_USAGE		_IOWR(SEGSHM_MAGIC, 2, struct segshm_usage)
+#define SEGSHM_REOPEN		_IOW(SEGSHM_MAGIC, 3, __s32)
 
 /*
  * On a segment's descriptor. The second returns another one, which maps to read only; the third one

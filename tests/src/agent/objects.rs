@@ -174,6 +174,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
             "shared-tables" => options.translation = Translation::SharedTables,
+            "shared-tables-4k" => options.translation = Translation::SharedTables4K,
             "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),

@@ -61,7 +61,8 @@ pub struct Create {
     /// have the same file; and a registry in etcd
     #[arg(long)]
     pub home_moves: bool,
-    /// How an address reaches its pages: shared-tables takes huge pages for all of it now, whose page tables its processes share
+    /// How an address reaches its pages: with shared-tables its processes share page tables, of huge pages, or (-4k) of ordinary
+    /// ones by the kernel module segshm; all of its memory is taken now
     #[arg(long, value_enum, default_value_t = Translation::Paged)]
     pub translation: Translation,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
@@ -133,6 +134,9 @@ pub enum Translation {
     Paged,
     /// By page tables that all processes share, of huge pages
     SharedTables,
+    /// The same of pages of 4 KiB: needs the kernel module segshm
+    #[value(name = "shared-tables-4k")]
+    SharedTables4K,
 }
 
 /// `--on-loss`.

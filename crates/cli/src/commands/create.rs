@@ -64,6 +64,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
         translation: match arguments.translation {
             Translation::Paged => commonhold::Translation::Paged,
             Translation::SharedTables => commonhold::Translation::SharedTables,
+            Translation::SharedTables4K => commonhold::Translation::SharedTables4K,
         },
         page_size: arguments.page_size,
         coherence: match arguments.coherence {

@@ -104,11 +104,13 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
 
 /// Whether processes share its page tables, and what proves it.
 fn page_tables(info: &ObjectInfo) -> Option<String> {
-    let tables = match info.page_tables {
-        0 => "how many there are, the kernel tells a host of root".to_owned(),
-        tables => format!("{tables} of each page, 2 of them the host's"),
+    let tables = match (info.options.translation, info.page_tables) {
+        (Translation::Paged, _) => return None,
+        (Translation::SharedTables, 0) => "how many there are, the kernel tells a host of root".to_owned(),
+        (Translation::SharedTables, tables) => format!("{tables} of each page, 2 of them the host's"),
+        (Translation::SharedTables4K, tables) => format!("{tables}, however many processes have it attached"),
     };
-    (info.options.translation == Translation::SharedTables).then(|| format!("shared; {tables}"))
+    Some(format!("shared; {tables}"))
 }
 
 /// Where an object of a cluster has its home, and whether that moves.

@@ -25,11 +25,16 @@ fn judge(release: &str) -> Check {
 pub fn module() -> Check {
     const NAME: &str = "kernel module";
     match commonhold_tables::Module::open() {
-        Ok(_) => Check::ok(NAME, "segshm is loaded: tests share page tables of 4 KiB pages by it"),
+        Ok(_) => Check::ok(
+            NAME,
+            "segshm is loaded: objects can share page tables of 4 KiB pages (shared-tables-4k)",
+        ),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Check::info(NAME, "segshm is loaded, and root's")
+            Check::info(NAME, "segshm is loaded, and serves a host of root")
         }
-        Err(_) => Check::info(NAME, "segshm is not loaded, or too old; no object needs it in this version"),
+        Err(_) => {
+            Check::info(NAME, "segshm is not loaded, or too old: nothing but shared-tables-4k needs it")
+        }
     }
 }
 

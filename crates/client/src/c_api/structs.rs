@@ -195,8 +195,11 @@ impl ch_options {
             translation: match self.translation {
                 0 => Translation::Paged,
                 1 => Translation::SharedTables,
+                2 => Translation::SharedTables4K,
                 other => {
-                    let what = format!("translation {other} is neither CH_PAGED nor CH_SHARED_TABLES");
+                    let what = format!(
+                        "translation {other} is none of CH_PAGED, CH_SHARED_TABLES and CH_SHARED_TABLES_4K"
+                    );
                     return Err(Error::invalid(what));
                 }
             },
@@ -312,7 +315,11 @@ impl ch_info {
         self.controlled = c_int::from(object.controlled);
         self.freezable = c_int::from(options.freezable);
         self.own(object.ownership);
-        self.translation = c_int::from(options.translation == Translation::SharedTables);
+        self.translation = match options.translation {
+            Translation::Paged => 0,
+            Translation::SharedTables => 1,
+            Translation::SharedTables4K => 2,
+        };
         self.page_tables = object.page_tables;
         fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));
         fill(&mut self.tag, &options.tag);

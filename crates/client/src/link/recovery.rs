@@ -223,7 +223,7 @@ impl Shared {
         let (writers, readers): (Vec<_>, Vec<_>) = all.iter().partition(|object| object.access().writes());
         for object in readers.into_iter().chain(writers) {
             let request = Request::Reattach { object: object.id(), access: object.access() };
-            match talk.ask(&request, &[object.fd().as_fd()], true)? {
+            match talk.ask(&request, &[object.given().as_fd()], true)? {
                 Ok(_) => taken.push(object.clone()),
                 Err(error) if self.is_for_now(&error) => return Err(error),
                 Err(error) if object.is_controlled() => {

@@ -157,7 +157,10 @@ impl Host {
                 Ok(None)
             }
             PagerKind::Anonymous if options.shares_tables() => {
-                let fd = tables::make(options.size_bytes)?;
+                if !options.is_of_huge_pages() {
+                    super::status::check_memory_for(options.size_bytes)?;
+                }
+                let fd = tables::make(options, record.charged_uid)?;
                 self.note_memory(record.id, &fd)?;
                 Ok(Some(Arc::new(fd)))
             }

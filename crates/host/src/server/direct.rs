@@ -16,9 +16,14 @@ impl Host {
         if object.opens.load(Ordering::Relaxed) == 0 {
             return Vec::new(); // nobody need be looked at: there may be thousands of clients, and of objects
         }
-        let Some(file) = object.descriptor().and_then(|fd| MappedFile::of(&*fd).ok()) else {
-            return Vec::new();
-        };
+        // By shared tables of 4 KiB pages a segment is mapped, by others its memory.
+        let memory = super::tables::memory_of(object).ok().flatten();
+        let mut files: Vec<MappedFile> = [object.descriptor(), memory]
+            .into_iter()
+            .flatten()
+            .filter_map(|fd| MappedFile::of(&*fd).ok())
+            .collect();
+        files.dedup();
         // A client has open what it maps; a process may be several clients.
         let has_open = |session: &Session| lock(&session.opened).contains_key(&object.id);
         let sessions = self.sessions();
@@ -29,7 +34,7 @@ impl Host {
             .collect();
         let mut mappings = Vec::new();
         for (pid, uid) in users {
-            for found in file.mappings_in(pid).unwrap_or_default() {
+            for found in files.iter().flat_map(|file| file.mappings_in(pid).unwrap_or_default()) {
                 mappings.push(MappingInfo {
                     mapping: MappingId(0),
                     pid,

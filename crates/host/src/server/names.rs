@@ -90,7 +90,7 @@ impl Host {
             if access.writes() || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled {
                 whole
             } else {
-                Arc::new(frames::reopen_read_only(&*whole).doing("opening the object for reading")?)
+                Arc::new(super::tables::for_readers(object, &whole)?)
             };
         self.note_open(session, object, access)?;
         give.push(fd);
@@ -255,7 +255,8 @@ impl Host {
         };
         record.check_is(name, of)?;
         let object = self.object(record.id)?;
-        let fd = object.descriptor().filter(|_| !object.is_controlled()).ok_or_else(|| {
+        let fd = super::tables::memory_of(&object).doing("looking at the object's memory")?;
+        let fd = fd.filter(|_| !object.is_controlled()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,
                 format!("{name} is not a direct object: its times are not kept"),
@@ -363,7 +364,7 @@ impl Host {
     /// All there is to tell of an object, but for what only another host knows.
     pub fn info(&self, object: &Object) -> ObjectInfo {
         let mut info = self.short_info(object);
-        if let (false, Some(fd)) = (info.controlled, object.descriptor()) {
+        if let (false, Ok(Some(fd))) = (info.controlled, super::tables::memory_of(object)) {
             info.resident_bytes = match info.options.pager {
                 PagerKind::Anonymous => frames::resident_bytes(&*fd).unwrap_or(0),
                 _ => frames::cache_state(&*fd, 0, info.options.size_bytes)

@@ -8,7 +8,7 @@
 use super::clients;
 use super::object::Object;
 use super::session::Session;
-use super::{Host, lock};
+use super::{Host, lock, tables};
 use crate::shared::insist;
 use commonhold_object::error::Doing;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PageRange, PagerKind, Result, SessionId};
@@ -232,8 +232,11 @@ impl Host {
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
-            let shares_tables = object.record().options.shares_tables();
-            let memory = if shares_tables { own_segment(memory)? } else { own_frames(memory)? };
+            let options = object.record().options.clone();
+            let memory = match options.shares_tables() {
+                true => tables::own_segment(&options, memory)?,
+                false => own_frames(memory)?,
+            };
             object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
             self.hold_tables(&object);
             self.keep_object(&object);
@@ -343,16 +346,8 @@ fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
     open_for_writing(fd)
 }
 
-/// The same of memory in huge pages.
-fn own_segment(fd: OwnedFd) -> Result<OwnedFd> {
-    let me = rustix::process::geteuid().as_raw();
-    if !plain::is_huge_made_by(&fd, me, super::tables::LABEL).unwrap_or(false) {
-        return Err(Error::new(ErrorKind::Permission, "this is no segment that this host made"));
-    }
-    open_for_writing(fd)
-}
-
-fn open_for_writing(fd: OwnedFd) -> Result<OwnedFd> {
+/// A reader's descriptor, for its maker.
+pub(super) fn open_for_writing(fd: OwnedFd) -> Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());

@@ -4,13 +4,14 @@
 use super::object::Object;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::{CreateOptions, Error, ErrorKind, Result, limits};
-use commonhold_tables::{GIGABYTE, HUGE, Segment, tables_of_page};
+use commonhold_object::{CreateOptions, Error, ErrorKind, Result, Translation, limits};
+use commonhold_sys::{frames, plain};
+use commonhold_tables::{Engine, GIGABYTE, HUGE, Module, Segment, tables_of_page};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The size in whole huge pages. One that is too large stays so, and is refused as such.
+/// The size in whole units of 2 MiB. One that is too large stays so, and is refused as such.
 pub(super) fn whole_pages(size_bytes: u64) -> u64 {
     size_bytes.checked_next_multiple_of(HUGE).unwrap_or(size_bytes)
 }
@@ -18,18 +19,77 @@ pub(super) fn whole_pages(size_bytes: u64) -> u64 {
 /// What the memory is called.
 pub(super) const LABEL: &str = "commonhold-segment";
 
-/// Makes the object's memory.
-pub(super) fn make(size_bytes: u64) -> Result<OwnedFd> {
-    commonhold_tables::make(LABEL, size_bytes).map_err(|error| match error.kind() {
+/// Makes the object's memory: of huge pages, or by the module, which makes the tables, too. What clients get is its descriptor.
+/// `owner`: the user whose it is.
+pub(super) fn make(options: &CreateOptions, owner: u32) -> Result<OwnedFd> {
+    let made = match options.is_of_huge_pages() {
+        true => commonhold_tables::make(LABEL, options.size_bytes),
+        false => make_by_module(options.size_bytes, owner),
+    };
+    made.map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull => Error::new(ErrorKind::NoSpace, error.to_string()),
         io::ErrorKind::Unsupported => Error::new(ErrorKind::Unsupported, error.to_string()),
+        io::ErrorKind::QuotaExceeded => {
+            let text = format!(
+                "user {owner} may have no more memory in such segments: make the object smaller, or raise the module's \
+                 limit, user_bytes in /sys/module/segshm/parameters"
+            );
+            Error::new(ErrorKind::Quota, text)
+        }
         _ => Error::io("making memory for the object", &error),
     })
 }
 
-/// Makes the tables of a new object, if it has such.
+fn make_by_module(size_bytes: u64, owner: u32) -> io::Result<OwnedFd> {
+    let module = Module::open().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel module segshm serves root alone, and this host is another user's: use the machine's host, or share \
+             page tables of huge pages (shared-tables)",
+        ),
+        _ => error,
+    })?;
+    Ok(module.make(LABEL, size_bytes, owner)?.descriptor)
+}
+
+/// What the bytes of a direct object are read from and written to by calls.
+pub(super) fn memory_of(object: &Object) -> io::Result<Option<Arc<OwnedFd>>> {
+    let by_module = object.record().options.translation == Translation::SharedTables4K;
+    match object.descriptor() {
+        Some(segment) if by_module => Module::memory(segment.as_fd()).map(|memory| Some(Arc::new(memory))),
+        other => Ok(other),
+    }
+}
+
+/// What a reader gets in place of a descriptor: the same, and nobody writes by it.
+pub(super) fn for_readers(object: &Object, whole: &OwnedFd) -> Result<OwnedFd> {
+    let by_module = object.record().options.translation == Translation::SharedTables4K;
+    let opened = match by_module {
+        true => Module::without_device().for_readers(whole.as_fd()),
+        false => frames::reopen_read_only(whole),
+    };
+    opened.doing("opening the object for reading")
+}
+
+/// A segment that a client brings back must be one that a host of this user made. A reader's descriptor is opened again for
+/// writing, which the maker may.
+pub(super) fn own_segment(options: &CreateOptions, fd: OwnedFd) -> Result<OwnedFd> {
+    if !options.is_of_huge_pages() {
+        // The module opens what is its own, and that root's host has made.
+        return Module::open()
+            .and_then(|module| module.reopen(fd.as_fd()))
+            .doing("opening the segment for writing");
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if !plain::is_huge_made_by(&fd, me, LABEL).unwrap_or(false) {
+        return Err(Error::new(ErrorKind::Permission, "this is no segment that this host made"));
+    }
+    super::returning::open_for_writing(fd)
+}
+
+/// Makes the tables of a new object of huge pages.
 pub(super) fn begin(options: &CreateOptions, memory: Option<&OwnedFd>) -> Result<Option<Segment>> {
-    let memory = memory.filter(|_| options.shares_tables());
+    let memory = memory.filter(|_| options.is_of_huge_pages());
     let segment = memory.map(|fd| Segment::hold(fd, options.size_bytes)).transpose();
     let segment = segment.doing("making the object's page tables")?;
     segment.iter().try_for_each(Segment::fill).doing("filling the object's page tables")?;
@@ -41,7 +101,7 @@ impl Host {
     /// fill when they are used: whoever punched its memory has nobody wait for that here.
     pub(super) fn hold_tables(&self, object: &Object) {
         let options = object.record().options.clone();
-        let is_one = options.shares_tables();
+        let is_one = options.is_of_huge_pages();
         let Some(memory) = object.descriptor().filter(|_| is_one) else { return };
         match Segment::hold(&*memory, options.size_bytes) {
             Ok(segment) => {
@@ -57,11 +117,11 @@ impl Host {
 
     /// Each takes a part of the addresses and mappings that the host may have.
     pub(super) fn check_room_for_tables(&self, options: &CreateOptions, uid: u32) -> Result<()> {
-        if !options.shares_tables() {
+        if !options.is_of_huge_pages() {
             return Ok(());
         }
         let all = self.all_objects();
-        let is_one = |object: &&Arc<Object>| object.record().options.shares_tables();
+        let is_one = |object: &&Arc<Object>| object.record().options.is_of_huge_pages();
         let (most, whose, count) = match self.machine.is_ordinary(uid) {
             true => {
                 let own = |object: &&Arc<Object>| object.record().charged_uid == uid;
@@ -80,10 +140,17 @@ impl Host {
     }
 }
 
-/// How many page tables map the first page of a gigabyte of it, in all processes, of that which most do; zero: it has none that
-/// are shared, or the kernel does not tell.
+/// By the module, how many page tables it has. Of huge pages, how many map the first page of a gigabyte of it, in all processes,
+/// of that which most do; zero: it has none that are shared, or the kernel does not tell.
 pub(super) fn count(object: &Object) -> u64 {
-    let size_bytes = object.record().options.size_bytes;
+    let (size_bytes, translation) = {
+        let record = object.record();
+        (record.options.size_bytes, record.options.translation)
+    };
+    if translation == Translation::SharedTables4K {
+        let info = object.descriptor().and_then(|segment| Module::info(segment.as_fd()).ok());
+        return info.map_or(0, |info| info.tables);
+    }
     let tables = lock(&object.tables);
     let Some(segment) = tables.as_ref() else { return 0 };
     let pages = (0..size_bytes).step_by(GIGABYTE as usize);
