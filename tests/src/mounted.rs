@@ -18,6 +18,11 @@ pub struct Mounted<'h> {
 impl Mounted<'_> {
     /// Mounts, for all users. `None`, and it says so: this is not root, or has no FUSE.
     pub fn of(host: &TestHost) -> Option<Mounted<'_>> {
+        Mounted::with(host, &[])
+    }
+
+    /// With these words.
+    pub fn with<'h>(host: &'h TestHost, words: &[&str]) -> Option<Mounted<'h>> {
         if !is_root("a mount for all users") {
             return None;
         }
@@ -28,14 +33,18 @@ impl Mounted<'_> {
         let directory = host.scratch().join("mount");
         std::fs::create_dir_all(&directory).expect("a directory to mount at");
         let mounted = Mounted { host, directory };
-        mounted.mount().expect("it mounts");
+        mounted.mount_with(words).expect("it mounts");
         Some(mounted)
     }
 
     /// `commonhold mount`, as when both processes of the one before died.
     pub fn mount(&self) -> Result<String, String> {
+        self.mount_with(&[])
+    }
+
+    fn mount_with(&self, words: &[&str]) -> Result<String, String> {
         self.host.command(&["mount"], |command| {
-            command.arg(&self.directory);
+            command.args(words).arg(&self.directory);
         })
     }
 

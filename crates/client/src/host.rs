@@ -123,10 +123,10 @@ impl Host {
     /// Changes the size of an object.
     pub fn resize(&self, name: &str, size_bytes: u64) -> Result<()> {
         let name = Name::new(name)?;
-        if size_bytes == 0 || size_bytes > limits::OBJECT_BYTES {
+        if size_bytes > limits::OBJECT_BYTES {
             let limit = limits::OBJECT_BYTES;
             return Err(Error::invalid(format!(
-                "size {size_bytes} is not between 1 and the limit of {limit} bytes"
+                "size {size_bytes} is past the limit of {limit} bytes for one object"
             )));
         }
         self.do_it(&Request::Resize { name, size_bytes, of: None })

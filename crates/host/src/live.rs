@@ -233,6 +233,9 @@ impl Live {
     pub fn reserve_grants(&self, pages: u64) -> Result<()> {
         const MOST_PAGES: u64 = 1 << 20;
         let bytes = SLOT_BYTES * pages.min(MOST_PAGES);
+        if bytes == 0 {
+            return Ok(());
+        }
         let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&*self.file, keep, GRANTS_OFFSET, bytes) {
             // A file system that cannot: then the space is found, or not, when it is needed.

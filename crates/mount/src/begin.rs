@@ -1,6 +1,7 @@
 //! How a server of a mount begins: with a new mount, or with that of the server before.
 
 use crate::fuse::Device;
+use crate::kind::NewFiles;
 use crate::log::{self, NodeLog};
 use crate::mounting;
 use crate::server::{AGREED_KEY, Server};
@@ -28,6 +29,8 @@ pub struct MountOptions {
     pub directory: PathBuf,
     /// State directory of the host whose objects are shown.
     pub host_directory: PathBuf,
+    /// What a new file is.
+    pub new_files: NewFiles,
     /// Program of the next server, and of keepers.
     pub program: PathBuf,
 }
@@ -60,7 +63,7 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
     }
     let find = |key: &str| inherited.kept.iter().find(|kept| kept.key.0 == key);
     let make = |device: Device, nodes, instance| {
-        Server::new(device, vault.clone(), nodes, options.host_directory.clone(), instance, log.clone())
+        Server::new(device, vault.clone(), nodes, options, instance, log.clone())
     };
     match find(DEVICE_KEY) {
         Some(Kept { fd: Some(fd), blob, .. }) => {
@@ -157,6 +160,8 @@ pub fn keeper_command(options: &MountOptions) -> KeeperCommand {
             options.directory.clone().into(),
             "--of".into(),
             options.host_directory.clone().into(),
+            "--new-files".into(),
+            options.new_files.word().into(),
         ],
     }
 }

@@ -92,7 +92,7 @@ impl Server {
         exclusive: bool,
     ) -> Outcome<(ObjectInfo, OwnedFd, Arc<Line>)> {
         Ok(self.callers.ask_on(&request.caller, |errand, line| {
-            let made = errand.create_by(path, &self.new_file(mode), self.nonce(request));
+            let made = errand.create_by(path, &self.new_files.options(mode), self.nonce(request));
             let (info, fd) = match made {
                 // Somebody made it since the kernel looked.
                 Err(error) if error.kind == ErrorKind::Exists && !exclusive => {

@@ -13,6 +13,7 @@
 //! | `files`, `content` | open files, and requests about what is in them |
 //! | `served` | bytes of objects that the host serves |
 //! | `watches` | objects of explicit coherence: when the kernel's copies of pages end |
+//! | `kind` | of which kind a new file is |
 //! | `entry`, `failure` | an object as a file, an error as a number |
 
 mod begin;
@@ -22,6 +23,7 @@ mod entry;
 mod failure;
 mod files;
 mod fuse;
+mod kind;
 mod lanes;
 mod listing;
 mod log;
@@ -40,3 +42,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 pub use begin::{MountOptions, keeper_command, serve};
+pub use kind::NewFiles;

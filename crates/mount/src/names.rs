@@ -7,7 +7,7 @@ use crate::fuse::request::SetAttributes;
 use crate::fuse::{Attributes, EntryReply, reply};
 use crate::lock;
 use crate::server::{Request, Server};
-use commonhold::{CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, Sizing};
+use commonhold::{EntryInfo, Error, ErrorKind, ObjectInfo, Sizing};
 use commonhold_object::{Credentials, limits};
 use rustix::io::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -88,7 +88,8 @@ impl Server {
         let (leaf, found) = self.steadily(request.header.node, || {
             let (path, leaf) = self.path_in(request.header.node, name)?;
             let found = self.callers.ask(&request.caller, |errand| {
-                let (info, _) = errand.create_by(&path, &self.new_file(mode), self.nonce(request))?;
+                let (info, _) =
+                    errand.create_by(&path, &self.new_files.options(mode), self.nonce(request))?;
                 errand.close(info.id)?;
                 Ok(info)
             })?;
@@ -96,11 +97,6 @@ impl Server {
         })?;
         let found = EntryInfo::Object(Box::new(found));
         Ok(EntryReply { attributes: self.tell(request.header.node, &leaf, &found)? }.reply())
-    }
-
-    /// What a new file is: memory that grows.
-    pub(crate) fn new_file(&self, mode: u32) -> CreateOptions {
-        CreateOptions { mode: mode & 0o777, reserve: Some(false), ..CreateOptions::default() }
     }
 
     /// Chosen once for each request: who takes over finds what was made before.

@@ -1,11 +1,13 @@
 //! The server of a mount: takes the kernel's requests and answers them.
 
+use crate::begin::MountOptions;
 use crate::caller::{Caller, Callers};
 use crate::failure::{Failure, Outcome};
 use crate::files::{Files, OpenFile};
 use crate::fuse::flags::{self, NOBODY, RESENT, init};
 use crate::fuse::reply::InitReply;
 use crate::fuse::{Asked, Device, Header, Operation, device::Received, device::WRITE_BYTES, request};
+use crate::kind::NewFiles;
 use crate::lanes::{About, Lanes};
 use crate::listing::Listings;
 use crate::lock;
@@ -41,6 +43,8 @@ pub struct Server {
     pub watches: Arc<Watches>,
     /// State directory of the host.
     pub host_directory: PathBuf,
+    /// What a new file is.
+    pub new_files: NewFiles,
     /// This process's own connection to the host, for objects that it serves.
     pub host: Mutex<Option<Host>>,
     /// A number that no other mount has.
@@ -117,10 +121,11 @@ impl Server {
         device: Device,
         vault: Vault,
         nodes: NodeLog,
-        host_directory: PathBuf,
+        options: &MountOptions,
         instance: u64,
         log: StateLog,
     ) -> Result<Server> {
+        let host_directory = options.host_directory.clone();
         let nodes = Arc::new(Mutex::new(nodes));
         let paths = nodes.clone();
         let place_of = move |node| {
@@ -139,6 +144,7 @@ impl Server {
             device,
             vault,
             host_directory,
+            new_files: options.new_files,
             instance,
             log,
         })

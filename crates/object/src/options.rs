@@ -233,7 +233,8 @@ impl CreateOptions {
     /// Sizes, bits and times that no object may have.
     fn check_numbers(&self) -> Result<()> {
         let refused = |text: String| Err(Error::invalid(text));
-        let may_be_empty = !self.is_controlled() && !self.reserves() && !self.shares_tables();
+        let may_be_empty =
+            !self.reserves() && !self.shares_tables() && !matches!(self.pager, PagerKind::External { .. });
         if self.size_bytes == 0 && self.pager != PagerKind::File && !may_be_empty {
             return refused("the size is zero: give --size, or --file with a file that is not empty".into());
         }

@@ -1,7 +1,7 @@
 //! Arguments of the commands that show objects as files.
 
 use super::Form;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `mount`.
@@ -12,9 +12,36 @@ use std::path::PathBuf;
 pub struct Mount {
     /// Where: a directory that exists
     pub directory: PathBuf,
+    /// What a new file is
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = NewFiles::Direct)]
+    pub new_files: NewFiles,
     /// How to answer
     #[command(flatten)]
     pub form: Form,
+}
+
+/// `--new-files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NewFiles {
+    /// Memory that programs map by themselves, of this host
+    Direct,
+    /// Of this host, which serves its faults: read and written by calls
+    Controlled,
+    /// Of all hosts of the cluster, who see what was written after msync or fsync
+    Explicit,
+    /// Of all hosts of the cluster, who see at once what was written: read and written by calls
+    Strict,
+}
+
+impl From<NewFiles> for commonhold_mount::NewFiles {
+    fn from(kind: NewFiles) -> Self {
+        match kind {
+            NewFiles::Direct => commonhold_mount::NewFiles::Direct,
+            NewFiles::Controlled => commonhold_mount::NewFiles::Controlled,
+            NewFiles::Explicit => commonhold_mount::NewFiles::Explicit,
+            NewFiles::Strict => commonhold_mount::NewFiles::Strict,
+        }
+    }
 }
 
 /// `umount`.
@@ -48,4 +75,7 @@ pub struct ServeMount {
     /// State directory of the host
     #[arg(long)]
     pub of: PathBuf,
+    /// What a new file is
+    #[arg(long, value_enum)]
+    pub new_files: NewFiles,
 }

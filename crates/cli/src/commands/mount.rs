@@ -42,6 +42,7 @@ pub fn mount(place: &HostPlace, arguments: &Mount) -> Done {
         state_directory,
         directory: directory.clone(),
         host_directory: host.clone(),
+        new_files: arguments.new_files.into(),
         program: own_program()?,
     };
     let keeper = keeper_command(&options).start(lock)?;
@@ -165,6 +166,7 @@ pub fn serve(arguments: ServeMount) -> Result<()> {
         state_directory: arguments.state,
         directory: arguments.at,
         host_directory: arguments.of,
+        new_files: arguments.new_files.into(),
         program: own_program()?,
     };
     commonhold_mount::serve(options, keeper)

@@ -115,11 +115,12 @@ impl Host {
     fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, sizing: Sizing) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
-        if size_bytes > 0 || object.is_controlled() {
-            options.check()?;
+        if size_bytes == 0 && object.is_controlled() && options.reserves() {
+            let what = "the object has space taken for it, and is not made empty: remove it instead, or create it sparse";
+            return Err(Error::invalid(what));
         }
-        if size_bytes == 0 && object.is_controlled() {
-            return Err(Error::invalid("the size is zero: remove the object instead"));
+        if size_bytes > 0 {
+            options.check()?;
         }
         if options.shares_tables() {
             return Err(Error::new(
