@@ -25,25 +25,37 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod action;
+mod anonymous;
 mod arena;
 mod bins;
+mod checking;
 mod compaction;
 mod error;
 mod fill;
 mod growth;
+mod hardware;
+mod machine;
 mod moves;
 mod placement;
 mod recovery;
+mod residency;
 mod run;
+mod space;
 mod swap;
 mod table;
 
+pub use action::Action;
 pub use arena::{Arena, Piece, SegmentId, Unmapped};
+pub use checking::{CheckingTable, LoadError, Trap};
 pub use compaction::{Relocation, Room};
 pub use error::Refused;
 pub use growth::Growth;
+pub use hardware::{Descriptor, Hardware, Protection, Rules, Shape, TaskId};
+pub use machine::{Error, Limits, Machine, Source};
 pub use moves::Move;
 pub use placement::{NextBucket, Placement, ScannedBuckets, Tlsf};
 pub use recovery::{Note, Passage, Record};
 pub use run::Run;
+pub use space::{Entry, Inheritance, ObjectId, VirtualSegment};
 pub use swap::Transfer;

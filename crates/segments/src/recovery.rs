@@ -13,7 +13,7 @@ use crate::arena::{Arena, SegmentId};
 use crate::error::Refused;
 use crate::placement::Placement;
 use crate::run::Run;
-use crate::table::State;
+use crate::table::{Node, State};
 use alloc::vec::Vec;
 
 /// Where an object's contents are.
@@ -137,5 +137,15 @@ impl<P: Placement> Arena<P> {
             segments.push(id);
         }
         Ok((arena, segments))
+    }
+}
+
+fn record(node: &Node) -> Record {
+    Record {
+        object: node.object,
+        run: node.run(),
+        filled: node.filled,
+        align: 1 << node.align_log2,
+        cacheable: node.cacheable,
     }
 }

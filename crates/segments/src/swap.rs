@@ -23,26 +23,29 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Takes the room in `goal`, at an alignment of `align` pages there. The segment cannot be pinned, mapped, resized, freed or moved
-    /// until [`Transfer::finish`] or [`Transfer::abandon`].
+    /// Begins to transfer a segment to one that the caller has allocated for it in `goal`, equally
+    /// long and without contents. The segment cannot be pinned, mapped, resized, freed or moved until
+    /// [`Transfer::finish`] or [`Transfer::abandon`].
     ///
-    /// Refused as a move is: while the segment is pinned, mapped more than once or moving, and
-    /// where there is no room.
+    /// Refused as a move is: while the segment is pinned, mapped more than once or moving.
     pub fn begin<P: Placement, Q: Placement>(
         source: &mut Arena<P>,
-        goal: &mut Arena<Q>,
+        goal: &Arena<Q>,
         leaving: SegmentId,
-        align: u32,
+        arriving: SegmentId,
     ) -> Result<Transfer, Refused> {
         let node = source.settled(leaving)?;
         if node.mapped > source.movable_mappings {
             return Err(Refused::Mapped(node.mapped));
         }
         let (from, pages) = (node.run(), node.filled);
-        let arriving = goal.alloc(from.pages, align, node.object)?;
+        let goal = goal.settled(arriving)?;
+        if (goal.pages, goal.filled) != (from.pages, 0) {
+            return Err(Refused::NotThere(arriving));
+        }
         let node = source.table.node_mut(leaving.index);
         (node.state, node.peer) = (State::Leaving, NONE);
-        Ok(Transfer { leaving, arriving, from, to: goal.run(arriving)?, pages })
+        Ok(Transfer { leaving, arriving, from, to: goal.run(), pages })
     }
 
     /// The segment is in `goal`, unmapped; its old place is free. The caller has copied.
