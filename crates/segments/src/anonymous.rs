@@ -1,7 +1,7 @@
 //! Anonymous memory, with as few segments as can be (section 5.3).
 
 use crate::action::Action;
-use crate::hardware::{Protection, TaskId};
+use crate::hardware::{Protection, Shape, TaskId};
 use crate::machine::{Error, Machine, Source};
 use crate::placement::Placement;
 use crate::run::Run;
@@ -151,11 +151,13 @@ impl<P: Placement> Machine<P> {
                 let first_new = segment.offset + segment.pages;
                 let offset = u32::try_from(u64::from(first_new) + gap).ok()?;
                 let pages = offset.checked_add(wish.pages)?;
+                // A region of a fixed shape grows from its first page on.
+                let whole = self.rules.shape == Shape::Any || segment.offset == 0;
                 let bridged = gap <= u64::from(self.limits.gap_pages) || !has_slot;
                 let alone = space.is_free(segment.end(), end)
                     && !space.entries.covers(segment.object, first_new, u32::MAX);
                 let entry = Entry { start, offset, object: segment.object, ..*wish };
-                (bridged && alone).then_some((gap, Extension { entry, pages, first_new }))
+                (whole && bridged && alone).then_some((gap, Extension { entry, pages, first_new }))
             })
             .collect();
         extensions.sort_by_key(|(gap, _)| *gap);

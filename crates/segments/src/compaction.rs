@@ -98,12 +98,12 @@ impl<P: Placement> Arena<P> {
         let mut at = index;
         while at != NONE {
             let node = self.table.node(at);
-            if node.run().overlaps(room) {
-                if node.state != State::Free {
-                    cost += self.may_leave(at).then_some(node.pages)?;
-                }
-            } else if at != index {
+            let past = if forward { node.start >= room.end() } else { node.run().end() <= room.start };
+            if past {
                 break;
+            }
+            if node.state != State::Free && node.run().overlaps(room) {
+                cost += self.may_leave(at).then_some(node.pages)?;
             }
             at = if forward { node.next } else { node.prev };
         }

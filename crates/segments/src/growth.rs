@@ -83,6 +83,15 @@ impl<P: Placement> Arena<P> {
         Ok(())
     }
 
+    /// Sets the alignment, in pages, that a segment keeps when it moves. It must have it now.
+    pub fn set_align(&mut self, id: SegmentId, align: u32) -> Result<(), Refused> {
+        if !align.is_power_of_two() || !self.busy(id)?.start.is_multiple_of(align) {
+            return Err(Refused::Size);
+        }
+        self.table.node_mut(id.index).align_log2 = align.trailing_zeros() as u8;
+        Ok(())
+    }
+
     /// Pages that moves copy.
     fn copied(&self, moves: &[Relocation]) -> u32 {
         moves.iter().map(|relocation| self.table.node(relocation.segment.index).filled).sum()

@@ -41,6 +41,8 @@ mod placement;
 mod recovery;
 mod residency;
 mod run;
+#[cfg(feature = "std")]
+mod shared;
 mod space;
 mod swap;
 mod table;
@@ -57,5 +59,7 @@ pub use moves::Move;
 pub use placement::{NextBucket, Placement, ScannedBuckets, Tlsf};
 pub use recovery::{Note, Passage, Record};
 pub use run::Run;
+#[cfg(feature = "std")]
+pub use shared::{Lock, Monitor, Pinned, Shared};
 pub use space::{Entry, Inheritance, ObjectId, VirtualSegment};
 pub use swap::Transfer;

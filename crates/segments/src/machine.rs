@@ -405,8 +405,11 @@ impl<P: Placement> Machine<P> {
     }
 
     /// Frees an object that nobody maps. A pager gets its contents first.
-    pub(crate) fn discard(&mut self, id: ObjectId, actions: &mut Vec<Action>) -> Result<(), Error> {
+    pub fn discard(&mut self, id: ObjectId, actions: &mut Vec<Action>) -> Result<(), Error> {
         let object = self.object(id)?;
+        if !object.mappings.is_empty() {
+            return Err(Refused::Mapped(object.mappings.len() as u32).into());
+        }
         match object.place {
             Place::Swap(segment) => self.swap.free(segment)?,
             Place::Memory(segment) => {

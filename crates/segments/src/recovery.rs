@@ -91,15 +91,13 @@ impl<P: Placement> Arena<P> {
     /// What the arena holds, for a caller to keep: one record a segment, in order of address. A
     /// segment that is being moved is where it was.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.table.iter().filter(|(_, node)| matches!(node.state, State::Busy | State::Leaving)).map(
-            |(_, node)| Record {
-                object: node.object,
-                run: node.run(),
-                filled: node.filled,
-                align: 1 << node.align_log2,
-                cacheable: node.cacheable,
-            },
-        )
+        let busy = |node: &&Node| matches!(node.state, State::Busy | State::Leaving);
+        self.table.iter().map(|(_, node)| node).filter(busy).map(record)
+    }
+
+    /// The record of one segment.
+    pub fn record(&self, id: SegmentId) -> Result<Record, Refused> {
+        self.busy(id).map(record)
     }
 
     /// An arena of `pages` pages with those segments, unmapped and not pinned; each with its new

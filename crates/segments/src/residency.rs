@@ -126,16 +126,12 @@ impl<P: Placement> Machine<P> {
                 Ok(Growth::Neighbours(moves)) => {
                     moves.into_iter().try_for_each(|moved| self.relocate(moved, actions))?;
                 }
-                Err(refused @ Refused::NoRoom { .. }) => {
-                    let room = self.memory.is_movable(segment)?;
-                    match self.memory.make_room(rounded, align, u32::MAX).filter(|_| room) {
-                        // The plan may move the segment itself: then the next round sees more room.
+                Err(refused @ Refused::NoRoom { .. }) if self.memory.is_movable(segment)? => {
+                    match self.memory.make_room(rounded, align, u32::MAX) {
+                        // The plan may move the segment too, out of the room that it then moves into.
                         Some(room) => {
-                            for moved in room.moves {
-                                self.relocate(moved, actions)?;
-                            }
-                            let to = room.run;
-                            self.relocate(Relocation { segment, to }, actions)?;
+                            room.moves.into_iter().try_for_each(|moved| self.relocate(moved, actions))?;
+                            self.relocate(Relocation { segment, to: room.run }, actions)?;
                         }
                         None => self.reclaim(Some(id), refused, actions)?,
                     }
@@ -143,6 +139,7 @@ impl<P: Placement> Machine<P> {
                 Err(refused) => return Err(refused.into()),
             }
         }
+        self.memory.set_align(segment, align)?;
         let run = self.memory.run(segment)?;
         let filled = self.memory.filled_pages(segment)?;
         let from = from.min(filled);
@@ -213,7 +210,7 @@ impl<P: Placement> Machine<P> {
         let object = self.object(id)?;
         let Place::Swap(slot) = object.place else { return Ok(()) };
         let mapped = object.mappings.len();
-        let (pages, align) = self.rules.shape.round(object.pages).ok_or(Error::Range)?;
+        let (pages, align) = self.rules.shape.round(self.swap.run(slot)?.pages).ok_or(Error::Range)?;
         let segment = self.room(pages, align, id, None, actions)?;
         let transfer = Transfer::begin(&mut self.swap, &self.memory, slot, segment)?;
         let passage = Passage { object: id.0, from: transfer.from, to: transfer.to, done: false };
