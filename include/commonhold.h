@@ -109,6 +109,7 @@ ch_object *ch_open(const char *name, int access);
 #define CH_PAGED 0         /* by page tables of each process's own */
 #define CH_SHARED_TABLES 1 /* by page tables that all processes share: of huge pages, which are all taken at creation */
 #define CH_SHARED_TABLES_4K 2 /* the same of pages of 4 KiB, by the kernel module segshm */
+#define CH_WIRED 3         /* by pages that are there when it is mapped: no fault ever happens */
 
 /* How to create an object. Begin with CH_OPTIONS_INIT or ch_options_init(), then set what differs. */
 typedef struct ch_options {
@@ -260,7 +261,7 @@ typedef struct ch_info {
     uint64_t reverted_pages; /* that went back to an older version for that reason */
     uint64_t loss_generation; /* another number whenever newest versions were lost: compare it with what it was */
     int is_elsewhere;        /* its home is another host */
-    int translation;         /* CH_PAGED, CH_SHARED_TABLES, CH_SHARED_TABLES_4K */
+    int translation;         /* CH_PAGED, CH_SHARED_TABLES, CH_SHARED_TABLES_4K, CH_WIRED */
     uint64_t page_tables;    /* shared: how many map each page at most, two of them the host's; 0: the kernel does not tell */
 } ch_info;
 

@@ -82,7 +82,7 @@ class Host:
         page_size: int | None = None,
         replicas: int = 0,
         home_moves: bool = False,
-        translation: Literal["paged", "shared-tables", "shared-tables-4k"] = "paged",
+        translation: Literal["paged", "shared-tables", "shared-tables-4k", "wired"] = "paged",
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -204,7 +204,7 @@ def create(
     page_size: int | None = None,
     replicas: int = 0,
     home_moves: bool = False,
-    translation: Literal["paged", "shared-tables", "shared-tables-4k"] = "paged",
+    translation: Literal["paged", "shared-tables", "shared-tables-4k", "wired"] = "paged",
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -236,7 +236,7 @@ def create(
       hosts have under the same path, and a cluster whose registry is etcd.
     * `translation`: with `shared-tables`, its processes share the page tables of it, which is of huge pages that are all
       taken now; with `shared-tables-4k` of ordinary pages, by the kernel module segshm. Its size is rounded up to a multiple
-      of 2 MiB.
+      of 2 MiB. With `wired`, no fault ever happens in it: its pages are there when it is mapped.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
       object that hosts share, of others never), a pager has failed.
 

@@ -56,7 +56,7 @@ class ObjectStat:
     loss_generation: int
     """Another number whenever newest versions were lost: compare it with what it was."""
     translation: str
-    """`paged`, `shared-tables` or `shared-tables-4k`."""
+    """`paged`, `shared-tables`, `shared-tables-4k` or `wired`."""
     page_tables: int
     """With shared page tables, how many map each page at most, the host's two among them; 0: the kernel does not tell."""
 

@@ -7,6 +7,7 @@ use crate::link::{Call, Shared, lock};
 use crate::object::Core;
 use crate::{
     Error, ErrorKind, MapFlags, MappingId, PAGE_SIZE_BYTES, Protection, Result, Sharing, in_thread, segments,
+    wired,
 };
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Request;
@@ -32,6 +33,8 @@ pub(crate) struct Origin {
     pub(crate) served_by: u32,
     /// With shared page tables, bytes of addresses that it takes: whole gigabytes. Else zero.
     pub(crate) takes: u64,
+    /// Of a wired object, what its memory is a part of.
+    pub(crate) wired: OnceLock<wired::Hold>,
     /// How, once the host has agreed.
     pub(crate) service: OnceLock<in_thread::Service>,
 }
@@ -258,6 +261,9 @@ fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceSta
 /// given the same addresses in between.
 fn end(map: &mut AddressMap<Piece>, piece: &Region<Piece>) -> Result<()> {
     let length = piece.length.max(piece.value.origin.takes);
+    if let Some(wired::Hold::Arena { .. }) = piece.value.origin.wired.get() {
+        return map.remove(piece.address, piece.length).map(drop); // the arena goes with the last that is in it
+    }
     // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.
     let result = unsafe { memory::unmap(start_of(piece.address), length as usize) };
     result.doing(format_args!("unmapping {:#x}..{:#x}", piece.address, piece.end()))?;

@@ -1,7 +1,7 @@
 //! Direct objects: the kernel serves them, and this process does for itself what a host does for others.
 
 use crate::object::Core;
-use crate::{Error, ErrorKind, PageState, PagerKind, Result, segments};
+use crate::{Error, ErrorKind, PageState, PagerKind, Result, Translation, segments, wired};
 use commonhold_object::error::Doing;
 use commonhold_object::{PageRange, pages_of};
 use commonhold_points as points;
@@ -47,7 +47,7 @@ fn ask(core: &Core, pages: PageRange, states: &mut [(PageState, bool)]) -> Resul
     if pages.is_empty() {
         return Ok(());
     }
-    if core.options().shares_tables() {
+    if core.options().translation != Translation::Paged {
         states.fill((PageState::Clean, false)); // all of it is in memory, always
         return Ok(());
     }
@@ -89,7 +89,7 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < buffer.len() {
         let at = offset + done as u64;
-        match rustix::io::pread(core.fd(), &mut buffer[done..], at) {
+        match rustix::io::pread(core.fd(), &mut buffer[done..], wired::offset_in_memory(core, at)) {
             Ok(0) => {
                 let what =
                     format!("the file under object {} ends at byte {at}: it was truncated", core.label());
@@ -105,7 +105,7 @@ pub(crate) fn read(core: &Core, buffer: &mut [u8], offset: u64) -> Result<()> {
 
 /// Copies bytes into the file or memfd.
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
-    if core.options().is_of_huge_pages() {
+    if wired::is_of_huge_pages(core) {
         return segments::write(core, data, offset);
     }
     let mut done = 0;

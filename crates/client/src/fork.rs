@@ -19,13 +19,13 @@ use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::c_api::DEFAULT_HOST;
 use crate::in_thread::{self, Changes};
 use crate::link::{HOSTS, Opens, Shared, State, lock};
-use crate::{Host, complain, exit, link};
+use crate::{Host, complain, exit, link, wired};
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, MutexGuard, Once};
+use std::sync::{LazyLock, MutexGuard, Once, Weak};
 
 /// Makes fork and exit known to the library. Done before the first host is.
 pub(crate) fn register_handlers() {
@@ -51,6 +51,7 @@ struct Held {
     map: MutexGuard<'static, AddressMap<Piece>>,
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
     in_thread: MutexGuard<'static, Changes>,
+    arenas: MutexGuard<'static, Vec<Weak<wired::Arena>>>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
     pieces: Vec<Region<Piece>>,
@@ -73,11 +74,12 @@ extern "C" fn before() {
         let map = lock(&ADDRESSES);
         let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
         let in_thread = in_thread::lock_changes();
+        let arenas = wired::arenas();
         let controlled =
             |r: &&Region<Piece>| r.value.object().is_controlled() && r.value.state != PieceState::Lost;
         let pieces = map.iter().filter(controlled).cloned().collect();
         // SAFETY: this thread holds the first lock.
-        unsafe { *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, pieces }) };
+        unsafe { *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, arenas, pieces }) };
     });
 }
 
@@ -102,6 +104,7 @@ fn begin_anew(mut held: Held) {
     for lost in pieces.drain(mapped..) {
         let _ = held.map.remove(lost.address, lost.length);
     }
+    wired::populate_again(&held.arenas, &held.map);
     let hosts: Vec<&'static Shared> = held.hosts.clone();
     for (opens, state) in &mut held.each {
         opens.begin_anew_after_fork();

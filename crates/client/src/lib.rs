@@ -24,6 +24,7 @@ mod pager;
 mod segments;
 mod start;
 mod watching;
+mod wired;
 
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{

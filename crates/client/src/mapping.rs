@@ -3,6 +3,7 @@
 use crate::addresses::{self, Origin};
 use crate::object::Core;
 use crate::segments::{self, Tables};
+use crate::wired;
 use crate::{
     Error, ErrorKind, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing, classical,
     controlled, in_thread,
@@ -98,6 +99,7 @@ impl Prepared {
             return Err(Error::invalid("address hint + length overflows"));
         }
         segments::check(core, options, length as u64)?;
+        wired::check(core, options)?;
         Ok(Prepared { object: object.clone(), options: options.clone(), length })
     }
 
@@ -128,6 +130,7 @@ impl Prepared {
             flags: self.options.flags,
             served_by: if self.serves_itself() { std::process::id() } else { 0 },
             takes: segments::takes(core, &self.options),
+            wired: OnceLock::new(),
             service: OnceLock::new(),
         });
         let address = self.map_at_hint(&origin)?;
@@ -160,6 +163,11 @@ impl Prepared {
         }
         let hint = self.options.hint as *mut u8;
         let wish = origin.wish(hint, self.options.flags.fixed);
+        if self.object.core.options().is_wired() {
+            let (address, hold) = wired::attach(&self.object.core, &self.options, self.length, wish)?;
+            let _ = origin.wired.set(hold); // it was made just now
+            return Ok(address);
+        }
         let address = memory::map(self.object.core.fd(), self.options.offset, self.length, wish);
         let address = address.map_err(|error| self.explain(&error))?;
         if self.options.flags.fixed && address.as_ptr() != hint {

@@ -9,7 +9,7 @@ use crate::{
     PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
 };
 use commonhold_object::wire::{OpenReply, Reply, Request};
-use commonhold_object::{PageRange, Synced, limits, pages_of};
+use commonhold_object::{PageRange, Place, Synced, limits, pages_of};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +36,8 @@ pub(crate) struct Core {
     fd: OwnedFd,
     /// What the host gave, where that is a segment whose memory `fd` is.
     segment: Option<OwnedFd>,
+    /// Where in that the object lies, if it is wired, and is not all of it.
+    place: Option<Place>,
     /// Connection on which the object is open.
     opened_at: AtomicU64,
     /// The loss generation that its user was told last.
@@ -68,6 +70,7 @@ impl Core {
             name: info.name,
             fd,
             segment,
+            place: info.place,
             opened_at: AtomicU64::new(generation),
             losses_seen: AtomicU64::new(info.losses.generation),
         });
@@ -99,6 +102,11 @@ impl Core {
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// Where in its arena a wired object lies.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.place
     }
 
     /// What the host gave for it.
@@ -154,6 +162,14 @@ impl Core {
         if reply.info.id != self.id {
             shared.close(reply.info.id, generation);
             let what = format!("object {} was replaced by another of that name: open it anew", self.label());
+            return Err(Error::new(ErrorKind::Lost, what));
+        }
+        if reply.info.place != self.place {
+            shared.close(reply.info.id, generation);
+            let what = format!(
+                "wired object {} was moved while no host knew of this process: open it anew",
+                self.label()
+            );
             return Err(Error::new(ErrorKind::Lost, what));
         }
         // One handle, counted twice now.

@@ -4,6 +4,7 @@ use crate::addresses::Piece;
 use crate::object::Core;
 use crate::{
     CreateOptions, Error, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, Translation, copying,
+    wired,
 };
 use commonhold_object::error::Doing;
 use commonhold_tables::{Attachment, Engine, HUGE, Hugetlb, Module, attach_own, spanned};
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 /// What the host gave for an object: its memory, and the segment where that is another descriptor.
 pub(crate) fn memory(options: &CreateOptions, given: OwnedFd) -> Result<(OwnedFd, Option<OwnedFd>)> {
     match options.translation {
-        Translation::Paged | Translation::SharedTables => Ok((given, None)),
+        Translation::Paged | Translation::SharedTables | Translation::Wired => Ok((given, None)),
         Translation::SharedTables4K => {
             let memory = Module::memory(given.as_fd()).doing("opening the segment's memory")?;
             Ok((memory, Some(given)))
@@ -36,7 +37,7 @@ pub(crate) enum Tables {
 /// Which ones a mapping of the object is to have.
 pub(crate) fn tables(core: &Core, options: &MapOptions) -> Tables {
     match core.options().translation {
-        Translation::Paged => Tables::Own,
+        Translation::Paged | Translation::Wired => Tables::Own,
         Translation::SharedTables if options.flags.own_tables => Tables::OwnHuge,
         Translation::SharedTables4K if options.flags.own_tables || options.sharing == Sharing::Private => {
             Tables::Own
@@ -159,6 +160,7 @@ pub(crate) fn check_cut(piece: &Piece, offset: u64, length: u64) -> Result<()> {
 
 /// Copies bytes in: a file of huge pages is written only through a mapping.
 pub(crate) fn write(core: &Core, data: &[u8], offset: u64) -> Result<()> {
+    let offset = wired::offset_in_memory(core, offset);
     let first = offset - offset % HUGE;
     let end = (offset + data.len() as u64).next_multiple_of(HUGE);
     let length =

@@ -1,7 +1,7 @@
 //! What an object is as a file.
 
 use crate::fuse::Attributes;
-use commonhold::{Coherence, EntryInfo, ObjectInfo, Ownership};
+use commonhold::{Coherence, EntryInfo, ObjectInfo, Ownership, Translation};
 
 /// Number and kind of the root directory, for users who may see nothing else of it.
 pub const ROOT_MODE: u32 = libc::S_IFDIR | 0o1777;
@@ -22,7 +22,7 @@ impl Route {
     pub fn of(info: &ObjectInfo) -> Route {
         match info.options.coherence {
             Coherence::Explicit => Route::Explicit,
-            _ if info.controlled || info.options.shares_tables() => Route::Served,
+            _ if info.controlled || info.options.translation != Translation::Paged => Route::Served,
             _ => Route::Direct,
         }
     }

@@ -89,6 +89,19 @@ pub struct ObjectInfo {
     /// When a direct object was last written by a call, resized or given another time, in nanoseconds since 1970. Zero: the
     /// host does not know.
     pub modified_ns: u64,
+    /// Of a wired object in an arena. None: it has memory of its own.
+    pub place: Option<Place>,
+}
+
+/// Where a wired object lies: the descriptor of whoever opens it is its arena's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The object whose memory it is a part of.
+    pub arena: ObjectId,
+    /// Where in that it begins: a multiple of the page size, bytes.
+    pub offset_bytes: u64,
+    /// How long that is.
+    pub arena_bytes: u64,
 }
 
 /// What an object that hosts share has lost with hosts, as far as its home knows.

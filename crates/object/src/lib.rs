@@ -23,7 +23,9 @@ pub use counts::{
     Counts, MessageCount, MessageKind, ObjectCounts, PageCount, Seen, TraceLine, TracePlace, Traced,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use info::{ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Synced};
+pub use info::{
+    ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Place, Synced,
+};
 pub use letters::misleads;
 pub use name::Name;
 pub use options::{

@@ -39,6 +39,8 @@ pub enum Translation {
     SharedTables,
     /// The same of pages of 4 KiB, by the kernel module segshm.
     SharedTables4K,
+    /// By pages that are there when it is mapped, so that no fault ever happens (Bernadat & Black): a place in an arena.
+    Wired,
 }
 
 impl PagerKind {
@@ -65,8 +67,8 @@ impl SyncMode {
 
 impl Translation {
     /// All of them.
-    pub const ALL: [Translation; 3] =
-        [Translation::Paged, Translation::SharedTables, Translation::SharedTables4K];
+    pub const ALL: [Translation; 4] =
+        [Translation::Paged, Translation::SharedTables, Translation::SharedTables4K, Translation::Wired];
 
     /// The word for it.
     pub fn word(self) -> &'static str {
@@ -74,6 +76,7 @@ impl Translation {
             Translation::Paged => "paged",
             Translation::SharedTables => "shared-tables",
             Translation::SharedTables4K => "shared-tables-4k",
+            Translation::Wired => "wired",
         }
     }
 
@@ -172,7 +175,12 @@ impl CreateOptions {
 
     /// Whether all processes share its page tables.
     pub fn shares_tables(&self) -> bool {
-        self.translation != Translation::Paged
+        matches!(self.translation, Translation::SharedTables | Translation::SharedTables4K)
+    }
+
+    /// Whether no fault happens in it.
+    pub fn is_wired(&self) -> bool {
+        self.translation == Translation::Wired
     }
 
     /// Whether it is of huge pages.
@@ -233,8 +241,9 @@ impl CreateOptions {
     /// Sizes, bits and times that no object may have.
     fn check_numbers(&self) -> Result<()> {
         let refused = |text: String| Err(Error::invalid(text));
-        let may_be_empty =
-            !self.reserves() && !self.shares_tables() && !matches!(self.pager, PagerKind::External { .. });
+        let may_be_empty = !self.reserves()
+            && self.translation == Translation::Paged
+            && !matches!(self.pager, PagerKind::External { .. });
         if self.size_bytes == 0 && self.pager != PagerKind::File && !may_be_empty {
             return refused("the size is zero: give --size, or --file with a file that is not empty".into());
         }
@@ -381,7 +390,7 @@ impl CreateOptions {
 
     /// Page tables are shared of memory whose pages all stay: nobody can be told of a write, and none can be taken back.
     fn check_translation(&self) -> Result<()> {
-        if !self.shares_tables() {
+        if self.translation == Translation::Paged {
             return Ok(());
         }
         let what = if self.pager != PagerKind::Anonymous {
@@ -396,8 +405,8 @@ impl CreateOptions {
             return Ok(());
         };
         Err(Error::invalid(format!(
-            "page tables are shared of pages that are all there from the beginning, and {what} does not go with that: leave \
-             it out, or leave translation = {} out",
+            "translation = {} is for memory that is all there from the beginning, and {what} does not go with that: leave one \
+             of the two out",
             self.translation.word()
         )))
     }

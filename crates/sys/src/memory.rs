@@ -145,6 +145,17 @@ pub unsafe fn replace_with_nothing(address: NonNull<u8>, length: usize) -> io::R
     Ok(())
 }
 
+/// Brings pages in and keeps them in memory, as many as this process may lock.
+pub fn lock(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: nothing that is there changes.
+    Ok(unsafe { rustix::mm::mlock(address.as_ptr().cast(), length) }?)
+}
+
+/// How many bytes this process may lock.
+pub fn lock_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Memlock).current.unwrap_or(u64::MAX)
+}
+
 /// Brings the pages of a readable mapping in, and says so as an error where a touch would raise SIGBUS.
 pub fn populate_read(address: NonNull<u8>, length: usize) -> io::Result<()> {
     // SAFETY: populating changes no content; addresses that are not mapped are an error.

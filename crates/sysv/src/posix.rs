@@ -6,7 +6,9 @@
 use crate::errands::{self, Hidden};
 use crate::table::{self, Opened};
 use crate::{Errno, Wishes};
-use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Sizing};
+use commonhold::{
+    Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Sizing, Translation,
+};
 use libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, c_int};
 use rustix::io::FdFlags;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -30,7 +32,7 @@ pub fn open(wishes: &Wishes, name: &str, flags: c_int, mode: u32) -> Result<c_in
             Access::Read if flags & O_CREAT != 0 => errand.open_any(&name, access)?.1,
             _ => fd,
         };
-        if info.controlled || info.options.shares_tables() {
+        if info.controlled || info.options.translation != Translation::Paged {
             let text = format!("shm_open: {name} has no memory that a program can map without the library");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

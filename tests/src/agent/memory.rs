@@ -24,6 +24,23 @@ impl Agent {
                 }
                 Ok(String::new())
             }
+            // Faults of this thread while it writes to each of so many pages.
+            ["no-faults", mapping, first, count] => {
+                match self.on_memory(&["faults", mapping, first, count])?.as_str() {
+                    "0" => Ok(String::new()),
+                    some => Err(wrong(format!("{some} faults"))),
+                }
+            }
+            ["faults", mapping, first, count] => {
+                let mapping = self.mapping(mapping)?;
+                let before = faults();
+                for page in number(first)?..number(first)? + number(count)? {
+                    let at = mapping.as_ptr().wrapping_add(page as usize * 4096);
+                    // SAFETY: tests name pages of the mapping.
+                    unsafe { at.write_volatile(at.read_volatile()) };
+                }
+                Ok((faults() - before).to_string())
+            }
             ["counted", mapping, first, stride, pages, ledger] => {
                 self.counted(mapping, number(first)?, number(stride)?, number(pages)?, ledger)
             }
@@ -242,4 +259,13 @@ fn push(start: *mut u8, length: usize, pipe: &OwnedFd) -> Result<(), Failure> {
             told(unsafe { libc::write(pipe.as_raw_fd(), start.wrapping_add(done).cast(), length - done) })?;
     }
     Ok(())
+}
+
+fn faults() -> i64 {
+    // SAFETY: a structure that is all numbers is filled.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_minflt + usage.ru_majflt
+    }
 }

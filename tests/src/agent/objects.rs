@@ -135,6 +135,9 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         "losses" => format!("{} {}", info.losses.lost_pages, info.losses.reverted_pages),
         "generation" => info.losses.generation.to_string(),
         "page-tables" => info.page_tables.to_string(),
+        "place" => {
+            info.place.map_or_else(|| "-".to_owned(), |at| format!("{} {}", at.arena.0, at.offset_bytes))
+        }
         "id" => info.id.0.to_string(),
         "tag" => info.options.tag.clone(),
         "page-size" => info.options.page_size.bytes().to_string(),
@@ -174,6 +177,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "explicit" => options.coherence = Coherence::Explicit,
             "page-size" => options.page_size = PageSize::new(number(value)?)?,
             "shared-tables" => options.translation = Translation::SharedTables,
+            "wired" => options.translation = Translation::Wired,
             "shared-tables-4k" => options.translation = Translation::SharedTables4K,
             "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,

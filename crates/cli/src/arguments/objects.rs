@@ -62,7 +62,7 @@ pub struct Create {
     #[arg(long)]
     pub home_moves: bool,
     /// How an address reaches its pages: with shared-tables its processes share page tables, of huge pages, or (-4k) of ordinary
-    /// ones by the kernel module segshm; all of its memory is taken now
+    /// ones by the kernel module segshm; with wired no fault ever happens in it; all of its memory is taken now
     #[arg(long, value_enum, default_value_t = Translation::Paged)]
     pub translation: Translation,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
@@ -137,6 +137,8 @@ pub enum Translation {
     /// The same of pages of 4 KiB: needs the kernel module segshm
     #[value(name = "shared-tables-4k")]
     SharedTables4K,
+    /// By pages that are there when it is mapped, so that no fault ever happens
+    Wired,
 }
 
 /// `--on-loss`.

@@ -65,6 +65,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
             Translation::Paged => commonhold::Translation::Paged,
             Translation::SharedTables => commonhold::Translation::SharedTables,
             Translation::SharedTables4K => commonhold::Translation::SharedTables4K,
+            Translation::Wired => commonhold::Translation::Wired,
         },
         page_size: arguments.page_size,
         coherence: match arguments.coherence {

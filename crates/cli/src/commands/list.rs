@@ -139,6 +139,7 @@ mod tests {
             is_elsewhere: false,
             page_tables: 0,
             modified_ns: 0,
+            place: None,
             losses: commonhold::Losses::default(),
         }
     }

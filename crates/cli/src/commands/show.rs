@@ -105,7 +105,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
 /// Whether processes share its page tables, and what proves it.
 fn page_tables(info: &ObjectInfo) -> Option<String> {
     let tables = match (info.options.translation, info.page_tables) {
-        (Translation::Paged, _) => return None,
+        (Translation::Paged | Translation::Wired, _) => return None,
         (Translation::SharedTables, 0) => "how many there are, the kernel tells a host of root".to_owned(),
         (Translation::SharedTables, tables) => format!("{tables} of each page, 2 of them the host's"),
         (Translation::SharedTables4K, tables) => format!("{tables}, however many processes have it attached"),

@@ -196,9 +196,10 @@ impl ch_options {
                 0 => Translation::Paged,
                 1 => Translation::SharedTables,
                 2 => Translation::SharedTables4K,
+                3 => Translation::Wired,
                 other => {
                     let what = format!(
-                        "translation {other} is none of CH_PAGED, CH_SHARED_TABLES and CH_SHARED_TABLES_4K"
+                        "translation {other} is none of CH_PAGED, CH_SHARED_TABLES, CH_SHARED_TABLES_4K and CH_WIRED"
                     );
                     return Err(Error::invalid(what));
                 }
@@ -319,6 +320,7 @@ impl ch_info {
             Translation::Paged => 0,
             Translation::SharedTables => 1,
             Translation::SharedTables4K => 2,
+            Translation::Wired => 3,
         };
         self.page_tables = object.page_tables;
         fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));

@@ -334,6 +334,7 @@ fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
         losses: Losses::default(),
         page_tables: 0,
         modified_ns: 0,
+        place: None,
     }
 }
 

@@ -74,6 +74,7 @@ fn info() -> ObjectInfo {
         is_elsewhere: true,
         page_tables: 0,
         modified_ns: 10,
+        place: None,
         losses: Losses { lost_pages: 7, reverted_pages: 8, generation: 9 },
     }
 }

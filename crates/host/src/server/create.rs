@@ -18,8 +18,39 @@ use commonhold_tables::Segment;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
+/// Where a new wired object gets its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wired {
+    InArena,
+    OfItsOwn,
+}
+
 impl Host {
     pub(super) fn create(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        name: Name,
+        how: (CreateOptions, bool),
+        nonce: u128,
+        fds: Vec<OwnedFd>,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
+        if !how.0.is_wired() {
+            return self.create_in(session, name, how, nonce, fds, give, None);
+        }
+        let none = |error: &Error| matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported);
+        match self.create_in(session, name.clone(), how.clone(), nonce, fds, give, Some(Wired::InArena)) {
+            // Of ordinary pages, then.
+            Err(error) if none(&error) => {
+                self.machine.log(format_args!("{name} is wired in ordinary pages: {error}"));
+                self.create_in(session, name, how, nonce, Vec::new(), give, Some(Wired::OfItsOwn))
+            }
+            other => other,
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn create_in(
         self: &Arc<Self>,
         session: &Arc<Session>,
         name: Name,
@@ -27,6 +58,7 @@ impl Host {
         nonce: u128,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
+        wired: Option<Wired>,
     ) -> Result<Reply> {
         let (given, own) = match options.is_replicated() {
             true => self.own_file(&mut options).map(|(file, unused)| (Some(file), Some(unused)))?,
@@ -44,7 +76,11 @@ impl Host {
         if in_directory {
             lock(&self.registry).check_is_in_directory(&name)?; // before anything is made for it
         }
-        let charged = self.limits.counted(session.credentials.uid, &options, memory_bytes);
+        // What lies in an arena counts with that.
+        let charged = match wired {
+            Some(Wired::InArena) => 0,
+            _ => self.limits.counted(session.credentials.uid, &options, memory_bytes),
+        };
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -70,8 +106,15 @@ impl Host {
         own.into_iter().for_each(Unused::used); // if it is not made, it goes with what else was
         let id = prepared.record().id;
         // Kept before it has a name: what the next host would not have must not be written to.
-        let made = self.make_memory(prepared.record(), given);
-        let kept = made.and_then(|fd| self.keep_new_object(id, fd.as_ref()).map(|()| fd));
+        let made = match wired {
+            Some(Wired::InArena) => self.place_new(prepared.record()).map(Some),
+            Some(Wired::OfItsOwn) => self.make_own(prepared.record()).map(Some),
+            None => self.make_memory(prepared.record(), given),
+        };
+        let kept = made.and_then(|fd| {
+            let own = fd.as_ref().filter(|_| wired != Some(Wired::InArena));
+            self.keep_new_object(id, own).map(|()| fd)
+        });
         let kept = kept.and_then(|fd| Ok((self.claim_name(prepared.record())?, fd)));
         let held = kept.and_then(|(claiming, fd)| {
             Ok((claiming, tables::begin(&prepared.record().options, fd.as_deref())?, fd))
@@ -81,6 +124,7 @@ impl Host {
             Err(error) => {
                 self.unkeep_object(id);
                 self.remove_files(id);
+                self.free_place(id);
                 self.forget_moving(prepared.record());
                 lock(&self.registry).abandon_create(prepared);
                 return Err(error);
@@ -90,6 +134,7 @@ impl Host {
         let committed = self.commit_create(prepared, descriptor, tables);
         drop(claiming);
         let object = committed.inspect_err(|_| {
+            self.free_place(id);
             if moves {
                 self.tell_names(); // its name hangs on no lease
             }
@@ -99,7 +144,7 @@ impl Host {
     }
 
     /// The object has its name from now on.
-    fn commit_create(
+    pub(super) fn commit_create(
         &self,
         prepared: commonhold_registry::NewObject,
         descriptor: Option<Arc<OwnedFd>>,
@@ -115,6 +160,7 @@ impl Host {
         })?;
         let object = Object::new(record, descriptor, String::new());
         *lock(&object.tables) = tables;
+        self.note_arena(&object);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
     }

@@ -32,16 +32,25 @@ impl Host {
             .filter(|session| has_open(session))
             .map(|session| (session.process.pid, session.credentials.uid))
             .collect();
+        let whole = 0..u64::MAX;
+        let place = self.place_in_arena(object.id);
+        let part = place.map_or(whole, |place| {
+            place.offset_bytes..place.offset_bytes + object.record().options.size_bytes
+        });
         let mut mappings = Vec::new();
         for (pid, uid) in users {
             for found in files.iter().flat_map(|file| file.mappings_in(pid).unwrap_or_default()) {
+                let (from, to) = (found.offset.max(part.start), (found.offset + found.length).min(part.end));
+                if from >= to {
+                    continue;
+                }
                 mappings.push(MappingInfo {
                     mapping: MappingId(0),
                     pid,
                     uid,
-                    address: found.address,
-                    length_bytes: found.length,
-                    offset_bytes: found.offset,
+                    address: found.address + (from - found.offset),
+                    length_bytes: to - from,
+                    offset_bytes: from - part.start,
                     protection: if found.writable { Protection::ReadWrite } else { Protection::Read },
                     sharing: if found.shared { Sharing::Shared } else { Sharing::Private },
                     faults: 0,

@@ -225,6 +225,9 @@ impl Host {
             return false;
         }
         let Ok(object) = self.lookup(session, name, *access) else { return !self.may_be_elsewhere() };
+        if object.record().options.is_wired() {
+            return false; // it may have to move first
+        }
         let ready = || object.cache.try_lock().is_ok_and(|cache| cache.is_some());
         if !object.is_controlled() {
             // A file is opened anew for a reader: not here, as its file system may have to wait for a disk.

@@ -134,7 +134,7 @@ impl Host {
     }
 
     /// Nothing of an object is needed any more.
-    pub(super) fn end_object(&self, object: &Object, cache: Option<&Cache>) {
+    pub(super) fn end_object(self: &Arc<Self>, object: &Object, cache: Option<&Cache>) {
         if let Some(cache) = cache {
             cache.discard();
         } else {
@@ -146,12 +146,14 @@ impl Host {
         if let Err(error) = lock(&self.registry).forget(object.id) {
             self.machine.log(format_args!("object {}: {error}", object.id.0));
         }
+        self.free_place(object.id);
     }
 
     /// Everything that was kept in files for an object.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("wired"));
         self.note_used(id);
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {

@@ -56,6 +56,7 @@ mod status;
 mod tables;
 mod takeover;
 mod trimming;
+mod wired;
 
 use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
@@ -137,6 +138,8 @@ pub struct Host {
     /// The other hosts.
     pub cluster: OnceLock<Arc<Cluster>>,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
+    /// Where wired objects lie. Nothing is waited for while it is locked.
+    wired: Mutex<commonhold_wired::Arenas>,
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.

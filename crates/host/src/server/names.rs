@@ -65,6 +65,12 @@ impl Host {
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
         object.check_access(access)?;
+        // Until it is noted that a session has it open it may not move.
+        let wired = object.record().options.is_wired();
+        let _making = wired.then(|| lock(&object.making));
+        if wired {
+            self.settle_place(object)?;
+        }
         // Before its home is looked for: that hears who opens it.
         let _opening = session.opens(object.id, access);
         let controlled = object.is_controlled();
@@ -197,6 +203,7 @@ impl Host {
             // The one that was meant has gone already, and another has its name.
             return if repeated { Ok(()) } else { Err(error) };
         }
+        self.check_may_go(&registry, name)?;
         let Some(record) = registry.remove(name, &session.credentials, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
@@ -218,6 +225,8 @@ impl Host {
     ) -> Result<()> {
         let claiming = self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
+        self.check_may_change(&registry, from)?;
+        self.check_may_go(&registry, to)?;
         let renamed = registry.rename(from, to, &session.credentials, how, repeated);
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
         drop((registry, claiming));
@@ -278,6 +287,7 @@ impl Host {
     pub(super) fn set_mode(&self, session: &Session, name: &Name, of: Option<u128>, mode: u32) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
+        self.check_may_change(&registry, name)?;
         let changed = registry.set_mode(name, &session.credentials, mode)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -294,6 +304,7 @@ impl Host {
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
+        self.check_may_change(&registry, name)?;
         let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -373,6 +384,10 @@ impl Host {
             info.mappings = self.direct_mappings(object).len() as u64;
             info.page_tables = super::tables::count(object);
             info.modified_ns = frames::modified_ns(&*fd).unwrap_or(0);
+            if info.place.is_some() {
+                // What the memory tells is its arena's.
+                (info.resident_bytes, info.modified_ns) = (info.options.size_bytes, 0);
+            }
         }
         self.note_home(object, &mut info);
         if info.warning.is_empty()
@@ -418,6 +433,7 @@ impl Host {
             losses: Losses { generation, ..Losses::default() },
             page_tables: 0,
             modified_ns: 0,
+            place: self.place_in_arena(object.id),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Host {
     fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, sizing: Sizing) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
-        if size_bytes == 0 && object.is_controlled() && options.reserves() {
+        if size_bytes == 0 && options.reserves() && (object.is_controlled() || options.is_wired()) {
             let what = "the object has space taken for it, and is not made empty: remove it instead, or create it sparse";
             return Err(Error::invalid(what));
         }
@@ -137,7 +137,11 @@ impl Host {
             ));
         }
         let charged_uid = object.record().charged_uid;
-        let charged = self.limits.counted(charged_uid, &options, self.memory_of(object, &options)?);
+        let in_arena = self.place_in_arena(object.id).is_some(); // it counts with that
+        let charged = match in_arena {
+            true => 0,
+            false => self.limits.counted(charged_uid, &options, self.memory_of(object, &options)?),
+        };
         lock(&self.registry).check_size(object.id, charged)?;
         let (old_bytes, old_charged) = {
             let record = object.record();
@@ -270,6 +274,9 @@ impl Host {
                 self.reserve_spill(&record, bytes, bytes - pages_of(old_bytes) * PAGE_SIZE_BYTES)?;
             }
             return self.cache_of(object)?.resize(options.size_bytes);
+        }
+        if self.place_in_arena(object.id).is_some() {
+            return self.resize_wired(object, old_bytes, options.size_bytes);
         }
         let fd =
             object.descriptor().ok_or_else(|| Error::new(ErrorKind::Lost, "the object's memory is gone"))?;

@@ -119,6 +119,7 @@ impl Host {
         let mut known = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         lost.iter().for_each(|id| drop(known.remove(id)));
         drop(known);
+        self.forget_places(&lost);
         lost.into_iter().for_each(|id| self.remove_files(id));
         Ok(())
     }
@@ -128,7 +129,7 @@ impl Host {
         let present = object.descriptor().is_some() || object.cache().is_some();
         // Frames that could not be taken over this time are there still, with the keeper.
         let is_kept = object.left_frames().is_some() || !object.unusable().is_empty();
-        if self.returning.expects(object.id) || is_kept {
+        if self.returning.expects(object.id) || is_kept || self.expects_arena_of(object.id) {
             return false;
         }
         if record.options.pager != PagerKind::Anonymous {
@@ -233,13 +234,18 @@ impl Host {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
             let options = object.record().options.clone();
-            let memory = match options.shares_tables() {
-                true => tables::own_segment(&options, memory)?,
-                false => own_frames(memory)?,
-            };
-            object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
-            self.hold_tables(&object);
-            self.keep_object(&object);
+            match self.place_in_arena(id) {
+                Some(place) => self.return_arena(place, memory)?,
+                None => {
+                    let memory = match options.shares_tables() {
+                        true => tables::own_segment(&options, memory)?,
+                        false => own_frames(memory)?,
+                    };
+                    object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
+                    self.hold_tables(&object);
+                    self.keep_object(&object);
+                }
+            }
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
         drop(one_at_a_time);
@@ -324,7 +330,7 @@ impl Host {
     }
 
     /// Memory that came back is the object's own, not another's that its bringer may write to.
-    fn own_memory(&self, id: ObjectId, fd: OwnedFd) -> Result<OwnedFd> {
+    pub(super) fn own_memory(&self, id: ObjectId, fd: OwnedFd) -> Result<OwnedFd> {
         let bytes = std::fs::read(self.memory_path(id)).unwrap_or_default();
         let noted = postcard::from_bytes::<Memory>(&bytes).ok().filter(|m| m.boot_id == self.machine.boot_id);
         let inode = rustix::fs::fstat(&fd).map_err(std::io::Error::from).doing("looking at memory")?.st_ino;

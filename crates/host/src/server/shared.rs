@@ -138,7 +138,7 @@ impl Host {
 
     /// An object is not in use here any more, and ends. Of another host's what is newest here goes home first, which may take
     /// long: until then the keeper has it.
-    pub(super) fn leave_off(&self, object: &Arc<Object>, cache: Option<Arc<Cache>>) {
+    pub(super) fn leave_off(self: &Arc<Self>, object: &Arc<Object>, cache: Option<Arc<Cache>>) {
         let record = object.record().clone();
         let cluster = self.with_cluster().filter(|_| record.options.is_shared()).cloned();
         let (Some(cluster), Some(cache)) = (cluster, cache.clone()) else {

@@ -145,6 +145,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         returning: Returning::default(),
         lapsed: Mutex::default(),
         closers: Mutex::default(),
+        wired: Mutex::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),

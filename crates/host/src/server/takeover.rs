@@ -143,6 +143,7 @@ impl Host {
             }
         }
         self.set_strays_aside()?;
+        self.adopt_places();
         Ok(not_yet)
     }
 

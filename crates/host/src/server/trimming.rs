@@ -63,7 +63,8 @@ impl Host {
             let of_the_pool = record.options.shares_tables();
             (record.charged_uid, record.options.size_bytes, of_the_pool)
         };
-        if !self.machine.is_ordinary(uid) && !of_the_pool {
+        // An arena is an object of its own.
+        if !self.machine.is_ordinary(uid) && !of_the_pool || self.place_in_arena(object.id).is_some() {
             return;
         }
         let longer = |memory: &OwnedFd| bytes_of(memory).is_ok_and(|now| now > whole_pages(size_bytes));

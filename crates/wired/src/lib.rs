@@ -1,0 +1,21 @@
+//! Wired objects: memory in which no fault ever happens (Bernadat & Black, "Real Memory Mach").
+//!
+//! An *arena* is an object with shared page tables, of huge pages that are all there. A wired object is a *place* in one.
+//! Whoever maps an arena maps all of it, once, and has every object in it: so an arena is for objects that the same users
+//! may use. `docs/REAL-MEMORY.md`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `arenas` | which object lies where, as a value |
+//! | `bytes` | zeroing and copying, past what a hostile writer does to the memory |
+
+mod arenas;
+mod bytes;
+
+pub use arenas::{Arenas, Resized, Transfer};
+pub use bytes::{copy, read, write, zero};
+
+/// What the tag of an object says that is an arena.
+pub const TAG: &str = "arena";
+/// What the name of one begins with that the host made, and removes when it is empty.
+pub const NAME: &str = ".arena-";
