@@ -5,7 +5,7 @@ use crate::link::{Answer, Call, Lease, Shared, lock, wrong_reply};
 use crate::mapping::{self, Prepared};
 use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
-    PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
+    PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct, own,
 };
 use commonhold_object::wire::{OpenReply, Reply, Request};
 use commonhold_object::{PageRange, Synced, limits, pages_of};
@@ -51,6 +51,7 @@ impl Core {
             lease.shared().close(info.id, generation);
             return Err(no_descriptor_left("the memory of the object, which the host opened (or created),"));
         };
+        own::note(&fd);
         let core = Arc::new(Core {
             lease: lease.clone(),
             id: info.id,
