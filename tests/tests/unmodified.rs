@@ -116,6 +116,14 @@ fn segments_answer_as_the_kernels() {
     answers_as_the_kernel(SYSTEM_V, 5000, &SCENARIOS);
 }
 
+/// Where segments of hosts differ (`docs/UNMODIFIED.md`), it is tested what they do: `shared_keys`.
+#[test]
+fn segments_of_shared_keys_answer_as_the_kernels() {
+    let differ = ["unmapping", "removing", "placing", "sharing"];
+    let scenarios: Vec<_> = SCENARIOS.into_iter().filter(|scenario| !differ.contains(scenario)).collect();
+    answers_as_the_kernel("system-v,shared-keys", 5000, &scenarios);
+}
+
 #[test]
 fn segments_with_shared_page_tables_answer_as_the_kernels() {
     let Some(_pool) = HugePages::more(4 * 34) else { return };

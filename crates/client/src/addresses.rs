@@ -249,6 +249,26 @@ fn take_out(address: u64, length: u64, only: Option<&Arc<Origin>>) -> Result<()>
     result
 }
 
+/// Forgets what is left of one mapping in the range, whatever is there by now; the host serves it no longer.
+pub(crate) fn give_up(origin: &Arc<Origin>, address: u64, length: u64) -> Result<()> {
+    let mut map = lock(&ADDRESSES);
+    let is_it =
+        |r: &&Region<Piece>| Arc::ptr_eq(&r.value.origin, origin) && r.value.state != PieceState::Leaving;
+    let pieces: Vec<_> =
+        map.overlapping(address, length).filter(is_it).map(|r| cut(r, address, address + length)).collect();
+    let mut gone = Vec::new();
+    for piece in &pieces {
+        gone.push(map.remove(piece.address, piece.length)?);
+    }
+    drop(map);
+    drop(gone); // as in `insert`
+    let shared = origin.object.shared();
+    pieces.iter().filter(|piece| piece.value.object().is_controlled()).try_for_each(|piece| {
+        let request = Request::Unmap { address: piece.address, length: piece.length };
+        shared.call(Call::new(&request)).map(drop)
+    })
+}
+
 fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceState) {
     if map.remove(piece.address, piece.length).is_ok() {
         let value = Piece { origin: piece.value.origin.clone(), state };

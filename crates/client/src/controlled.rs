@@ -3,7 +3,7 @@
 use crate::addresses::{self, Origin, Piece, PieceState};
 use crate::in_thread::Service;
 use crate::link::{Answer, Call, OnLoss, Shared, State, lock};
-use crate::{Error, ErrorKind, MapFlags, Result};
+use crate::{Error, ErrorKind, MapFlags, Result, own};
 use commonhold_object::Region;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply, Request};
@@ -58,6 +58,8 @@ impl Kinds {
         )?;
         let pagemap =
             Pagemap::of_self().doing("opening /proc/self/pagemap, which controlled objects need")?;
+        own::note(&userfaultfd.as_fd());
+        own::note(&pagemap.as_fd());
         Ok(slot.insert(Arc::new(Descriptors { userfaultfd, pagemap })).clone())
     }
 

@@ -119,6 +119,14 @@ impl Errand {
         })
     }
 
+    /// Creates any object, of whose memory nothing is given.
+    pub fn create_unopened(&mut self, name: &str, options: &CreateOptions) -> Result<ObjectInfo> {
+        options.check()?;
+        let (options, nonce) = (options.clone(), nonce()?);
+        let request = Request::Create { name: Name::new(name)?, options, nonce, in_directory: false };
+        self.opened_any(&request).map(|(info, _)| info)
+    }
+
     /// Opens a direct object. Gives its memory: with [`Access::Read`], nobody can write by that descriptor.
     pub fn open(&mut self, name: &str, access: Access) -> Result<(ObjectInfo, OwnedFd)> {
         self.opened(&Request::Open { name: Name::new(name)?, access })

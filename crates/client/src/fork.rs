@@ -27,8 +27,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, MutexGuard, Once, Weak};
 
-/// Makes fork and exit known to the library. Done before the first host is.
-pub(crate) fn register_handlers() {
+/// Makes fork and exit known to the library. Done before the first host is; and, by who calls the library while he has a lock
+/// that his own handlers of fork take, before those are registered: of the handlers before fork the last comes first.
+pub fn register_handlers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         LazyLock::force(&ADDRESSES);

@@ -20,6 +20,7 @@ mod link;
 mod locate;
 mod mapping;
 mod object;
+mod own;
 mod pager;
 mod segments;
 mod start;
@@ -34,11 +35,13 @@ pub use commonhold_object::{
     Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
 };
 pub use errand::{Errand, PATIENCE};
+pub use fork::register_handlers;
 pub use host::Host;
 pub use locate::{default_state_directory, own_state_directory};
 pub use mapping::{MapOptions, Mapping};
 
 pub use object::Object;
+pub use own::{forget_own, is_own};
 pub use pager::Pager;
 pub use watching::{Heard, Watch};
 

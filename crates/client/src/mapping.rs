@@ -306,6 +306,12 @@ impl Mapping {
         addresses::unmap_of(&self.origin, (self.address + offset) as u64, length as u64)
     }
 
+    /// Gives up a part over which the program has mapped something else: what is there by now stays.
+    pub fn give_up(&self, offset: usize, length: usize) -> Result<()> {
+        self.check_part(offset, length)?;
+        addresses::give_up(&self.origin, (self.address + offset) as u64, length as u64)
+    }
+
     fn check_part(&self, offset: usize, length: usize) -> Result<()> {
         if offset.checked_add(length).is_none_or(|end| end > self.length) || length == 0 {
             let whole = self.length;

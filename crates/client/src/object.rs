@@ -6,7 +6,7 @@ use crate::mapping::{self, Prepared};
 use crate::segments;
 use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
-    PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct,
+    PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct, own,
 };
 use commonhold_object::wire::{OpenReply, Reply, Request};
 use commonhold_object::{PageRange, Place, Synced, limits, pages_of};
@@ -59,6 +59,8 @@ impl Core {
         let split =
             segments::memory(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
         let (fd, segment) = split?;
+        own::note(&fd);
+        segment.iter().for_each(own::note);
         let core = Arc::new(Core {
             lease: lease.clone(),
             id: info.id,

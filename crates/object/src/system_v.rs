@@ -1,10 +1,28 @@
 //! Names of System V segments (the crate `sysv`): `/system-v-NAMESPACE-NUMBER-USER`. In the root directory names are free to
 //! whoever comes first, and numbers of segments can be foretold; so these belong to the user whom they name.
+//!
+//! And `/system-v-key-0xKEY`, of the segment that all hosts of a cluster know by that key: whoever comes first makes it, as
+//! with the kernel's keys.
 
 use crate::{Credentials, Error, ErrorKind, Name, Result};
 
 /// What they begin with.
 const BEGINNING: &str = "/system-v-";
+
+/// What names of keys begin with.
+pub const KEY_BEGINNING: &str = "/system-v-key-";
+
+/// The name that the segment of a key has in the whole cluster.
+pub fn key_name(key: i32) -> String {
+    format!("{KEY_BEGINNING}{key:#010x}")
+}
+
+/// The key that a name says; none: it is not of that form.
+pub fn key_of(name: &Name) -> Option<i32> {
+    let digits = name.as_str().strip_prefix(KEY_BEGINNING)?.strip_prefix("0x")?;
+    let key = u32::from_str_radix(digits, 16).ok()?.cast_signed();
+    (key != 0 && key_name(key) == name.as_str()).then_some(key)
+}
 
 /// What a segment's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +66,7 @@ pub fn is_segment(name: &Name) -> bool {
 
 /// Refuses to give an object a segment's name, unless it names the user who asks.
 pub fn check_new(name: &Name, who: &Credentials) -> Result<()> {
-    if !is_segment(name) {
+    if !is_segment(name) || key_of(name).is_some() {
         return Ok(());
     }
     match Parts::of(name) {
@@ -89,6 +107,24 @@ mod tests {
             ["/system-v-1-2-8", "/system-v-1-2-7/x", "/system-v-1-2", "/system-v-1-2-7-7", "/system-v-x-2-7"]
         {
             assert!(!may(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_one_name() {
+        let who = Credentials { uid: 7, gid: 7, groups: Vec::new() };
+        for (key, name) in [(0x52e2c1, "/system-v-key-0x0052e2c1"), (-1, "/system-v-key-0xffffffff")] {
+            assert_eq!(key_name(key), name);
+            let name = Name::new(name).unwrap();
+            assert_eq!((key_of(&name), Parts::of(&name)), (Some(key), None));
+            assert!(check_new(&name, &who).is_ok() && check_change(&name, "size").is_err());
+        }
+        for bad in
+            ["0x52e2c1", "0x0052E2C1", "0x00000000", "0x0052e2c1/x", "0x+052e2c1", "52e2c1", "0x100000001"]
+        {
+            let name = Name::new(&format!("{KEY_BEGINNING}{bad}")).unwrap();
+            assert_eq!(key_of(&name), None, "{bad}");
+            assert!(check_new(&name, &who).is_err(), "{bad}");
         }
     }
 }

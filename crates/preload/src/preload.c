@@ -1,11 +1,14 @@
 /* libcommonhold_preload.so: stands before the C library's calls in a program that knows nothing of Commonhold, and loads
  * libcommonhold_sysv.so at the first call that may concern an object. Both lie in one directory.
  *
- * Until then it costs a program nothing but its being loaded. It has no thread, no descriptor and no handler of signals. */
+ * Until then it costs a program nothing but its being loaded. It has no thread, no descriptor and no handler of signals (but
+ * while a segment of a shared key is attached). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -24,7 +27,11 @@
 /* What the environment said when the program began: it may change it. */
 static char words[256], host[PATH_MAX];
 
+static int (*libc_close)(int fd);
+
 __attribute__((constructor)) static void begin(void) {
+    void *found = dlsym(RTLD_NEXT, "close");
+    memcpy(&libc_close, &found, sizeof found);
     const char *variable = secure_getenv("COMMONHOLD_RUN");
     if (variable && strlen(variable) < sizeof words)
         strcpy(words, variable);
@@ -56,6 +63,8 @@ struct calls {
     intptr_t (*shm_open)(const char *name, int flags, unsigned mode);
     intptr_t (*shm_unlink)(const char *name);
     intptr_t (*ftruncate)(int fd, int64_t size); /* 1: none of ours */
+    int (*keeps)(int fd);                        /* whether that descriptor is the client library's */
+    void (*forgets)(int fd);                     /* it closes that one */
 };
 
 /* Says on standard error what an error number cannot say: if that is what it was when `commonhold run` began. */
@@ -72,6 +81,22 @@ static void say(const char *text) {
     if (write(STDERR_FILENO, line, strlen(line)) < 0) {
         /* Nobody else could be told. */
     }
+}
+
+/* Where the library lies, whose own calls come by here, too. */
+static uintptr_t library_begin, library_end;
+
+static int note_place(struct dl_phdr_info *info, size_t size, void *within) {
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = begin + info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && begin <= (uintptr_t)within && (uintptr_t)within < end) {
+            library_begin = begin;
+            library_end = end;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Loads it; what is negative is the number of an error. */
@@ -93,6 +118,8 @@ static int load(struct calls *calls) {
         {"commonhold_shm_open", &calls->shm_open},
         {"commonhold_shm_unlink", &calls->shm_unlink},
         {"commonhold_ftruncate", &calls->ftruncate},
+        {"commonhold_keeps", &calls->keeps},
+        {"commonhold_forgets", &calls->forgets},
     };
     char path[PATH_MAX];
     Dl_info own;
@@ -116,6 +143,7 @@ static int load(struct calls *calls) {
             return -ENOSYS;
         memcpy(wanted[i].place, &found, sizeof found);
     }
+    dl_iterate_phdr(note_place, (void *)(uintptr_t)calls->begin);
     calls->begin(words, host);
     return 0;
 }
@@ -273,6 +301,57 @@ STANDS_BEFORE int ftruncate(int fd, off_t size) {
         leave(call, 0);
     }
     return (int)syscall(SYS_ftruncate, fd, size);
+}
+
+/* What the client library keeps open while a segment of a shared key is attached is to the program not open: it may close what
+ * it does not know. */
+#define MOST_KEPT (1u << 16)
+
+static int is_own(const void *caller) { return (uintptr_t)caller - library_begin < library_end - library_begin; }
+
+static int keeps(int fd, const void *caller) {
+    const struct calls *to = loaded_calls();
+    return to && to->keeps(fd) && !is_own(caller);
+}
+
+STANDS_BEFORE int close(int fd) {
+    if (keeps(fd, __builtin_return_address(0))) {
+        errno = EBADF;
+        return -1;
+    }
+    const struct calls *to = loaded_calls();
+    if (to && is_own(__builtin_return_address(0)))
+        to->forgets(fd);
+    return libc_close ? libc_close(fd) : (int)syscall(SYS_close, fd); /* before this library has begun */
+}
+
+STANDS_BEFORE int close_range(unsigned first, unsigned last, int flags) {
+    const struct calls *to = loaded_calls();
+    unsigned from = first;
+    for (unsigned fd = first; to && fd < MOST_KEPT && fd <= last; fd++)
+        if (to->keeps((int)fd)) {
+            if (from < fd && syscall(SYS_close_range, from, fd - 1, flags))
+                return -1;
+            from = fd + 1;
+        }
+    return from > first && from > last ? 0 : (int)syscall(SYS_close_range, from, last, flags);
+}
+
+STANDS_BEFORE void closefrom(int low) { close_range(low < 0 ? 0 : (unsigned)low, ~0u, 0); }
+
+/* In the place of one of those nobody puts another. */
+STANDS_BEFORE int dup3(int from, int to, int flags) {
+    if (keeps(to, __builtin_return_address(0))) {
+        errno = EBUSY;
+        return -1;
+    }
+    return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+STANDS_BEFORE int dup2(int from, int to) {
+    if (from == to)
+        return fcntl(from, F_GETFD) < 0 ? -1 : to;
+    return dup3(from, to, 0);
 }
 
 STANDS_BEFORE int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));

@@ -52,8 +52,17 @@ pub unsafe fn unmap(wishes: &Wishes, address: usize, length: usize) -> Option<Re
     }
     let mut table = table::lock();
     let end = table.end_of_page(end);
-    // SAFETY: the caller's promise; up to the end of a page of which the program gives up the beginning.
-    let done = unsafe { rustix::mm::munmap(address as *mut c_void, end - address) };
+    let done = table.unmap_clients(&(address..end)).and_then(|clients| {
+        let mut from = address;
+        for client in clients.into_iter().chain(std::iter::once(end..end)) {
+            if from < client.start {
+                // SAFETY: the caller's promise; up to the end of a page of which the program gives up the beginning.
+                unsafe { rustix::mm::munmap(from as *mut c_void, client.start - from) }?;
+            }
+            from = client.end;
+        }
+        Ok(())
+    });
     let left = if done.is_ok() { table.gone(&(address..end)) } else { Vec::new() };
     drop(table);
     clear(&left);
@@ -78,12 +87,20 @@ pub fn mapped_over(address: usize, length: usize) {
 /// # Safety
 /// As for `mremap`.
 pub unsafe fn remap(
+    wishes: &Wishes,
     (address, length): (usize, usize),
     new_length: usize,
     flags: c_int,
     wished: usize,
 ) -> Result<usize, Errno> {
     let mut table = table::lock();
+    if table.has_client(&(address..address.saturating_add(length))) {
+        drop(table);
+        wishes.complain(
+            "mremap: a segment that is shared with other hosts stays where it is attached, as it is",
+        );
+        return Err(Errno::INVAL);
+    }
     // SAFETY: the caller's promise.
     let moved = unsafe { libc::syscall(libc::SYS_mremap, address, length, new_length, flags, wished) };
     if moved == -1 {

@@ -1,10 +1,11 @@
 //! `shmat` and `shmdt`.
 
 use crate::get::refused;
+use crate::keys::Link;
 use crate::segment::{self, Segment, clear};
 use crate::table::{self, Attached, Mapped};
 use crate::{Errno, SHM_SHARE_PAGE_TABLE, Wishes, kernel};
-use commonhold::Access;
+use commonhold::{Access, ErrorKind};
 use commonhold_object::error::Doing;
 use commonhold_tables::{Engine, HUGE, Hugetlb, Module};
 use libc::{SHM_RDONLY, SHM_REMAP, SHM_RND, c_int, c_void};
@@ -44,8 +45,12 @@ pub unsafe fn attach(wishes: &Wishes, id: c_int, address: usize, flags: c_int) -
         wishes.complain(&format!("shmat: segment {id} has no object in the host of this process"));
         Errno::IDRM
     })?;
-    // SAFETY: the caller's promise.
-    let done = unsafe { attach_object(wishes, &segment, &opened.1, place, flags) };
+    let done = match (&segment.link, &opened) {
+        (Some(link), _) => attach_of_cluster(wishes, &segment, link, place, flags),
+        // SAFETY: the caller's promise.
+        (None, Some(opened)) => unsafe { attach_object(wishes, &segment, &opened.1, place, flags) },
+        (None, None) => Err(Errno::IDRM),
+    };
     let (address, left) = done?;
     clear(&left);
     Ok(address)
@@ -104,6 +109,42 @@ unsafe fn attach_object(
     let mapping = Mapped::new(fresh.address, fresh.length, segment.bytes, fresh.page, Some(attached));
     let left = table::lock().insert(fresh.address, mapping);
     Ok((fresh.address, left))
+}
+
+/// Attaches a segment that all hosts know by its key.
+fn attach_of_cluster(
+    wishes: &Wishes,
+    segment: &Segment,
+    link: &Link,
+    place: Place,
+    flags: c_int,
+) -> Result<(usize, Vec<i32>), Errno> {
+    let refuse = |errno, why: &str| {
+        wishes.complain(&format!("shmat: segment {} is shared with other hosts: {why}", segment.id));
+        Err(errno)
+    };
+    let at = match place {
+        _ if !wishes.shared_keys => return refuse(Errno::INVAL, "run the program by --shared-keys"),
+        _ if segment.is_stale() => return refuse(Errno::IDRM, "it was removed there"),
+        _ if flags & SHM_EXEC != 0 => return refuse(Errno::INVAL, "it is not run (SHM_EXEC)"),
+        _ if flags & SHM_SHARE_PAGE_TABLE != 0 => {
+            return refuse(Errno::INVAL, "it has no page tables to share");
+        }
+        Place::Over(_) => return refuse(Errno::INVAL, "it is not put over others (SHM_REMAP)"),
+        Place::At(at) => Some(at),
+        Place::Anywhere => None,
+    };
+    let access = if flags & SHM_RDONLY != 0 { Access::Read } else { Access::ReadWrite };
+    let mapping = link.map(access, at).map_err(|error| match error.kind {
+        ErrorKind::Busy => Errno::INVAL,
+        _ => refused(wishes, "shmat", &error),
+    })?;
+    // The kernel counts last; what is mapped goes with its mapping.
+    let twin = attach_twin(segment.id, flags & SHM_RDONLY)?;
+    let (address, length) = (mapping.as_ptr() as usize, mapping.len());
+    let attached = Attached { id: segment.id, twin: Some(twin) };
+    let mapped = Mapped::new(address, length, segment.bytes, UNIT, Some(attached)).of_client(mapping);
+    Ok((address, table::lock().insert(address, mapped)))
 }
 
 /// Attaches a twin where no program has anything: programs put segments side by side.

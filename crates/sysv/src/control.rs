@@ -18,7 +18,7 @@ pub unsafe fn control(
     buffer: *mut shmid_ds,
 ) -> Result<c_int, Errno> {
     match command {
-        IPC_RMID => remove(wishes, id, |what| errands::ask(PATIENCE, what)).map(|()| 0),
+        IPC_RMID => remove(wishes, id, &|what| errands::ask(PATIENCE, what)).map(|()| 0),
         // SAFETY: the caller's promise.
         IPC_SET => unsafe { set(wishes, id, buffer) },
         IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
@@ -48,13 +48,15 @@ fn bytes(id: c_int, twin: &shmid_ds) -> Result<usize, Error> {
     Ok(found.map_or(twin.shm_segsz, |segment| segment.bytes))
 }
 
+/// Asks the host something.
+type Ask<'a> = dyn Fn(&mut dyn FnMut(&mut Errand) -> Result<(), Error>) -> Result<(), Error> + 'a;
+
 /// Removes a segment: at once, or with the last process that has it attached. `ask` asks the host.
-pub fn remove(
-    wishes: &Wishes,
-    id: c_int,
-    ask: impl FnOnce(&mut dyn FnMut(&mut Errand) -> Result<(), Error>) -> Result<(), Error>,
-) -> Result<(), Errno> {
-    let stat = kernel::stat(id);
+pub fn remove(wishes: &Wishes, id: c_int, ask: &Ask<'_>) -> Result<(), Errno> {
+    let stat = kernel::stat_any(id);
+    if let Some(twin) = stat.as_ref().ok().filter(|stat| wishes.shared_keys && segment::is_twin(stat)) {
+        remove_of_cluster(wishes, id, twin, ask)?;
+    }
     kernel::remove(id)?;
     if stat.as_ref().is_ok_and(|stat| !segment::is_twin(stat)) || !kernel::is_gone(id) {
         return Ok(());
@@ -65,6 +67,24 @@ pub fn remove(
         wishes.complain(&format!("shmctl: {error}"));
     }
     Ok(())
+}
+
+/// If all hosts know the segment by its key: frees that in the cluster, before the twin is removed.
+fn remove_of_cluster(wishes: &Wishes, id: c_int, twin: &shmid_ds, ask: &Ask<'_>) -> Result<(), Errno> {
+    let removed = ask(&mut |errand| match Segment::look(errand, id, twin) {
+        Ok(Some(Segment { link: Some(link), info, .. })) if info.uuid == link.object() => {
+            errand.remove(&link.name(), Some(link.object()))
+        }
+        _ => Ok(()), // there is nothing to free, or the twin is all that can be removed
+    });
+    removed.or_else(|error| match error.kind {
+        ErrorKind::NotFound => Ok(()), // another was quicker
+        ErrorKind::Permission => {
+            wishes.complain(&format!("shmctl: {error}"));
+            Err(Errno::PERM)
+        }
+        _ => Err(refused(wishes, "shmctl", &error)),
+    })
 }
 
 /// What a program wants to set, if there is such memory.
@@ -94,9 +114,16 @@ unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int
         // SAFETY: a copy of what the command asks for, which lives until after the call.
         return unsafe { kernel::control(id, IPC_SET, &raw mut wanted) };
     };
+    if segment.info.is_elsewhere {
+        let home = &segment.info.home;
+        wishes.complain(&format!(
+            "shmctl: owner and mode of the segment are changed on {home}, where it was made"
+        ));
+        return Err(Errno::PERM);
+    }
     let has = segment.info.ownership.mode;
     let new = u32::from(wanted.shm_perm.mode) & 0o666;
-    let mode = |mode| segment.change(|errand, name| errand.set_mode(name, None, mode));
+    let mode = |mode| segment.change(|errand, name, of| errand.set_mode(name, of, mode));
     // The object is never more open than the twin to those who own it: narrower before, wider after.
     let (narrows, widens) = (has & new != has, has & new != new);
     if narrows
@@ -112,7 +139,7 @@ unsafe fn set(wishes: &Wishes, id: c_int, buffer: *mut shmid_ds) -> Result<c_int
     let gid = changed(twin.shm_perm.gid, wanted.shm_perm.gid);
     let done = set.map_err(|errno| Error::io("changing the segment", &errno.into())).and_then(|_| {
         if uid.is_some() || gid.is_some() {
-            segment.change(|errand, name| errand.set_owner(name, None, uid, gid))?;
+            segment.change(|errand, name, of| errand.set_owner(name, of, uid, gid))?;
         }
         if widens { mode(new) } else { Ok(()) }
     });

@@ -141,6 +141,18 @@ pub extern "C" fn commonhold_ftruncate(fd: c_int, size: i64) -> isize {
     done.unwrap_or_else(|error| error)
 }
 
+/// Whether the client library keeps that descriptor, which is none of the program's.
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_keeps(fd: c_int) -> c_int {
+    c_int::from(commonhold::is_own(fd))
+}
+
+/// The client library closes that descriptor.
+#[unsafe(no_mangle)]
+pub extern "C" fn commonhold_forgets(fd: c_int) {
+    commonhold::forget_own(fd);
+}
+
 /// Whether some of these addresses may be ours, and this thread may look.
 fn may_be_ours(address: usize, length: usize) -> bool {
     table::may_have(&(address..address.saturating_add(length))) && !table::is_locked_here()
@@ -190,6 +202,6 @@ pub unsafe extern "C" fn commonhold_remap(
         return 1;
     }
     // SAFETY: the caller's promise.
-    let moved = answer(|_| unsafe { remap((address, length), new_length, flags, wished) });
+    let moved = answer(|wishes| unsafe { remap(wishes, (address, length), new_length, flags, wished) });
     moved.map_or_else(|error| error, |address| address as isize)
 }

@@ -1,7 +1,7 @@
 //! `shmget`.
 
 use crate::segment::{self, Segment};
-use crate::{Errno, TWIN_BYTES, Wishes, kernel};
+use crate::{Errno, TWIN_BYTES, Wishes, kernel, keys};
 use commonhold::{Error, ErrorKind, Translation};
 use libc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, SHM_HUGETLB, SHM_NORESERVE, c_int, shmid_ds};
 
@@ -15,6 +15,10 @@ pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int
         if key != IPC_PRIVATE {
             // Size zero fits all; which rights are asked for matters only where there may be one.
             match kernel::get(key, 0, if only_new { 0 } else { flags & 0o777 }) {
+                Ok(id) if only_new && wishes.shared_keys => match fits(wishes, id, 0, flags)? {
+                    Fit::Gone => continue,
+                    Fit::Ours | Fit::Plain => return Err(Errno::EXIST),
+                },
                 Ok(_) if only_new => return Err(Errno::EXIST),
                 Ok(id) => match fits(wishes, id, size, flags)? {
                     Fit::Ours => return Ok(id),
@@ -24,6 +28,16 @@ pub fn get(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int
                         other => return other,
                     },
                     Fit::Gone => continue,
+                },
+                Err(Errno::NOENT) if wishes.shared_keys => match keys::find(wishes, key)? {
+                    Some(_) if only_new => return Err(Errno::EXIST),
+                    Some((link, _)) if size > link.bytes => return Err(Errno::INVAL),
+                    Some((link, ownership)) => {
+                        keys::adopt(wishes, &link, &ownership)?;
+                        continue; // the kernel says who may have it
+                    }
+                    None if flags & IPC_CREAT == 0 => return Err(Errno::NOENT),
+                    None => {}
                 },
                 Err(Errno::NOENT) if flags & IPC_CREAT != 0 => {}
                 Err(errno) => return Err(errno),
@@ -59,6 +73,8 @@ fn fits(wishes: &Wishes, id: c_int, size: usize, flags: c_int) -> Result<Fit, Er
         return Ok(Fit::Plain);
     }
     match Segment::find(id, &stat).map_err(|error| refused(wishes, "shmget", &error))? {
+        Some(segment) if segment.link.is_some() && !wishes.shared_keys => Ok(Fit::Plain),
+        Some(segment) if segment.is_stale() => keys::remove_stale(wishes, &segment).map(|()| Fit::Gone),
         Some(segment) if size > segment.bytes => Err(Errno::INVAL),
         Some(_) => Ok(Fit::Ours),
         None if kernel::is_gone(id) => Ok(Fit::Gone),
@@ -81,6 +97,9 @@ fn create(wishes: &Wishes, key: i32, size: usize, flags: c_int) -> Result<c_int,
         return Err(Errno::INVAL);
     }
     let huge = wishes.shares(size, flags) || flags & SHM_HUGETLB != 0;
+    if wishes.shared_keys && key != IPC_PRIVATE && !huge {
+        return keys::create(wishes, key, size, flags);
+    }
     let translation = if huge { Translation::SharedTables } else { Translation::Paged };
     let options = segment::options(size, flags & 0o777, translation, flags & SHM_NORESERVE == 0);
     // Before there is a twin: others wait for its object.

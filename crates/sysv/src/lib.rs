@@ -6,6 +6,7 @@
 //! kill -9, and knows times, process numbers and namespaces. The bytes are in a direct object that is named after the twin.
 //!
 //! A process holds nothing of the host: what it asks, it asks on an errand. So a program may close whatever it does not know.
+//! But for segments that other hosts have, too (`keys`): as long as one is attached, the client library serves the process.
 
 mod anonymous;
 mod attach;
@@ -14,6 +15,7 @@ mod errands;
 mod exports;
 mod get;
 pub mod kernel;
+mod keys;
 pub mod posix;
 mod segment;
 mod table;
@@ -23,6 +25,7 @@ pub use anonymous::{map_anonymous, mapped_over, remap, unmap};
 pub use attach::{attach, detach};
 pub use control::{control, remove};
 pub use get::get;
+pub use keys::{all_of_cluster, remove_of_cluster};
 pub use rustix::io::Errno;
 pub use segment::{Segment, TWIN_BYTES, all};
 pub use wishes::{LARGE_BYTES, Wishes};

@@ -5,6 +5,7 @@
 
 use crate::errands::{Hidden, ask};
 use crate::kernel;
+use crate::keys::Link;
 use crate::table::{self, Known};
 use commonhold::{Access, CreateOptions, Errand, Error, ErrorKind, ObjectInfo, PATIENCE, Translation};
 use commonhold_object::system_v::Parts;
@@ -35,6 +36,9 @@ pub struct Segment {
     pub info: ObjectInfo,
     /// Bytes, as `shmget` was asked for.
     pub bytes: usize,
+    /// If all hosts know it by its key: to the object that has the bytes. Then `name` is the link's, and `info` says of the
+    /// object, or, if that has no name any more, of the link.
+    pub(crate) link: Option<Link>,
 }
 
 /// The IPC namespace of this process.
@@ -75,9 +79,17 @@ pub(crate) fn options(bytes: usize, mode: i32, translation: Translation, reserve
     }
 }
 
-fn bytes_of(info: &ObjectInfo) -> Option<usize> {
+pub(crate) fn bytes_of(info: &ObjectInfo) -> Option<usize> {
     let bytes = info.options.tag.strip_prefix(TAG)?.parse().ok()?;
     (bytes as u64 <= info.options.size_bytes).then_some(bytes)
+}
+
+/// What an object that has a segment's name is: the bytes of the segment, and whether they are elsewhere.
+fn content(info: &ObjectInfo) -> Option<(usize, Option<Link>)> {
+    match Link::of(&info.options.tag) {
+        Some(link) => Some((link.bytes, Some(link))),
+        None => Some((bytes_of(info)?, None)),
+    }
 }
 
 /// Whether a segment of the kernel's is a twin.
@@ -118,14 +130,15 @@ impl Segment {
             }
         }
         let Some((info, name)) = found else { return Ok(None) };
-        let Some(bytes) = bytes_of(&info) else { return Ok(None) };
+        let Some((bytes, link)) = content(&info) else { return Ok(None) };
         let known = Known { object: info.id, bytes };
         let was_known = *table::lock().known.entry(id).or_insert(known);
         if was_known != known {
             let text = format!("another object has taken the place of segment {id}");
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        Ok(Some(Segment { id, name, info, bytes }))
+        let of_link = link.map(|link| link.follow(errand, stat.shm_perm.__key)).transpose()?.flatten();
+        Ok(Some(Segment { id, name, info: of_link.unwrap_or(info), bytes, link }))
     }
 
     /// The same; if it is just being made, that is waited for.
@@ -133,14 +146,21 @@ impl Segment {
         Segment::find_and(id, stat, |_, _| Ok(())).map(|found| found.map(|(segment, ())| segment))
     }
 
-    /// The same with its memory, and what children close meanwhile.
-    pub(crate) fn open(id: i32, stat: &shmid_ds, access: Access) -> Result<Option<(Segment, Memory)>, Error> {
+    /// The same with its memory, and what children close meanwhile; without, if only the host can map it.
+    pub(crate) fn open(
+        id: i32,
+        stat: &shmid_ds,
+        access: Access,
+    ) -> Result<Option<(Segment, Option<Memory>)>, Error> {
         Segment::find_and(id, stat, |errand, segment| {
+            if segment.link.is_some() {
+                return Ok(None);
+            }
             let (info, fd) = errand.open(&segment.name, access)?;
             if info.id != segment.info.id {
                 return Err(Error::new(ErrorKind::NotFound, format!("segment {id} was made anew")));
             }
-            Ok((Hidden::new(fd.as_fd()), fd))
+            Ok(Some((Hidden::new(fd.as_fd()), fd)))
         })
     }
 
@@ -171,12 +191,25 @@ impl Segment {
         self.info.options.shares_tables()
     }
 
-    /// Does something with its object, by name.
+    /// Whether the object that all hosts knew by its key has lost its name.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.link.is_some_and(|link| link.object() != self.info.uuid)
+    }
+
+    /// If all hosts of the cluster know it by its key: whether they still do.
+    pub fn is_of_cluster(&self) -> Option<bool> {
+        self.link.map(|_| !self.is_stale())
+    }
+
+    /// Does something with its object: by name, and only if that is still its own.
     pub(crate) fn change<T>(
         &self,
-        what: impl FnOnce(&mut Errand, &str) -> Result<T, Error>,
+        what: impl FnOnce(&mut Errand, &str, Option<u128>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        ask(PATIENCE, |errand| what(errand, &self.name))
+        ask(PATIENCE, |errand| match &self.link {
+            Some(link) => what(errand, &link.name(), Some(link.object())),
+            None => what(errand, &self.name, None),
+        })
     }
 }
 
@@ -192,7 +225,7 @@ pub(crate) fn create(id: i32, options: &CreateOptions) -> Result<(), Error> {
             }
         }
         let info = created?;
-        if let Some(bytes) = bytes_of(&info) {
+        if let Some((bytes, _)) = content(&info) {
             table::lock().known.insert(id, Known { object: info.id, bytes });
         }
         Ok(())
@@ -215,7 +248,7 @@ fn create_as(errand: &mut Errand, name: &str, options: &CreateOptions) -> Result
 /// Removes the objects of a segment that is gone: whoever made it. Only its owner may: of others it stays for the host, which looks
 /// every few seconds.
 pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Error> {
-    for info in errand.list(&Parts::beginning(namespace()?, Some(id)))? {
+    for info in own(errand, Some(id))? {
         if let Some(name) = &info.name {
             match errand.remove(name.as_str(), None) {
                 Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {}
@@ -224,6 +257,13 @@ pub(crate) fn remove_what_is_left(errand: &mut Errand, id: i32) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// Objects of this namespace, and of one number in it. What other hosts have of such names is of other machines' kernels.
+fn own(errand: &mut Errand, number: Option<i32>) -> Result<Vec<ObjectInfo>, Error> {
+    let mut found = errand.list(&Parts::beginning(namespace()?, number))?;
+    found.retain(|info| !info.is_elsewhere);
+    Ok(found)
 }
 
 /// The same on an errand of its own, which nobody waits long for.
@@ -246,16 +286,18 @@ pub(crate) fn clear(left: &[i32]) {
 /// what is left of it waits for the host.
 pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Error> {
     let mut all = Vec::new();
-    for info in errand.list(&Parts::beginning(namespace()?, None))? {
+    for info in own(errand, None)? {
         let parts = info.name.as_ref().and_then(Parts::of);
-        let (Some(parts), Some(bytes)) = (parts, bytes_of(&info)) else { continue };
+        let (Some(parts), Some((bytes, link))) = (parts, content(&info)) else { continue };
         let (id, name) = (parts.number, parts.name());
         let twin = match kernel::stat(id) {
             Ok(stat) if names(id, stat.shm_perm.cuid)?.contains(&name) => Some(stat),
             Err(Errno::INVAL | Errno::IDRM) => None,
             _ => continue, // another's, or it may not be looked at
         };
-        all.push((Segment { id, name, info, bytes }, twin));
+        let key = twin.map_or(0, |twin| twin.shm_perm.__key);
+        let of_link = link.map(|link| link.follow(errand, key)).transpose()?.flatten();
+        all.push((Segment { id, name, info: of_link.unwrap_or(info), bytes, link }, twin));
     }
     Ok(all)
 }

@@ -3,9 +3,10 @@
 //! A program may unmap, move or map over any of it behind our back, as it may with the kernel's segments; the preloaded library
 //! tells, and what is left of each is known. Who asks whether an address is ours takes no lock unless it may be.
 
+use crate::Wishes;
 use crate::attach::UNIT;
 use crate::kernel;
-use commonhold::ObjectId;
+use commonhold::{ErrorKind, Mapping, ObjectId};
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One mapping.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Mapped {
     /// What of its addresses is still mapped, in order. Past what the program asked for there may be a rest, which goes last.
     parts: Vec<Range<usize>>,
@@ -24,6 +25,8 @@ pub(crate) struct Mapped {
     page: usize,
     /// None: it is anonymous.
     segment: Option<Attached>,
+    /// The host serves its faults: the client library maps and unmaps it.
+    client: Option<Mapping>,
 }
 
 /// A segment that is attached.
@@ -131,6 +134,9 @@ impl Table {
 pub(crate) fn begin() {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if !BEGUN.swap(true, Ordering::AcqRel) {
+        if Wishes::of_this_process().shared_keys {
+            commonhold::register_handlers(); // the table's lock, under which the client library is asked, is taken before its own
+        }
         // SAFETY: functions of this library, which is never unloaded (build.rs). Without memory for the handlers a fork while
         // another thread attaches would leave the child without the table.
         unsafe {
@@ -158,10 +164,29 @@ impl Mapped {
     ) -> Mapped {
         let (asked_end, page_end) =
             (start + asked.next_multiple_of(UNIT), start + asked.next_multiple_of(page));
-        Mapped { parts: std::iter::once(start..start + length).collect(), asked_end, page_end, page, segment }
+        let parts = std::iter::once(start..start + length).collect();
+        Mapped { parts, asked_end, page_end, page, segment, client: None }
+    }
+
+    /// The same by the client library.
+    pub(crate) fn of_client(self, mapping: Mapping) -> Mapped {
+        Mapped { client: Some(mapping), ..self }
+    }
+
+    /// What the client library has in that range.
+    fn clients(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let cut = |part: &Range<usize>| part.start.max(range.start)..part.end.min(range.end);
+        let parts = if self.client.is_some() { &self.parts[..] } else { &[] };
+        parts.iter().map(cut).filter(|part| part.start < part.end).collect()
     }
 
     fn cut(&mut self, gone: &Range<usize>) {
+        if let Some(mapping) = &self.client {
+            for part in self.clients(gone) {
+                // Who is not told, because it is away, learns it when it takes the process back.
+                let _ = mapping.give_up(part.start - mapping.as_ptr() as usize, part.end - part.start);
+            }
+        }
         let cut =
             |part: &Range<usize>| [part.start..part.end.min(gone.start), part.start.max(gone.end)..part.end];
         self.parts = self.parts.iter().flat_map(cut).filter(|part| part.start < part.end).collect();
@@ -175,11 +200,23 @@ impl Mapped {
     /// Unmaps what is left. After an error some of it is left.
     fn unmap(&mut self) -> Result<(), rustix::io::Errno> {
         while let Some(part) = self.parts.last() {
-            // SAFETY: the program gave it up, or never knew of it.
-            unsafe { rustix::mm::munmap(part.start as *mut _, part.end - part.start) }?;
+            match &self.client {
+                Some(mapping) => unmap_of_client(mapping, part)?,
+                // SAFETY: the program gave it up, or never knew of it.
+                None => unsafe { rustix::mm::munmap(part.start as *mut _, part.end - part.start) }?,
+            }
             self.parts.pop();
         }
         Ok(())
+    }
+}
+
+/// Unmaps what the client library has mapped.
+fn unmap_of_client(mapping: &Mapping, part: &Range<usize>) -> Result<(), rustix::io::Errno> {
+    match mapping.unmap(part.start - mapping.as_ptr() as usize, part.end - part.start) {
+        Err(error) if error.kind == ErrorKind::TooMany => Err(rustix::io::Errno::NOMEM),
+        // The host, which could not be asked, has nothing to store of it; the addresses are unmapped all the same.
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -217,6 +254,27 @@ impl Table {
             self.mapped.remove(key);
         });
         left
+    }
+
+    /// Unmaps what the client library has in that range. Gives what it was, in order; the rest is the kernel's to unmap.
+    pub(crate) fn unmap_clients(
+        &mut self,
+        range: &Range<usize>,
+    ) -> Result<Vec<Range<usize>>, rustix::io::Errno> {
+        let mut all = Vec::new();
+        for mapped in self.mapped.values() {
+            for part in mapped.clients(range) {
+                mapped.client.iter().try_for_each(|mapping| unmap_of_client(mapping, &part))?;
+                all.push(part);
+            }
+        }
+        all.sort_by_key(|part| part.start);
+        Ok(all)
+    }
+
+    /// Whether the client library has something in that range.
+    pub(crate) fn has_client(&self, range: &Range<usize>) -> bool {
+        self.mapped.values().any(|mapped| !mapped.clients(range).is_empty())
     }
 
     /// The mapping that began there last.

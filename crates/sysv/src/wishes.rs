@@ -18,6 +18,8 @@ const VARIABLE: &str = "COMMONHOLD_RUN";
 pub struct Wishes {
     /// All its System V segments.
     pub system_v: bool,
+    /// Those with keys for all hosts of the cluster.
+    pub shared_keys: bool,
     /// What it opens by `shm_open`.
     pub posix: bool,
     /// What is large, with page tables that all share.
@@ -48,6 +50,7 @@ impl Wishes {
         for word in words.split(',') {
             match word.trim() {
                 "system-v" => wishes.system_v = true,
+                "shared-keys" => wishes.shared_keys = true,
                 "posix" => wishes.posix = true,
                 "share-page-tables" => wishes.share_page_tables = true,
                 other => wishes.stderr = other.strip_prefix("stderr=").and_then(numbers).or(wishes.stderr),
@@ -60,6 +63,7 @@ impl Wishes {
     pub fn variable(&self) -> (&'static str, String) {
         let mut words = Vec::new();
         words.extend(self.system_v.then(|| "system-v".to_owned()));
+        words.extend(self.shared_keys.then(|| "shared-keys".to_owned()));
         words.extend(self.posix.then(|| "posix".to_owned()));
         words.extend(self.share_page_tables.then(|| "share-page-tables".to_owned()));
         words.extend(self.stderr.map(|(device, inode)| format!("stderr={device}:{inode}")));
@@ -108,7 +112,8 @@ mod tests {
 
     #[test]
     fn what_is_written_down_is_read() {
-        let wishes = Wishes { system_v: true, posix: true, ..Wishes::default() }.heard_by_stderr();
+        let wishes =
+            Wishes { system_v: true, shared_keys: true, posix: true, ..Wishes::default() }.heard_by_stderr();
         assert_eq!(Wishes::parse(&wishes.variable().1), wishes);
         assert_eq!(Wishes::parse("nonsense,,stderr=x:y"), Wishes::default());
     }

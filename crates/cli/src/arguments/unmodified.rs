@@ -8,12 +8,16 @@ use std::ffi::OsString;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     commonhold run --system-v -- ./server --port 7000\n  \
+    commonhold run --system-v --shared-keys -- ./worker --key 0x52e2c1\n  \
     commonhold run --posix -- ./worker\n  \
     commonhold run --share-page-tables -- postgres -D /srv/data -c shared_memory_type=sysv")]
 pub struct Run {
     /// Make all System V segments of the program objects
     #[arg(long)]
     pub system_v: bool,
+    /// Share those that have keys with the programs of all hosts of the cluster
+    #[arg(long, requires = "system_v")]
+    pub shared_keys: bool,
     /// Make what the program opens by shm_open objects of the same names
     #[arg(long)]
     pub posix: bool,

@@ -7,7 +7,7 @@ use crate::output::{answer, columns};
 use crate::people::People;
 use crate::place::HostPlace;
 use crate::units::{format_mode, format_size};
-use commonhold::{Errand, Error, PATIENCE};
+use commonhold::{Errand, Error, ErrorKind, ObjectInfo, PATIENCE};
 use commonhold_preload::Heed;
 use commonhold_sysv::{Errno, Segment, Wishes, kernel};
 use serde::Serialize;
@@ -24,17 +24,22 @@ pub fn run(place: &HostPlace, arguments: &Run) -> Done {
         eprintln!("commonhold: {note}");
     }
     // The program's own calls start no host.
-    let host = place.connect()?.state_directory().to_owned();
-    let host =
-        std::path::absolute(&host).map_err(|error| Error::io("finding the state directory", &error))?;
+    let host = place.connect()?;
+    if arguments.shared_keys && host.hosts()?.is_empty() {
+        eprintln!(
+            "commonhold: the host is in no cluster: keys are shared with no other host (`commonhold host start --listen`)"
+        );
+    }
+    let host = std::path::absolute(host.state_directory())
+        .map_err(|error| Error::io("finding the state directory", &error))?;
     let mut preloaded = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preloaded.push(":");
         preloaded.push(others);
     }
-    let Run { system_v, posix, share_page_tables, .. } = *arguments;
     let mut wishes = Wishes::default().heard_by_stderr();
-    (wishes.system_v, wishes.posix, wishes.share_page_tables) = (system_v, posix, share_page_tables);
+    (wishes.system_v, wishes.shared_keys) = (arguments.system_v, arguments.shared_keys);
+    (wishes.posix, wishes.share_page_tables) = (arguments.posix, arguments.share_page_tables);
     let (variable, words) = wishes.variable();
     let mut command = Command::new(&program);
     command.arg0(name).args(&arguments.program[1..]);
@@ -45,7 +50,8 @@ pub fn run(place: &HostPlace, arguments: &Run) -> Done {
 #[derive(Serialize)]
 struct View {
     key: String,
-    shmid: i32,
+    /// None: this machine's kernel has none of it yet.
+    shmid: Option<i32>,
     owner: String,
     mode: String,
     bytes: usize,
@@ -53,6 +59,8 @@ struct View {
     attached: Option<u64>,
     page_tables: String,
     removed: bool,
+    /// Of those that all hosts of the cluster know by their keys, where they were made.
+    home: Option<String>,
 }
 
 /// A segment that was removed, in its mode.
@@ -63,13 +71,29 @@ impl View {
         let mode = twin.map_or(0, |twin| u32::from(twin.shm_perm.mode));
         View {
             key: format!("{:#010x}", twin.map_or(0, |twin| twin.shm_perm.__key)),
-            shmid: segment.id,
+            shmid: Some(segment.id),
             owner: people.user(segment.info.ownership.uid),
             mode: format_mode(segment.info.ownership.mode),
             bytes: segment.bytes,
             attached: twin.map(|twin| twin.shm_nattch),
             page_tables: if segment.shares_tables() { "shared" } else { "own" }.to_owned(),
-            removed: twin.is_none() || mode & SHM_DEST != 0,
+            removed: twin.is_none() || mode & SHM_DEST != 0 || segment.is_of_cluster() == Some(false),
+            home: segment.is_of_cluster().map(|_| home(&segment.info)),
+        }
+    }
+
+    /// One that only the cluster has.
+    fn elsewhere(people: &mut People, (key, info): (i32, ObjectInfo)) -> View {
+        View {
+            key: format!("{key:#010x}"),
+            shmid: None,
+            owner: people.user(info.ownership.uid),
+            mode: format_mode(info.ownership.mode),
+            bytes: info.options.size_bytes as usize,
+            attached: Some(0),
+            page_tables: "own".to_owned(),
+            removed: false,
+            home: Some(home(&info)),
         }
     }
 
@@ -82,46 +106,66 @@ impl View {
     }
 }
 
+/// What the home of a segment is called that all hosts know by its key.
+fn home(info: &ObjectInfo) -> String {
+    if info.home.is_empty() { "this host".to_owned() } else { info.home.clone() }
+}
+
 /// Lists the segments that are objects.
 pub fn list(place: &HostPlace, arguments: &Segments) -> Done {
     let mut errand = errand(place)?;
     let mut people = People::default();
     let found = commonhold_sysv::all(&mut errand)?.into_iter();
-    let views: Vec<View> = found.map(|found| View::new(&mut people, found)).collect();
+    let mut views: Vec<View> = found.map(|found| View::new(&mut people, found)).collect();
+    let mut others = commonhold_sysv::all_of_cluster(&mut errand)?;
+    let is_known =
+        |key: i32| views.iter().any(|view| view.home.is_some() && view.key == format!("{key:#010x}"));
+    others.retain(|(key, _)| !is_known(*key));
+    views.extend(others.into_iter().map(|found| View::elsewhere(&mut people, found)));
     answer(arguments.form.json, &views, |views| {
         let row = |view: &View| {
             let attached = view.attached.map_or_else(|| "-".to_owned(), |attached| attached.to_string());
             vec![
                 view.key.clone(),
-                view.shmid.to_string(),
+                view.shmid.map_or_else(|| "-".to_owned(), |shmid| shmid.to_string()),
                 view.owner.clone(),
                 view.mode.clone(),
                 format_size(view.bytes as u64),
                 attached,
                 view.page_tables.clone(),
+                view.home.clone().unwrap_or_else(|| "-".to_owned()),
                 view.status().to_owned(),
             ]
         };
-        let heads = ["KEY", "SHMID", "OWNER", "MODE", "SIZE", "ATTACHED", "PAGE TABLES", ""];
+        let heads = ["KEY", "SHMID", "OWNER", "MODE", "SIZE", "ATTACHED", "PAGE TABLES", "HOME", ""];
         columns(Some(&heads), views.iter().map(row).collect(), &[])
     })
 }
 
 /// Removes segments: of a segment that is attached, the key now, and the rest with the last process.
 pub fn remove(place: &HostPlace, arguments: &RemoveSegments) -> Done {
-    let wishes = Wishes::default().heard_by_stderr();
-    let by_key = |key: &i32| kernel::get(*key, 0, 0).map_err(|errno| (format!("key {key:#x}"), errno));
-    let numbers = arguments.numbers.iter().map(|number| Ok(*number));
+    let mut wishes = Wishes::default().heard_by_stderr();
+    wishes.shared_keys = true;
+    let ask = |what: &mut dyn FnMut(&mut Errand) -> Result<(), Error>| what(&mut errand(place)?);
+    let by_number = |id: i32| match commonhold_sysv::remove(&wishes, id, &ask) {
+        Ok(()) => Ok(id.to_string()),
+        Err(errno) => Err(failed(&format!("segment {id}"), errno)),
+    };
+    let by_key = |key: i32| match kernel::get(key, 0, 0) {
+        Ok(id) => by_number(id),
+        // The kernel has none; the cluster may.
+        Err(errno) => match commonhold_sysv::remove_of_cluster(&mut errand(place)?, key) {
+            Ok(()) => Ok(format!("{key:#x}")),
+            Err(error) if error.kind == ErrorKind::NotFound => Err(failed(&format!("key {key:#x}"), errno)),
+            Err(error) => Err(error),
+        },
+    };
+    let numbers = arguments.numbers.iter().map(|number| by_number(*number));
     let (mut removed, mut errors) = (Vec::new(), Vec::new());
-    for found in numbers.chain(arguments.key.iter().map(by_key)) {
-        let done = found.and_then(|id| {
-            let ask = |what: &mut dyn FnMut(&mut Errand) -> Result<(), Error>| what(&mut errand(place)?);
-            commonhold_sysv::remove(&wishes, id, ask).map_err(|errno| (format!("segment {id}"), errno))?;
-            Ok(id.to_string())
-        });
+    for done in numbers.chain(arguments.key.iter().map(|key| by_key(*key))) {
         match done {
-            Ok(id) => removed.push(id),
-            Err((what, errno)) => errors.push(failed(&what, errno)),
+            Ok(what) => removed.push(what),
+            Err(error) => errors.push(error),
         }
     }
     answer_names(arguments.form.json, "removed", (removed, errors))

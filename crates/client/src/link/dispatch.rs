@@ -169,7 +169,7 @@ impl State {
                 Ok(Reply::Hello(reply)) => {
                     self.session = Some(reply.session);
                     self.unheard.heard();
-                    let device = fds.into_iter().next().map(Arc::new);
+                    let device = fds.into_iter().next().inspect(crate::own::note).map(Arc::new);
                     self.hello = Hello::Known(Greeting { reply, device });
                 }
                 Ok(_) => self.give_up(&wrong_reply()),

@@ -1,6 +1,7 @@
 //! Sockets that are not (yet) the connection of all threads, for the sake of fork.
 
 use super::{Shared, lock};
+use crate::own;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new(shared: &'static Shared, socket: OwnedFd) -> Self {
+        own::note(&socket);
         let socket = Arc::new(socket);
         lock(&shared.state).guarded.push(socket.clone());
         Guard { shared, socket }

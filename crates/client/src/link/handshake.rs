@@ -56,7 +56,7 @@ impl Handshake {
     pub(crate) fn greet(&mut self) -> Result<Greeting> {
         match self.ask(&hello(), &[], false)?? {
             (Reply::Hello(reply), fds) => {
-                Ok(Greeting { reply, device: fds.into_iter().next().map(Arc::new) })
+                Ok(Greeting { reply, device: fds.into_iter().next().inspect(crate::own::note).map(Arc::new) })
             }
             _ => Err(wrong_reply()),
         }

@@ -6,7 +6,7 @@
 use super::failed::Failed;
 use super::recovery::HOST_DEADLINE;
 use super::{Shared, lock};
-use crate::{addresses, complain};
+use crate::{addresses, complain, own};
 use commonhold_points as points;
 use commonhold_sys::process::readable_within;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
@@ -36,6 +36,7 @@ impl Shared {
             return Ok(());
         }
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        own::note(&*wake);
         let own = wake.clone();
         let blocked = BlockedSignals::all();
         let thread = std::thread::Builder::new().name("commonhold".into()).stack_size(STACK_BYTES);

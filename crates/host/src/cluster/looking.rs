@@ -3,7 +3,7 @@
 //! has.
 
 use super::wire::{Answer, Call};
-use super::{Cluster, unexpected};
+use super::{Cluster, PATIENCE, unexpected};
 use commonhold_coherence::HostId;
 use commonhold_object::{
     Credentials, EntryInfo, Error, ErrorKind, Name, ObjectInfo, PageRange, PagerKind, Result, limits,
@@ -95,6 +95,18 @@ impl Cluster {
             }
         }
         Err(refused.unwrap_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}"))))
+    }
+
+    /// Asks the home of a System V segment that all hosts know by its key to free that.
+    pub fn remove_key_elsewhere(
+        self: &Arc<Self>,
+        name: &Name,
+        who: &Credentials,
+        of: Option<u128>,
+    ) -> Result<()> {
+        let (home, _) = self.registry()?.look_up(name)?;
+        self.reach(home)?;
+        self.ask(home, Call::RemoveKey { name: name.clone(), who: who.clone(), of }, PATIENCE).map(drop)
     }
 
     /// The host that has a local object of that name, which can be used there alone.

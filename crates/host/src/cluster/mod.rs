@@ -491,6 +491,10 @@ impl Cluster {
             Call::Resize { name, who, size_bytes, sizing, of } => {
                 self.resize_for_other(from, &name, &who, size_bytes, (sizing, of))
             }
+            Call::RemoveKey { name, who, of } => {
+                self.check_may_change(from)?;
+                self.host()?.remove_key(&name, &who, of).map(|()| Answer::Done)
+            }
             Call::Size { object, told } => self.heard_size(from, object, told, false),
             Call::GiveBack { .. } | Call::Valid { .. } | Call::Keep { .. } | Call::Kept { .. } => {
                 Err(Error::new(ErrorKind::Protocol, "pages are given back by another way"))

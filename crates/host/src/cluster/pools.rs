@@ -70,6 +70,7 @@ impl Pools {
             | Call::Lost { .. }
             | Call::Look { .. }
             | Call::List { .. }
+            | Call::RemoveKey { .. }
             | Call::Use { .. }
             | Call::Leave { .. }
             | Call::Lock { .. }

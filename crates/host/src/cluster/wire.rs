@@ -295,6 +295,15 @@ pub enum Call {
         /// Who asks.
         who: Credentials,
     },
+    /// Of the home of a System V segment that all hosts know by its key: the key is free.
+    RemoveKey {
+        /// The name.
+        name: Name,
+        /// Who asks.
+        who: Credentials,
+        /// Only of that object.
+        of: Option<u128>,
+    },
 }
 
 /// What a replica is to do with what it keeps.

@@ -5,6 +5,7 @@ use super::Host;
 use super::object::Object;
 use super::session::Session;
 use crate::cache::Cache;
+use commonhold_object::system_v::Parts;
 use commonhold_object::wire::Reply;
 use commonhold_object::{EntryInfo, ErrorKind, Name, ObjectInfo, PageRange, PageState, Result, limits};
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -19,7 +20,8 @@ impl Host {
     pub(super) fn stat(self: &Arc<Self>, session: &Session, name: &Name) -> Result<Reply> {
         let own = self.stat_own(name, &session.credentials);
         let found = match (own, self.with_cluster().filter(|cluster| cluster.is_up())) {
-            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound => {
+            // Number and namespace of a System V segment are this machine's: elsewhere the name is another's.
+            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound && Parts::of(name).is_none() => {
                 // Nobody has it who can be asked: then what is said of this host is as good.
                 cluster.look(name, &session.credentials).map_err(|other| match other.kind {
                     ErrorKind::NotFound => error,

@@ -4,6 +4,7 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
+use commonhold_object::system_v::key_of;
 use commonhold_object::wire::{Event, OpenReply, Reply};
 use commonhold_object::{
     Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
@@ -198,13 +199,43 @@ impl Host {
         of: Option<u128>,
         repeated: bool,
     ) -> Result<()> {
+        let who = &session.credentials;
+        match (
+            self.remove_here(who, name, of, repeated),
+            self.with_cluster().filter(|cluster| cluster.is_up()),
+        ) {
+            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound && key_of(name).is_some() => {
+                cluster.remove_key_elsewhere(name, who, of)
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// A process of another host removes a System V segment that all hosts know by its key, and whose home this is.
+    pub fn remove_key(self: &Arc<Self>, name: &Name, who: &Credentials, of: Option<u128>) -> Result<()> {
+        let found = lock(&self.registry).stat(name, who)?;
+        let is_shared = matches!(&found, Entry::Object(record) if record.options.is_shared());
+        if key_of(name).is_none() || !is_shared {
+            let text = format!("{name} is no segment that hosts share: remove it on its own host");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.remove_here(who, name, of, false)
+    }
+
+    fn remove_here(
+        self: &Arc<Self>,
+        who: &Credentials,
+        name: &Name,
+        of: Option<u128>,
+        repeated: bool,
+    ) -> Result<()> {
         let mut registry = lock(&self.registry);
         if let Err(error) = registry.check_is(name, of) {
             // The one that was meant has gone already, and another has its name.
             return if repeated { Ok(()) } else { Err(error) };
         }
         self.check_may_go(&registry, name)?;
-        let Some(record) = registry.remove(name, &session.credentials, repeated)? else { return Ok(()) };
+        let Some(record) = registry.remove(name, who, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
         }
