@@ -273,6 +273,14 @@ fn hosts_die_and_segments_go_on() {
     for flags in [0o600, IPC_CREAT | 0o600, IPC_CREAT | IPC_EXCL | 0o600] {
         assert_eq!(late.get(SIZE, flags), "ENOMEM");
     }
+    let list = machines.command(0, &["ipcs"]);
+    assert!(list.contains(&machines.word()) && list.contains("away"), "{list}");
+    b.says("remove", "ENOMEM");
+    // What is this machine's alone is made, and goes.
+    let mut own = machines.unmodified.run(&machines.hosts[0], "system-v");
+    let mut own = Program::new(machines.on(0, own.arg(key().to_string())));
+    own.attaches(SIZE, IPC_CREAT | 0o600);
+    own.says("remove", "ok");
     machines.hosts[1].start_again().expect("the home starts again");
     until("the segment is found again", || (late.get(SIZE, 0o600) == "ok").then_some(()));
     late.says("attach 0 0", "ok");
