@@ -48,6 +48,7 @@ pub mod left_out;
 #[path = "../limit.rs"]
 pub mod limit;
 pub mod lingering;
+pub mod machines;
 pub mod mounted;
 pub mod moving;
 pub mod network;

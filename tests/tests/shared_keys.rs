@@ -1,131 +1,15 @@
 //! Programs that know nothing of Commonhold find by its key a System V segment that another host has.
 
 use commonhold::{CreateOptions, EntryInfo, OnLoss};
-use commonhold_tests::cluster::free_address;
-use commonhold_tests::unmodified::{Unmodified, key, text};
+use commonhold_tests::TestHost;
+use commonhold_tests::machines::{Program, machines};
+use commonhold_tests::unmodified::{key, text};
 use commonhold_tests::wait::until;
-use commonhold_tests::{TestHost, is_root};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-const WORDS: &str = "system-v,shared-keys";
 const IPC_CREAT: i32 = 0o1000;
 const IPC_EXCL: i32 = 0o2000;
 const SIZE: usize = 50_000;
-
-/// Two hosts of one cluster, each with System V segments of its own, as on two machines.
-struct Machines {
-    hosts: Vec<TestHost>,
-    unmodified: Unmodified,
-    key: i32,
-}
-
-/// None: that takes rights.
-fn machines() -> Option<Machines> {
-    if !is_root("IPC namespaces") {
-        return None;
-    }
-    let (list, own) = (free_address(), free_address());
-    let apart = ["/usr/bin/env", "unshare", "--ipc"];
-    let first = TestHost::by(&apart, &["--plain", "--listen", &list, "--name", "alpha"]);
-    let second = TestHost::by(&apart, &["--plain", "--listen", &own, "--join", &list, "--name", "beta"]);
-    let both = || second.connect().hosts().ok().filter(|hosts| hosts.len() == 2);
-    until("the second host belongs to the cluster", both);
-    Some(Machines { hosts: vec![first, second], unmodified: Unmodified::new("keys.c"), key: key() })
-}
-
-impl Machines {
-    /// A command on a machine.
-    fn on(&self, number: usize, command: &Command) -> Command {
-        let mut on = Command::new("nsenter");
-        on.arg(format!("--ipc=/proc/{}/ns/ipc", self.hosts[number].status().host_pid)).arg("--");
-        on.arg(command.get_program()).args(command.get_args());
-        on.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        on
-    }
-
-    /// A program on a machine, run by these words.
-    fn run(&self, number: usize, words: &str) -> Program {
-        let stderr = rustix::fs::fstat(std::io::stderr()).expect("it is open");
-        let words = format!("{words},stderr={}:{}", stderr.st_dev, stderr.st_ino);
-        let mut command = self.unmodified.run(&self.hosts[number], &words);
-        command.arg(self.key.to_string());
-        Program::new(self.on(number, &command))
-    }
-
-    fn program(&self, number: usize) -> Program {
-        self.run(number, WORDS)
-    }
-
-    /// The program `commonhold` on a machine.
-    fn command(&self, number: usize, words: &[&str]) -> String {
-        let host = &self.hosts[number];
-        let mut command = Command::new(host.program());
-        command.args(words).env("COMMONHOLD_HOST", host.state());
-        text(&self.on(number, &command).output().expect("it runs"))
-    }
-
-    fn name(&self) -> String {
-        format!("/system-v-key-{:#010x}", self.key)
-    }
-
-    /// The key, as people write it.
-    fn word(&self) -> String {
-        format!("{:#010x}", self.key)
-    }
-}
-
-struct Program {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn new(mut command: Command) -> Program {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe"));
-        Program { child, lines }
-    }
-
-    fn send(&mut self, what: &str) {
-        writeln!(self.child.stdin.as_mut().expect("a pipe"), "{what}").expect("it listens");
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).expect("it speaks");
-        line.trim().to_owned()
-    }
-
-    fn ask(&mut self, what: &str) -> String {
-        self.send(what);
-        self.answer()
-    }
-
-    #[track_caller]
-    fn says(&mut self, what: &str, answer: &str) {
-        assert_eq!(self.ask(what), answer, "{what}");
-    }
-
-    fn get(&mut self, size: usize, flags: i32) -> String {
-        self.ask(&format!("get {size} {flags}"))
-    }
-
-    /// Finds the segment, or makes it, and attaches it.
-    #[track_caller]
-    fn attaches(&mut self, size: usize, flags: i32) {
-        assert_eq!(self.get(size, flags), "ok");
-        self.says("attach 0 0", "ok");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_key_names_a_segment_of_another_host() {
@@ -273,6 +157,14 @@ fn hosts_die_and_segments_go_on() {
     for flags in [0o600, IPC_CREAT | 0o600, IPC_CREAT | IPC_EXCL | 0o600] {
         assert_eq!(late.get(SIZE, flags), "ENOMEM");
     }
+    let list = machines.command(0, &["ipcs"]);
+    assert!(list.contains(&machines.word()) && list.contains("away"), "{list}");
+    b.says("remove", "ENOMEM");
+    // What is this machine's alone is made, and goes.
+    let mut own = machines.unmodified.run(&machines.hosts[0], "system-v");
+    let mut own = Program::new(machines.on(0, own.arg(key().to_string())));
+    own.attaches(SIZE, IPC_CREAT | 0o600);
+    own.says("remove", "ok");
     machines.hosts[1].start_again().expect("the home starts again");
     until("the segment is found again", || (late.get(SIZE, 0o600) == "ok").then_some(()));
     late.says("attach 0 0", "ok");

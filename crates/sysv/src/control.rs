@@ -71,14 +71,19 @@ pub fn remove(wishes: &Wishes, id: c_int, ask: &Ask<'_>) -> Result<(), Errno> {
 
 /// If all hosts know the segment by its key: frees that in the cluster, before the twin is removed.
 fn remove_of_cluster(wishes: &Wishes, id: c_int, twin: &shmid_ds, ask: &Ask<'_>) -> Result<(), Errno> {
-    let removed = ask(&mut |errand| match Segment::look(errand, id, twin) {
-        Ok(Some(Segment { link: Some(link), info, .. })) if info.uuid == link.object() => {
-            errand.remove(&link.name(), Some(link.object()))
+    let mut has_host = false;
+    let removed = ask(&mut |errand| {
+        has_host = true;
+        match Segment::look(errand, id, twin)? {
+            Some(segment) if segment.is_of_cluster() == Some(true) => {
+                segment.link.map_or(Ok(()), |link| errand.remove(&link.name(), Some(link.object())))
+            }
+            _ => Ok(()), // the twin is all that can be removed
         }
-        _ => Ok(()), // there is nothing to free, or the twin is all that can be removed
     });
     removed.or_else(|error| match error.kind {
         ErrorKind::NotFound => Ok(()), // another was quicker
+        _ if !has_host => Ok(()),      // as of a segment that is this host's alone
         ErrorKind::Permission => {
             wishes.complain(&format!("shmctl: {error}"));
             Err(Errno::PERM)

@@ -137,8 +137,18 @@ impl Segment {
             let text = format!("another object has taken the place of segment {id}");
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        let of_link = link.map(|link| link.follow(errand, stat.shm_perm.__key)).transpose()?.flatten();
-        Ok(Some(Segment { id, name, info: of_link.unwrap_or(info), bytes, link }))
+        let mut segment = Segment { id, name, info, bytes, link };
+        segment.follow(errand, stat)?;
+        Ok(Some(segment))
+    }
+
+    /// If all hosts know it by its key: learns what its home says of it.
+    pub fn follow(&mut self, errand: &mut Errand, twin: &shmid_ds) -> Result<(), Error> {
+        let Some(link) = self.link else { return Ok(()) };
+        if let Some(info) = link.follow(errand, twin.shm_perm.__key)? {
+            self.info = info;
+        }
+        Ok(())
     }
 
     /// The same; if it is just being made, that is waited for.
@@ -283,7 +293,7 @@ pub(crate) fn clear(left: &[i32]) {
 }
 
 /// All segments of this IPC namespace that are ours, each with what the kernel says of its twin; with none, it is gone, and
-/// what is left of it waits for the host.
+/// what is left of it waits for the host. No other host is asked.
 pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Error> {
     let mut all = Vec::new();
     for info in own(errand, None)? {
@@ -295,9 +305,7 @@ pub fn all(errand: &mut Errand) -> Result<Vec<(Segment, Option<shmid_ds>)>, Erro
             Err(Errno::INVAL | Errno::IDRM) => None,
             _ => continue, // another's, or it may not be looked at
         };
-        let key = twin.map_or(0, |twin| twin.shm_perm.__key);
-        let of_link = link.map(|link| link.follow(errand, key)).transpose()?.flatten();
-        all.push((Segment { id, name, info: of_link.unwrap_or(info), bytes, link }, twin));
+        all.push((Segment { id, name, info, bytes, link }, twin));
     }
     Ok(all)
 }

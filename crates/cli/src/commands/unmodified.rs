@@ -67,7 +67,12 @@ struct View {
 const SHM_DEST: u32 = 0o1000;
 
 impl View {
-    fn new(people: &mut People, (segment, twin): (Segment, Option<libc::shmid_ds>)) -> View {
+    fn new(
+        people: &mut People,
+        errand: &mut Errand,
+        (mut segment, twin): (Segment, Option<libc::shmid_ds>),
+    ) -> View {
+        let is_away = twin.is_some_and(|twin| segment.follow(errand, &twin).is_err());
         let mode = twin.map_or(0, |twin| u32::from(twin.shm_perm.mode));
         View {
             key: format!("{:#010x}", twin.map_or(0, |twin| twin.shm_perm.__key)),
@@ -77,8 +82,13 @@ impl View {
             bytes: segment.bytes,
             attached: twin.map(|twin| twin.shm_nattch),
             page_tables: if segment.shares_tables() { "shared" } else { "own" }.to_owned(),
-            removed: twin.is_none() || mode & SHM_DEST != 0 || segment.is_of_cluster() == Some(false),
-            home: segment.is_of_cluster().map(|_| home(&segment.info)),
+            removed: twin.is_none()
+                || mode & SHM_DEST != 0
+                || !is_away && segment.is_of_cluster() == Some(false),
+            home: segment.is_of_cluster().map(|_| match is_away {
+                true => "away".to_owned(),
+                false => home(&segment.info),
+            }),
         }
     }
 
@@ -116,7 +126,7 @@ pub fn list(place: &HostPlace, arguments: &Segments) -> Done {
     let mut errand = errand(place)?;
     let mut people = People::default();
     let found = commonhold_sysv::all(&mut errand)?.into_iter();
-    let mut views: Vec<View> = found.map(|found| View::new(&mut people, found)).collect();
+    let mut views: Vec<View> = found.map(|found| View::new(&mut people, &mut errand, found)).collect();
     let mut others = commonhold_sysv::all_of_cluster(&mut errand)?;
     let is_known =
         |key: i32| views.iter().any(|view| view.home.is_some() && view.key == format!("{key:#010x}"));
