@@ -346,10 +346,14 @@ impl<P: Placement> Machine<P> {
                 self.add_mapping(is, task, slot as u32)?;
             }
         }
-        loads.retain(|(n, _)| old.get(slots[*n] as usize).copied().flatten() != Some(wanted[*n]));
+        // A segment that is in its slot already, with what it has there.
+        let held = |n: usize| {
+            let held = old.get(slots[n] as usize).copied().flatten();
+            held.filter(|held| held.object == wanted[n].object)
+        };
+        loads.retain(|(n, _)| held(*n) != Some(wanted[*n]));
         loads.sort_by_key(|(n, _)| {
-            let was = old.get(slots[*n] as usize).copied().flatten();
-            was.is_none_or(|was| was.start > wanted[*n].start || was.end() < wanted[*n].end())
+            held(*n).is_none_or(|held| held.start > wanted[*n].start || held.end() < wanted[*n].end())
         });
         for (n, descriptor) in loads {
             actions.push(Action::Load { task, slot: slots[n], descriptor });

@@ -67,18 +67,17 @@ impl<P: Placement> Machine<P> {
         let original = original.transpose()?;
         let run = self.memory.run(segment)?;
         let mut offset = 0;
-        while let Some(to) = self.memory.fill_next(segment, self.limits.chunk_pages)? {
-            let filling = match (source, original) {
-                (_, Some(from)) => Action::Copy { from: from.part(offset, to.pages), to },
-                (Source::Pager, _) if to.end() <= run.start + pages => {
-                    Action::PageIn { object: id.0, offset, to }
-                }
-                _ => Action::Zero(to),
-            };
-            actions.push(filling);
-            self.memory.filled(segment, to.pages)?;
+        for to in run.part(0, pages).chunks(self.limits.chunk_pages) {
+            actions.push(match (original, source) {
+                (Some(from), _) => Action::Copy { from: from.part(offset, to.pages), to },
+                (None, Source::Pager) => Action::PageIn { object: id.0, offset, to },
+                (None, Source::Zero) => Action::Zero(to),
+            });
             offset += to.pages;
         }
+        let rest = run.part(pages, run.pages - pages);
+        actions.extend(rest.chunks(self.limits.chunk_pages).map(Action::Zero));
+        self.memory.filled(segment, run.pages)?;
         let place = Place::Memory(segment);
         self.objects.insert(id, Object { place, source, pages, mappings: Vec::new(), orphan: false });
         self.next_object += 1;

@@ -201,29 +201,30 @@ impl Space {
             && self.segments().all(|segment| end <= segment.start || segment.end() <= start)
     }
 
-    /// The slot of each wanted segment: the one that has a part of it now, or a free one.
+    /// The slot of each wanted segment: one that has a part of it now, with its protection if there
+    /// is one; else a free one.
     pub fn assign(&self, wanted: &[VirtualSegment]) -> Vec<u32> {
         let mut taken: Vec<bool> = self.slots.iter().map(|_| false).collect();
-        let mut slots: Vec<Option<usize>> = wanted
-            .iter()
-            .map(|segment| {
-                let same = |slot: &Option<VirtualSegment>| {
-                    slot.is_some_and(|held| {
-                        (held.object, held.base()) == (segment.object, segment.base())
-                            && held.start < segment.end()
-                            && segment.start < held.end()
-                    })
-                };
-                let slot = (0..taken.len()).find(|n| !taken[*n] && same(&self.slots[*n]))?;
-                taken[slot] = true;
-                Some(slot)
-            })
-            .collect();
+        let mut slots: Vec<Option<usize>> = wanted.iter().map(|_| None).collect();
+        let overlaps = |held: &VirtualSegment, segment: &VirtualSegment| {
+            (held.object, held.base()) == (segment.object, segment.base())
+                && held.start < segment.end()
+                && segment.start < held.end()
+        };
+        let is_alike = |held: &VirtualSegment, segment: &VirtualSegment| {
+            overlaps(held, segment) && held.protection == segment.protection
+        };
+        let alike: [&dyn Fn(&VirtualSegment, &VirtualSegment) -> bool; 2] = [&is_alike, &overlaps];
+        for matches in alike {
+            for (slot, segment) in slots.iter_mut().zip(wanted).filter(|(slot, _)| slot.is_none()) {
+                *slot = (0..taken.len())
+                    .find(|n| !taken[*n] && self.slots[*n].is_some_and(|held| matches(&held, segment)));
+                slot.iter().for_each(|slot| taken[*slot] = true);
+            }
+        }
         for slot in slots.iter_mut().filter(|slot| slot.is_none()) {
-            let free = taken.iter().position(|taken| !taken).unwrap_or_else(|| {
-                taken.push(false);
-                taken.len() - 1
-            });
+            let free = taken.iter().position(|taken| !taken).unwrap_or(taken.len());
+            taken.resize(taken.len().max(free + 1), false);
             taken[free] = true;
             *slot = Some(free);
         }

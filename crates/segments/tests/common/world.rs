@@ -1,0 +1,111 @@
+//! Memory, swap space, hardware and what outlives a crash, as a caller of a machine has them.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use commonhold_segments::{Action, CheckingTable, Hardware, Note, Record, Rules, Run};
+use std::collections::BTreeMap;
+
+/// What the pager of an object has at a page.
+pub fn paged(object: u64, offset: u32) -> u64 {
+    (1 << 63) | object << 32 | u64::from(offset)
+}
+
+/// What is written over pages whose contents nobody may need.
+const GARBAGE: u64 = u64::MAX;
+
+/// Carries actions out.
+#[derive(Clone)]
+pub struct World {
+    pub memory: Vec<u64>,
+    pub swap: Vec<u64>,
+    pub hardware: CheckingTable,
+    /// By object: its record, and whether it is one of swap space.
+    pub records: BTreeMap<u64, (Record, bool)>,
+    pub note: Option<Note>,
+    pub chunk_pages: u32,
+}
+
+fn range(run: Run) -> std::ops::Range<usize> {
+    run.start as usize..run.end() as usize
+}
+
+impl World {
+    pub fn new(rules: Rules, memory: u32, swap: u32, chunk_pages: u32) -> World {
+        World {
+            memory: vec![GARBAGE; memory as usize],
+            swap: vec![GARBAGE; swap as usize],
+            hardware: CheckingTable::new(rules),
+            records: BTreeMap::new(),
+            note: None,
+            chunk_pages,
+        }
+    }
+
+    pub fn carry_out(&mut self, actions: &[Action]) {
+        actions.iter().for_each(|action| self.one(*action));
+    }
+
+    pub fn one(&mut self, action: Action) {
+        match action {
+            Action::Zero(run) => self.bounded(run, |world| world.memory[range(run)].fill(0)),
+            Action::Copy { from, to } => self.bounded(from, |world| {
+                assert!(from.pages == to.pages && !from.overlaps(to));
+                world.memory.copy_within(range(from), to.start as usize);
+            }),
+            Action::PageIn { object, offset, to } => self.bounded(to, |world| {
+                for n in 0..to.pages {
+                    world.memory[(to.start + n) as usize] = paged(object, offset + n);
+                }
+            }),
+            Action::PageOut { from, .. } => self.bounded(from, |_| ()),
+            Action::SwapOut { from, to } => self.bounded(from, |world| {
+                let (from, to) = (&world.memory[range(from)], range(to));
+                world.swap[to].copy_from_slice(from);
+            }),
+            Action::SwapIn { from, to } => self.bounded(from, |world| {
+                world.memory[range(to)].copy_from_slice(&world.swap[range(from)]);
+            }),
+            Action::Load { task, slot, descriptor } => {
+                let loaded = self.hardware.load(task, slot, descriptor);
+                let others: Vec<_> = self.hardware.of(task).collect();
+                assert_eq!(loaded, Ok(()), "{slot}: {descriptor:?} beside {others:?}");
+            }
+            Action::Unload { task, slot } => {
+                self.hardware.unload(task, slot).expect("what is unloaded was loaded");
+            }
+            Action::Keep { record, swapped } => {
+                self.records.insert(record.object, (record, swapped));
+            }
+            Action::Drop { object } => {
+                let (record, swapped) = self.records.remove(&object).expect("what is dropped was kept");
+                let place = if swapped { &mut self.swap } else { &mut self.memory };
+                place[range(record.run)].fill(GARBAGE);
+            }
+            Action::Note(note) => self.note = Some(note),
+            Action::Forget => {
+                let left = match self.note.take().expect("a note that is forgotten was written") {
+                    Note::Move(passage) | Note::SwapOut(passage) => &mut self.memory[range(passage.from)],
+                    Note::SwapIn(passage) => &mut self.swap[range(passage.from)],
+                };
+                left.fill(GARBAGE);
+            }
+        }
+    }
+
+    fn bounded(&mut self, run: Run, action: impl FnOnce(&mut World)) {
+        assert!(run.pages > 0 && run.pages <= self.chunk_pages, "{run:?} is no chunk");
+        action(self);
+    }
+
+    /// The records after a crash: of memory, and of swap space.
+    pub fn after_crash(&self) -> (Vec<Record>, Vec<Record>) {
+        let of = |wanted: bool| {
+            let records = self.records.values().filter(move |(_, swapped)| *swapped == wanted);
+            records.map(|(record, _)| *record).collect::<Vec<_>>()
+        };
+        let (mut memory, mut swap) = (of(false), of(true));
+        if let Some(note) = self.note {
+            note.settle(&mut memory, &mut swap);
+        }
+        (memory, swap)
+    }
+}
