@@ -206,19 +206,17 @@ impl Space {
     pub fn assign(&self, wanted: &[VirtualSegment]) -> Vec<u32> {
         let mut taken: Vec<bool> = self.slots.iter().map(|_| false).collect();
         let mut slots: Vec<Option<usize>> = wanted.iter().map(|_| None).collect();
-        let overlaps = |held: &VirtualSegment, segment: &VirtualSegment| {
+        let has_part = |held: &VirtualSegment, segment: &VirtualSegment| {
             (held.object, held.base()) == (segment.object, segment.base())
                 && held.start < segment.end()
                 && segment.start < held.end()
         };
-        let is_alike = |held: &VirtualSegment, segment: &VirtualSegment| {
-            overlaps(held, segment) && held.protection == segment.protection
-        };
-        let alike: [&dyn Fn(&VirtualSegment, &VirtualSegment) -> bool; 2] = [&is_alike, &overlaps];
-        for matches in alike {
+        for alike in [true, false] {
             for (slot, segment) in slots.iter_mut().zip(wanted).filter(|(slot, _)| slot.is_none()) {
-                *slot = (0..taken.len())
-                    .find(|n| !taken[*n] && self.slots[*n].is_some_and(|held| matches(&held, segment)));
+                let matches = |held: &VirtualSegment| {
+                    has_part(held, segment) && (!alike || held.protection == segment.protection)
+                };
+                *slot = (0..taken.len()).find(|n| !taken[*n] && self.slots[*n].as_ref().is_some_and(matches));
                 slot.iter().for_each(|slot| taken[*slot] = true);
             }
         }

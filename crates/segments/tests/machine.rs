@@ -86,9 +86,6 @@ impl<P: Placement + Clone> Pair<P> {
             _ => ("fork", self.fork(&mut actions)),
         };
         *self.successes.entry(name).or_default() += u32::from(result.is_ok());
-        if std::env::var("DUMP").is_ok() {
-            println!("{name} {result:?} {actions:?}");
-        }
         let before = crashes.then(|| self.world.clone());
         self.world.carry_out(&actions);
         self.forget_freed();
