@@ -6,7 +6,7 @@ mod common;
 use common::world::{World, paged};
 use common::{log_uniform, operations};
 use commonhold_segments::{
-    Action, Arena, Entry, Error, Inheritance, Limits, Machine, NextBucket, ObjectId, Placement, Protection,
+    Action, Entry, Error, Inheritance, Limits, Machine, NextBucket, ObjectId, Placement, Protection, Record,
     Rules, ScannedBuckets, Source, TaskId, Tlsf,
 };
 use rand::rngs::SmallRng;
@@ -339,9 +339,10 @@ impl<P: Placement + Clone> Pair<P> {
         let before: Vec<u64> = world.records.keys().copied().collect();
         for action in actions {
             world.one(*action);
-            let (memory, swap) = world.after_crash();
-            Arena::<P>::recover(MEMORY, memory.iter().copied()).expect("no two objects share a page");
-            Arena::<P>::recover(SWAP, swap.iter().copied()).expect("nor in swap space");
+            let fresh: Machine<P> = Machine::new(self.rules, LIMITS, MEMORY, SWAP);
+            let machine = fresh.recover(world.remains(), |_| Source::Zero).expect("no page is of two");
+            let memory: Vec<Record> = machine.memory().records().collect();
+            let swap: Vec<Record> = machine.swap().records().collect();
             for object in &before {
                 let is_kept = self.world.records.contains_key(object);
                 let found = memory.iter().chain(&swap).filter(|record| record.object == *object).count();

@@ -1,7 +1,7 @@
 //! Memory, swap space, hardware and what outlives a crash, as a caller of a machine has them.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use commonhold_segments::{Action, CheckingTable, Hardware, Note, Record, Rules, Run};
+use commonhold_segments::{Action, CheckingTable, Hardware, Note, Record, Remains, Rules, Run};
 use std::collections::BTreeMap;
 
 /// What the pager of an object has at a page.
@@ -96,16 +96,12 @@ impl World {
         action(self);
     }
 
-    /// The records after a crash: of memory, and of swap space.
-    pub fn after_crash(&self) -> (Vec<Record>, Vec<Record>) {
+    /// What a crash leaves.
+    pub fn remains(&self) -> Remains {
         let of = |wanted: bool| {
             let records = self.records.values().filter(move |(_, swapped)| *swapped == wanted);
-            records.map(|(record, _)| *record).collect::<Vec<_>>()
+            records.map(|(record, _)| *record).collect()
         };
-        let (mut memory, mut swap) = (of(false), of(true));
-        if let Some(note) = self.note {
-            note.settle(&mut memory, &mut swap);
-        }
-        (memory, swap)
+        Remains { memory: of(false), swap: of(true), note: self.note }
     }
 }
