@@ -1,10 +1,11 @@
-//! Contents for new pages, a bounded number at a time (section 5.1: every page is initialised before
-//! any access, and at once).
+//! Contents for new pages, a bounded number at a time (section 5.1: every page is initialised at
+//! once, before any access).
 
 use crate::arena::{Arena, SegmentId};
 use crate::error::Refused;
 use crate::placement::Placement;
 use crate::run::Run;
+use crate::table::State;
 
 impl<P: Placement> Arena<P> {
     /// The next pages of a segment that have no contents, at most `at_most` (one at least). None if
@@ -20,7 +21,7 @@ impl<P: Placement> Arena<P> {
     /// is being moved: the move would leave them behind.
     pub fn filled(&mut self, id: SegmentId, pages: u32) -> Result<(), Refused> {
         let node = self.busy(id)?;
-        if node.state == crate::table::State::Leaving {
+        if node.state == State::Leaving {
             return Err(Refused::Leaving(id));
         }
         if pages > node.pages - node.filled {

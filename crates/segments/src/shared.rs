@@ -2,7 +2,8 @@
 //!
 //! One lock guards the whole arena, and no call holds it while pages are copied: a move is begun
 //! under the lock, copied without it, and finished under it. What keeps the copy right is the
-//! arena's own rule that a segment on its way is neither pinned nor mapped. Who wants to pin it waits.
+//! arena's own rule that a segment on its way is neither pinned nor mapped. A thread that wants to
+//! pin it waits.
 
 use crate::arena::{Arena, SegmentId};
 use crate::compaction::Relocation;
@@ -14,8 +15,8 @@ use core::marker::PhantomData;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A value behind a lock, with a way to wait until another thread has changed it. A trait, so that a
-/// model checker can put its own in.
+/// A value behind a lock, with a way to wait until another thread has changed it. A trait, so that
+/// a model checker can put its own in.
 pub trait Monitor<T> {
     /// Runs `step` under the lock until it returns something. Between two tries it waits for another
     /// thread's `step` to have returned something. None when patience ends.
@@ -85,7 +86,8 @@ impl<P: Placement, M: Monitor<Arena<P>>> Shared<P, M> {
         self.settled(segment, |arena| arena.free(segment))
     }
 
-    /// Moves a segment; `copy` copies without the lock. If it unwinds, the segment stays where it was.
+    /// Moves a segment; `copy` copies without the lock. If it unwinds, the segment stays where it
+    /// was.
     pub fn relocate(&self, relocation: Relocation, copy: impl FnOnce(&Move)) -> Result<(), Refused> {
         let moved = self.with(|arena| arena.begin_move(relocation))?;
         let abandoned = Abandon { shared: self, moved };

@@ -1,4 +1,4 @@
-//! The segments of an arena, linked by address; free ones and cached ones also in lists of their own.
+//! The segments of an arena, linked by address; free and cached ones also in lists of their own.
 
 use crate::run::Run;
 use alloc::vec;

@@ -38,6 +38,8 @@ struct Pair<P> {
     arena: Arena<P>,
     known: Vec<Known>,
     memory: Vec<u64>,
+    /// Names of segments that are gone.
+    gone: Vec<SegmentId>,
     rng: SmallRng,
     written: u64,
     /// The most that a refused allocation may leave in one piece: so many times its size.
@@ -48,7 +50,7 @@ impl<P: Placement> Pair<P> {
     fn new(seed: u64, slack: f64) -> Pair<P> {
         let rng = SmallRng::seed_from_u64(seed);
         let memory = vec![0; PAGES as usize];
-        Pair { arena: Arena::new(PAGES), known: Vec::new(), memory, rng, written: 0, slack }
+        Pair { arena: Arena::new(PAGES), known: Vec::new(), gone: Vec::new(), memory, rng, written: 0, slack }
     }
 
     fn any(&mut self) -> Option<usize> {
@@ -131,8 +133,7 @@ impl<P: Placement> Pair<P> {
         let may = known.pins == 0 && known.mapped == 0 && known.moving.is_none();
         assert_eq!(self.arena.free(known.id).is_ok(), may);
         if may {
-            let gone = self.known.swap_remove(n);
-            assert_eq!(self.arena.run(gone.id), Err(Refused::NoSegment(gone.id)));
+            self.gone.push(self.known.swap_remove(n).id);
         }
     }
 
@@ -340,6 +341,7 @@ impl<P: Placement> Pair<P> {
     fn recover(&mut self) {
         let records: Vec<Record> = self.arena.records().collect();
         let (arena, ids) = Arena::recover(PAGES, records.iter().rev().copied()).unwrap();
+        self.gone.clear();
         self.arena = arena;
         for (record, id) in records.iter().zip(ids) {
             let known = self.known.iter_mut().find(|known| known.run.start == record.run.start).unwrap();
@@ -364,6 +366,9 @@ impl<P: Placement> Pair<P> {
             }
         }
         assert_eq!((end, free), (PAGES, self.arena.free_pages()));
+        for id in self.gone.iter().rev().take(20) {
+            assert_eq!(self.arena.run(*id), Err(Refused::NoSegment(*id)), "a name is never used again");
+        }
         for known in &self.known {
             assert_eq!(self.arena.run(known.id), Ok(known.run));
             assert_eq!(self.arena.object(known.id), Ok(known.object));
