@@ -20,8 +20,9 @@ pub(crate) enum State {
     Arriving,
 }
 
-/// One segment: the paper's `struct seg` (section 5.5), with numbers for pointers.
+/// One segment: the paper's `struct seg` (section 5.5), with numbers for pointers. A cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Node {
     pub start: u32,
     pub pages: u32,

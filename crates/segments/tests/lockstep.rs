@@ -79,11 +79,11 @@ impl<P: Placement> Pair<P> {
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..30 => self.alloc(),
-            30..48 => self.free(),
-            48..56 => self.fill(),
-            56..62 => self.pin(),
-            62..69 => self.map(),
+            0..25 => self.alloc(),
+            25..40 => self.free(),
+            40..51 => self.fill(),
+            51..57 => self.pin(),
+            57..69 => self.map(),
             69..77 => self.resize(),
             77..84 => self.begin_move(),
             84..92 => self.end_move(),
@@ -139,7 +139,7 @@ impl<P: Placement> Pair<P> {
 
     fn fill(&mut self) {
         let Some(n) = self.any() else { return };
-        let bound = self.rng.random_range(1..40);
+        let bound = if self.rng.random_bool(0.7) { PAGES } else { self.rng.random_range(1..40) };
         let known = &mut self.known[n];
         let next = self.arena.fill_next(known.id, bound).unwrap();
         let has = known.contents.len() as u32;
@@ -172,8 +172,8 @@ impl<P: Placement> Pair<P> {
     fn map(&mut self) {
         let Some(n) = self.any() else { return };
         let known = &mut self.known[n];
-        match self.rng.random_range(0..3) {
-            0 => {
+        match self.rng.random_range(0..4) {
+            0 | 3 => {
                 let may = known.moving.is_none() && known.contents.len() as u32 == known.run.pages;
                 assert_eq!(self.arena.map(known.id).is_ok(), may);
                 known.mapped += u32::from(may);

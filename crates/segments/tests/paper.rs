@@ -260,6 +260,31 @@ fn no_mapping_before_every_page_has_contents() {
 }
 
 #[test]
+fn no_move_while_busy_or_mapped_more_than_once() {
+    let mut arena = arena();
+    let id = filled(&mut arena, 10);
+    let away = Relocation { segment: id, to: Run::new(50, 10) };
+    arena.pin(id).unwrap();
+    assert_eq!(arena.begin_move(away), Err(Refused::Pinned(id)));
+    arena.unpin(id).unwrap();
+    arena.map(id).unwrap();
+    arena.map(id).unwrap();
+    assert_eq!(arena.begin_move(away), Err(Refused::Mapped(2)));
+    assert_eq!(arena.make_room(95, 1, u32::MAX), None);
+    arena.unmap(id).unwrap();
+    let moved = arena.begin_move(away).unwrap();
+    assert_eq!(arena.begin_move(away), Err(Refused::Leaving(id)));
+    arena.abandon_move(&moved).unwrap();
+    assert_eq!(arena.run(id), Ok(Run::new(0, 10)));
+    arena.begin_move(Relocation { segment: id, to: Run::new(30, 10) }).unwrap();
+    assert_eq!(arena.finish_move(&moved), Err(Refused::NotThere(id)), "another move");
+    let mut fixed = Arena::<commonhold_segments::Tlsf>::new(100).fixed_when_mapped();
+    let id = filled(&mut fixed, 10);
+    fixed.map(id).unwrap();
+    assert_eq!(fixed.begin_move(Relocation { segment: id, to: Run::new(50, 10) }), Err(Refused::Mapped(1)));
+}
+
+#[test]
 fn a_move_goes_only_into_free_pages_of_its_own_arena() {
     let mut arena = arena();
     let id = filled(&mut arena, 10);
