@@ -10,7 +10,7 @@ use crate::table::State;
 impl<P: Placement> Arena<P> {
     /// The next pages of a segment that have no contents, at most `at_most` (one at least). None if
     /// all have. The caller zeroes them, or brings them from a pager, and says so by
-    /// [`Arena::filled`].
+    /// [`Arena::filled`]; from the one to the other it keeps the segment pinned.
     pub fn fill_next(&self, id: SegmentId, at_most: u32) -> Result<Option<Run>, Refused> {
         let node = self.busy(id)?;
         let left = node.pages - node.filled;

@@ -186,7 +186,7 @@ impl<P: Placement> Machine<P> {
         let segment = self.in_memory(id)?;
         let pages = self.memory.run(segment)?.pages;
         let slot = self.swap.alloc(pages, 1, id.0)?;
-        let transfer = match Transfer::begin(&mut self.memory, &self.swap, segment, slot) {
+        let transfer = match Transfer::begin(&mut self.memory, &mut self.swap, segment, slot) {
             Ok(transfer) => transfer,
             Err(refused) => {
                 self.swap.free(slot)?;
@@ -211,7 +211,7 @@ impl<P: Placement> Machine<P> {
         let mapped = object.mappings.len();
         let (pages, align) = self.rules.shape.round(self.swap.run(slot)?.pages).ok_or(Error::Range)?;
         let segment = self.room(pages, align, id, None, actions)?;
-        let transfer = Transfer::begin(&mut self.swap, &self.memory, slot, segment)?;
+        let transfer = Transfer::begin(&mut self.swap, &mut self.memory, slot, segment)?;
         let passage = Passage { object: id.0, from: transfer.from, to: transfer.to, done: false };
         let back = |from, to| Action::SwapIn { from, to };
         self.transfer(Note::SwapIn, passage, transfer.pages, back, actions);

@@ -317,8 +317,9 @@ impl<P: Placement> Pair<P> {
         let known = self.known[n].clone();
         let mut store: Arena<P> = Arena::new(2048);
         let slot = store.alloc(known.run.pages, 1, known.object).unwrap();
-        let transfer = Transfer::begin(&mut self.arena, &store, known.id, slot);
+        let transfer = Transfer::begin(&mut self.arena, &mut store, known.id, slot);
         assert_eq!(transfer.is_ok(), known.may_move());
+        assert_eq!(store.is_movable(slot), Ok(transfer.is_err()));
         let Ok(transfer) = transfer else { return };
         assert!(self.arena.pin(known.id).is_err() && self.arena.free(known.id).is_err());
         if self.rng.random_bool(0.5) {
@@ -329,7 +330,7 @@ impl<P: Placement> Pair<P> {
         self.memory[known.run.start as usize..known.run.end() as usize].fill(u64::MAX);
         self.known.swap_remove(n);
         let Ok(id) = self.arena.alloc(known.run.pages, known.align, known.object) else { return };
-        let back = Transfer::begin(&mut store, &self.arena, slot, id).unwrap();
+        let back = Transfer::begin(&mut store, &mut self.arena, slot, id).unwrap();
         back.finish(&mut store, &mut self.arena).unwrap();
         for (page, contents) in (back.to.start..).zip(&known.contents) {
             self.memory[page as usize] = *contents;

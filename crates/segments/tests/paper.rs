@@ -2,7 +2,7 @@
 
 use commonhold_segments::{
     Action, Arena, Entry, Error, Growth, Inheritance, Limits, Machine, ObjectId, Piece, Protection, Refused,
-    Relocation, Rules, Run, Source, TaskId, Unmapped,
+    Relocation, Rules, Run, SegmentId, Source, TaskId, Tlsf, Unmapped,
 };
 
 const TASK: TaskId = TaskId(1);
@@ -189,7 +189,7 @@ fn arena() -> Arena {
     Arena::new(100)
 }
 
-fn filled(arena: &mut Arena, pages: u32) -> commonhold_segments::SegmentId {
+fn filled(arena: &mut Arena, pages: u32) -> SegmentId {
     let id = arena.alloc(pages, 1, 0).unwrap();
     arena.filled(id, pages).unwrap();
     id
@@ -244,6 +244,9 @@ fn growth_takes_the_cheapest_way() {
     assert!(matches!(arena.plan_growth(small, 10, 1), Ok(Growth::Itself(_))), "mapped once");
     arena.map(small).unwrap();
     assert!(arena.plan_growth(small, 10, 1).is_err(), "mapped twice");
+    let mut arena = Arena::<Tlsf>::new(100);
+    let (light, _heavy) = (filled(&mut arena, 2), filled(&mut arena, 10));
+    assert!(matches!(arena.plan_growth(light, 4, 1), Ok(Growth::Itself(_))), "2 pages, and not 10");
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn no_move_while_busy_or_mapped_more_than_once() {
     assert_eq!(arena.run(id), Ok(Run::new(0, 10)));
     arena.begin_move(Relocation { segment: id, to: Run::new(30, 10) }).unwrap();
     assert_eq!(arena.finish_move(&moved), Err(Refused::NotThere(id)), "another move");
-    let mut fixed = Arena::<commonhold_segments::Tlsf>::new(100).fixed_when_mapped();
+    let mut fixed = Arena::<Tlsf>::new(100).fixed_when_mapped();
     let id = filled(&mut fixed, 10);
     fixed.map(id).unwrap();
     assert_eq!(fixed.begin_move(Relocation { segment: id, to: Run::new(50, 10) }), Err(Refused::Mapped(1)));
