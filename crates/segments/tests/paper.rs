@@ -93,6 +93,30 @@ fn an_object_that_another_task_maps_is_not_extended() {
 }
 
 #[test]
+fn a_file_is_not_extended() {
+    let mut machine = machine(Rules::SERVER);
+    let mut actions = Vec::new();
+    let file = machine.create_object(10, Source::Pager, true, &mut actions).unwrap();
+    machine.map(TASK, entry(10, 10, file, 0, RW), &mut actions).unwrap();
+    machine.allocate(TASK, Some(20), 5, RW, &mut actions).unwrap();
+    assert_eq!((machine.object_pages(file), machine.segments(TASK).count()), (Ok(10), 2));
+    machine.deallocate(TASK, 15, 5, &mut actions).unwrap();
+    assert_eq!(machine.object_pages(file), Ok(10), "nor cut off");
+}
+
+#[test]
+fn pages_out_of_line_are_no_one_entry() {
+    let mut machine = machine(Rules::UNLIMITED);
+    let mut actions = Vec::new();
+    let file = machine.create_object(10, Source::Pager, true, &mut actions).unwrap();
+    machine.map(TASK, entry(10, 2, file, 0, RW), &mut actions).unwrap();
+    machine.map(TASK, entry(12, 2, file, 5, RW), &mut actions).unwrap();
+    assert_eq!((machine.entries(TASK).count(), machine.segments(TASK).count()), (2, 2));
+    machine.map(TASK, entry(14, 2, file, 7, RW), &mut actions).unwrap();
+    assert_eq!((machine.entries(TASK).count(), machine.segments(TASK).count()), (2, 2), "in line");
+}
+
+#[test]
 fn an_object_in_pieces_of_one_task_is_extended() {
     let mut machine = machine(Rules::SERVER);
     let mut actions = Vec::new();
