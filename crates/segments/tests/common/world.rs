@@ -1,7 +1,7 @@
 //! Memory, swap space, hardware and what outlives a crash, as a caller of a machine has them.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use commonhold_segments::{Action, CheckingTable, Hardware, Note, Record, Remains, Rules, Run};
+use commonhold_segments::{Action, CheckingTable, Hardware, Note, Passage, Record, Remains, Rules, Run};
 use std::collections::BTreeMap;
 
 /// What the pager of an object has at a page.
@@ -22,6 +22,13 @@ pub struct World {
     pub records: BTreeMap<u64, (Record, bool)>,
     pub note: Option<Note>,
     pub chunk_pages: u32,
+}
+
+fn parts(note: Note) -> (Passage, bool) {
+    match note {
+        Note::Move(passage) | Note::SwapOut(passage) => (passage, false),
+        Note::SwapIn(passage) => (passage, true),
+    }
 }
 
 fn range(run: Run) -> std::ops::Range<usize> {
@@ -49,6 +56,9 @@ impl World {
             Action::Zero(run) => self.bounded(run, |world| world.memory[range(run)].fill(0)),
             Action::Copy { from, to } => self.bounded(from, |world| {
                 assert!(from.pages == to.pages && !from.overlaps(to));
+                if world.note.is_some() {
+                    world.check_noted(from, to);
+                }
                 world.memory.copy_within(range(from), to.start as usize);
             }),
             Action::PageIn { object, offset, to } => self.bounded(to, |world| {
@@ -58,10 +68,12 @@ impl World {
             }),
             Action::PageOut { from, .. } => self.bounded(from, |_| ()),
             Action::SwapOut { from, to } => self.bounded(from, |world| {
+                world.check_noted(from, to);
                 let (from, to) = (&world.memory[range(from)], range(to));
                 world.swap[to].copy_from_slice(from);
             }),
             Action::SwapIn { from, to } => self.bounded(from, |world| {
+                world.check_noted(from, to);
                 world.memory[range(to)].copy_from_slice(&world.swap[range(from)]);
             }),
             Action::Load { task, slot, descriptor } => {
@@ -73,22 +85,45 @@ impl World {
                 self.hardware.unload(task, slot).expect("what is unloaded was loaded");
             }
             Action::Keep { record, swapped } => {
-                self.records.insert(record.object, (record, swapped));
+                let before = self.records.insert(record.object, (record, swapped));
+                let place = |(record, swapped): (Record, bool)| (record.run.start, swapped);
+                if before.is_some_and(|before| place(before) != place((record, swapped))) {
+                    let (passage, _) = self.passage().expect("only a noted transfer changes a place");
+                    assert!(passage.done && passage.to == record.run, "{record:?}: {passage:?}");
+                }
             }
             Action::Drop { object } => {
                 let (record, swapped) = self.records.remove(&object).expect("what is dropped was kept");
                 let place = if swapped { &mut self.swap } else { &mut self.memory };
                 place[range(record.run)].fill(GARBAGE);
             }
-            Action::Note(note) => self.note = Some(note),
+            Action::Note(note) => {
+                let begun = self.note.replace(note);
+                let (passage, _) = self.passage().expect("it was just written");
+                let expected = passage.done.then_some(Passage { done: false, ..passage });
+                assert_eq!(begun.map(|note| parts(note).0), expected, "begun, then done");
+            }
             Action::Forget => {
-                let left = match self.note.take().expect("a note that is forgotten was written") {
-                    Note::Move(passage) | Note::SwapOut(passage) => &mut self.memory[range(passage.from)],
-                    Note::SwapIn(passage) => &mut self.swap[range(passage.from)],
-                };
-                left.fill(GARBAGE);
+                let (passage, from_swap) = self.passage().expect("a note that is forgotten was written");
+                self.note = None;
+                let left = if from_swap { &mut self.swap } else { &mut self.memory };
+                left[range(passage.from)].fill(GARBAGE);
             }
         }
+    }
+
+    /// The transfer that is noted, and whether it is from swap space.
+    fn passage(&self) -> Option<(Passage, bool)> {
+        self.note.map(parts)
+    }
+
+    /// A transfer is noted before its first byte, and not as done before its last; nobody can write
+    /// to what is copied.
+    fn check_noted(&self, from: Run, to: Run) {
+        let (passage, from_swap) = self.passage().expect("noted before the first byte");
+        assert!(passage.from.contains(from) && passage.to.contains(to) && !passage.done);
+        let is_open = self.hardware.loaded().any(|descriptor| descriptor.run.overlaps(from));
+        assert!(from_swap || !is_open, "a task can write to {from:?}");
     }
 
     fn bounded(&mut self, run: Run, action: impl FnOnce(&mut World)) {
