@@ -152,3 +152,56 @@ impl<P: Placement, M: Monitor<Arena<P>>> Drop for Abandon<'_, P, M> {
         let _ = self.shared.with(|arena| arena.abandon_move(&self.moved)); // nobody else ends it
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Tlsf;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    fn shared(patience: Duration) -> (Shared<Tlsf>, SegmentId, Relocation) {
+        let mut arena: Arena = Arena::new(10);
+        let segment = arena.alloc(2, 1, 0).unwrap();
+        let relocation = Relocation { segment, to: Run::new(5, 2) };
+        (Shared::new(Lock::new(arena, patience)), segment, relocation)
+    }
+
+    #[test]
+    fn patience_ends() {
+        let (shared, segment, relocation) = shared(Duration::from_millis(1));
+        let copy = |_: &Move| {
+            let pinned = shared.pin(segment).map(|pinned| pinned.run());
+            assert_eq!(pinned, Err(Refused::Leaving(segment)));
+        };
+        shared.relocate(relocation, copy).unwrap();
+    }
+
+    #[test]
+    fn a_pin_waits_for_the_end_of_a_move() {
+        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let begun = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            let pin = scope.spawn(|| {
+                begun.wait();
+                shared.pin(segment).unwrap().run()
+            });
+            let copy = |_: &Move| {
+                begun.wait();
+                thread::sleep(Duration::from_millis(20)); // the pin is asked for meanwhile
+            };
+            shared.relocate(relocation, copy).unwrap();
+            assert_eq!(pin.join().unwrap(), relocation.to);
+        });
+        assert_eq!(shared.with(|arena| arena.is_movable(segment)), Ok(true), "the pin was taken back");
+    }
+
+    #[test]
+    fn a_copy_that_unwinds_leaves_the_segment_where_it_was() {
+        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let copy = |_: &Move| panic!("the copy fails");
+        assert!(catch_unwind(AssertUnwindSafe(|| shared.relocate(relocation, copy))).is_err());
+        assert_eq!(shared.pin(segment).unwrap().run(), Run::new(0, 2));
+        assert_eq!(shared.with(|arena| arena.free_pages()), 8);
+    }
+}
