@@ -308,8 +308,9 @@ impl<P: Placement> Machine<P> {
         Ok(Some(Descriptor { start, run: cover, protection: segment.protection }))
     }
 
-    /// Gives a task other entries. The virtual segments that are no longer needed go; then those that
-    /// get smaller are loaded, which makes room for the others. What nobody maps any more is freed.
+    /// Gives a task other entries. The virtual segments that are no longer needed go; then those
+    /// that get smaller are loaded, which makes room for the others. What nobody maps any more is
+    /// freed.
     pub(crate) fn remap(
         &mut self,
         task: TaskId,
@@ -425,7 +426,8 @@ impl<P: Placement> Machine<P> {
         Ok(())
     }
 
-    /// The address of a segment that may be anywhere: a distance behind all others, or where it lies.
+    /// The address of a segment that may be anywhere: a distance behind all others, or where it
+    /// lies.
     pub(crate) fn free_address(&self, space: &Space, run: Run) -> Result<u64, Error> {
         if !self.rules.translates {
             return Ok(u64::from(run.start));

@@ -127,7 +127,8 @@ impl<P: Placement> Machine<P> {
                 }
                 Err(refused @ Refused::NoRoom { .. }) if self.memory.is_movable(segment)? => {
                     match self.memory.make_room(rounded, align, u32::MAX) {
-                        // The plan may move the segment too, out of the room that it then moves into.
+                        // The plan may move the segment too, out of the room that it then moves
+                        // into.
                         Some(room) => {
                             room.moves.into_iter().try_for_each(|moved| self.relocate(moved, actions))?;
                             self.relocate(Relocation { segment, to: room.run }, actions)?;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// A value behind a lock, with a way to wait until another thread has changed it. A trait, so that
 /// a model checker can put its own in.
 pub trait Monitor<T> {
-    /// Runs `step` under the lock until it returns something. Between two tries it waits for another
-    /// thread's `step` to have returned something. None when patience ends.
+    /// Runs `step` under the lock until it returns something. Between two tries it waits for
+    /// another thread's `step` to have returned something. None when patience ends.
     fn run<R>(&self, step: impl FnMut(&mut T) -> Option<R>) -> Option<R>;
 }
 

@@ -25,7 +25,8 @@ pub struct Transfer {
 impl Transfer {
     /// Begins to transfer a segment to one that the caller has allocated for it in `goal`, equally
     /// long and without contents. Until [`Transfer::finish`] or [`Transfer::abandon`] the one that
-    /// leaves cannot be pinned, mapped, resized, freed or moved, and the one that arrives is pinned.
+    /// leaves cannot be pinned, mapped, resized, freed or moved, and the one that arrives is
+    /// pinned.
     ///
     /// Refused as a move is: while the segment is pinned, mapped more than once or moving.
     pub fn begin<P: Placement, Q: Placement>(

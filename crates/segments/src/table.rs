@@ -14,7 +14,8 @@ pub(crate) enum State {
     Vacant,
     Free,
     Busy,
-    /// Busy, while its contents go to the segment `peer`, or, if that is [`NONE`], out of the arena.
+    /// Busy, while its contents go to the segment `peer`, or, if that is [`NONE`], out of the
+    /// arena.
     Leaving,
     /// Where the contents of the segment `peer` go.
     Arriving,
