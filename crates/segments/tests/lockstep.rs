@@ -90,7 +90,8 @@ impl<P: Placement> Pair<P> {
             92..94 => self.compact(),
             94..96 => self.make_room(),
             96..98 => self.swap(),
-            _ => self.recover(),
+            _ if self.rng.random_bool(0.1) => self.recover(),
+            _ => {}
         }
     }
 
@@ -172,13 +173,13 @@ impl<P: Placement> Pair<P> {
     fn map(&mut self) {
         let Some(n) = self.any() else { return };
         let known = &mut self.known[n];
-        match self.rng.random_range(0..4) {
-            0 | 3 => {
+        match self.rng.random_range(0..5) {
+            0 | 1 => {
                 let may = known.moving.is_none() && known.contents.len() as u32 == known.run.pages;
                 assert_eq!(self.arena.map(known.id).is_ok(), may);
                 known.mapped += u32::from(may);
             }
-            1 => {
+            2 | 3 => {
                 let unmapped = self.arena.unmap(known.id);
                 assert_eq!(unmapped.is_ok(), known.mapped > 0);
                 known.mapped = known.mapped.saturating_sub(1);
