@@ -35,7 +35,8 @@ impl Sizes {
     }
 }
 
-/// What one run found: the mean and the least fill at a first failure, and pages moved a page allocated.
+/// What one run found: the mean and the least fill at a first failure, and pages moved for each
+/// page allocated.
 struct Fill {
     mean: f64,
     least: f64,

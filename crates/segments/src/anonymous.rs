@@ -21,9 +21,9 @@ impl<P: Placement> Machine<P> {
     /// Allocates zeroed memory, at an address or anywhere, and returns the address.
     ///
     /// It is made in a segment that the task has, if one is anonymous, of a protection that the
-    /// hardware takes for the same, and mapped by nobody else: in what was freed within it, or at its
-    /// end, across a gap if need be. The gap is allocated and zeroed too, and no other object is ever
-    /// mapped into it. Only where no segment serves does the allocation take a new one.
+    /// hardware takes for the same, and mapped by nobody else: in what was freed within it, or at
+    /// its end, across a gap if need be. The gap is allocated and zeroed too, and no other object
+    /// is ever mapped into it. Only where no segment serves does the allocation take a new one.
     pub fn allocate(
         &mut self,
         task: TaskId,
@@ -55,8 +55,8 @@ impl<P: Placement> Machine<P> {
     }
 
     /// Frees memory of a task, of any object. Within an object the physical segment stays as it is,
-    /// and what was freed may be allocated again (section 5.3); at the end of a task's own anonymous
-    /// segment the physical pages are freed.
+    /// and what was freed may be allocated again (section 5.3); at the end of a task's own
+    /// anonymous segment the physical pages are freed.
     pub fn deallocate(
         &mut self,
         task: TaskId,

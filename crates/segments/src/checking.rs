@@ -51,6 +51,11 @@ impl CheckingTable {
         Ok(descriptor.run.start + (page - descriptor.start) as u32)
     }
 
+    /// All that is loaded.
+    pub fn loaded(&self) -> impl Iterator<Item = &Descriptor> {
+        self.loaded.values()
+    }
+
     /// What is loaded for a task, by slot.
     pub fn of(&self, task: TaskId) -> impl Iterator<Item = (u32, &Descriptor)> {
         self.loaded.range((task, 0)..=(task, u32::MAX)).map(|((_, slot), descriptor)| (*slot, descriptor))

@@ -26,13 +26,13 @@ pub struct Room {
 }
 
 impl<P: Placement> Arena<P> {
-    /// Room for `pages` pages at that alignment, by moves of at most `at_most` pages in all. None if
-    /// no plan was found.
+    /// Room for `pages` pages at that alignment, by moves of at most `at_most` pages in all. None
+    /// if no plan was found.
     ///
     /// Each move goes from the room into a hole outside of it, so the moves may be made in any
-    /// order, and each that is made stays useful. Of the rooms considered (they begin or end where a
-    /// segment does) the cheapest wins whose segments all find holes, the largest segment first, each
-    /// in the smallest hole that holds it.
+    /// order, and each that is made stays useful. Of the rooms considered (they begin or end where
+    /// a segment does) the cheapest wins whose segments all find holes, the largest segment first,
+    /// each in the smallest hole that holds it.
     pub fn make_room(&self, pages: u32, align: u32, at_most: u32) -> Option<Room> {
         if pages == 0 || pages > self.free_pages() || !align.is_power_of_two() {
             return None;
@@ -90,8 +90,8 @@ impl<P: Placement> Arena<P> {
             .collect()
     }
 
-    /// Pages that must be copied to clear a room that begins or ends in the segment `index`. None if
-    /// one in it may not move.
+    /// Pages that must be copied to clear a room that begins or ends in the segment `index`. None
+    /// if one in it may not move.
     fn cost(&self, index: u32, room: Run) -> Option<u32> {
         let forward = room.end() > self.table.node(index).run().end();
         let mut cost = 0;

@@ -1,15 +1,16 @@
-//! Contents for new pages, a bounded number at a time (section 5.1: every page is initialised before
-//! any access, and at once).
+//! Contents for new pages, a bounded number at a time (section 5.1: every page is initialised at
+//! once, before any access).
 
 use crate::arena::{Arena, SegmentId};
 use crate::error::Refused;
 use crate::placement::Placement;
 use crate::run::Run;
+use crate::table::State;
 
 impl<P: Placement> Arena<P> {
     /// The next pages of a segment that have no contents, at most `at_most` (one at least). None if
     /// all have. The caller zeroes them, or brings them from a pager, and says so by
-    /// [`Arena::filled`].
+    /// [`Arena::filled`]; from the one to the other it keeps the segment pinned.
     pub fn fill_next(&self, id: SegmentId, at_most: u32) -> Result<Option<Run>, Refused> {
         let node = self.busy(id)?;
         let left = node.pages - node.filled;
@@ -20,7 +21,7 @@ impl<P: Placement> Arena<P> {
     /// is being moved: the move would leave them behind.
     pub fn filled(&mut self, id: SegmentId, pages: u32) -> Result<(), Refused> {
         let node = self.busy(id)?;
-        if node.state == crate::table::State::Leaving {
+        if node.state == State::Leaving {
             return Err(Refused::Leaving(id));
         }
         if pages > node.pages - node.filled {

@@ -40,6 +40,7 @@ mod moves;
 mod placement;
 mod recovery;
 mod residency;
+mod restart;
 mod run;
 #[cfg(feature = "std")]
 mod shared;
@@ -58,6 +59,7 @@ pub use machine::{Error, Limits, Machine, Source};
 pub use moves::Move;
 pub use placement::{NextBucket, Placement, ScannedBuckets, Tlsf};
 pub use recovery::{Note, Passage, Record};
+pub use restart::Remains;
 pub use run::Run;
 #[cfg(feature = "std")]
 pub use shared::{Lock, Monitor, Pinned, Shared};

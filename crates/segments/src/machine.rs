@@ -308,8 +308,9 @@ impl<P: Placement> Machine<P> {
         Ok(Some(Descriptor { start, run: cover, protection: segment.protection }))
     }
 
-    /// Gives a task other entries: the virtual segments that are no longer needed go, then those
-    /// that get smaller are loaded, then the others. What nobody maps any more is freed.
+    /// Gives a task other entries. The virtual segments that are no longer needed go; then those
+    /// that get smaller are loaded, which makes room for the others. What nobody maps any more is
+    /// freed.
     pub(crate) fn remap(
         &mut self,
         task: TaskId,
@@ -317,60 +318,56 @@ impl<P: Placement> Machine<P> {
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
         let wanted = self.wanted(&entries)?;
-        let mut loads = self.loads(&wanted)?;
+        self.check_descriptors(&wanted)?;
         let space = self.space(task)?;
-        let slots = space.assign(&wanted);
-        let old = space.slots.clone();
-        let mut new: Vec<Option<VirtualSegment>> = Vec::new();
-        new.resize(old.len().max(slots.iter().map(|slot| *slot as usize + 1).max().unwrap_or(0)), None);
-        for (slot, segment) in slots.iter().zip(&wanted) {
-            new[*slot as usize] = Some(*segment);
-        }
-        let object_in = |slots: &[Option<VirtualSegment>], slot: usize| {
-            slots.get(slot).copied().flatten().map(|segment| segment.object)
-        };
+        let (old, new) = (space.slots.clone(), space.assign(&wanted));
+        let held = |slot: usize| old.get(slot).copied().flatten();
+        let object = |segment: Option<VirtualSegment>| segment.map(|segment| segment.object);
+        let is_replaced = |slot: &usize| object(held(*slot)) != object(new[*slot]);
+        let replaced: Vec<usize> = (0..new.len()).filter(is_replaced).collect();
         let mut left = Vec::new();
-        for slot in 0..new.len() {
-            let (was, is) = (object_in(&old, slot), object_in(&new, slot));
-            if let (Some(was), true) = (was, was != is) {
-                if !matches!(self.object(was)?.place, Place::Swap(_)) {
-                    actions.push(Action::Unload { task, slot: slot as u32 });
+        for slot in &replaced {
+            if let Some(was) = object(held(*slot)) {
+                if self.in_memory(was).is_ok() {
+                    actions.push(Action::Unload { task, slot: *slot as u32 });
                 }
-                self.forget_mapping(was, task, slot as u32)?;
+                self.forget_mapping(was, task, *slot as u32)?;
                 left.push(was);
             }
         }
-        for slot in 0..new.len() {
-            let (was, is) = (object_in(&old, slot), object_in(&new, slot));
-            if let (Some(is), true) = (is, was != is) {
-                self.add_mapping(is, task, slot as u32)?;
+        for slot in &replaced {
+            if let Some(is) = object(new[*slot]) {
+                self.add_mapping(is, task, *slot as u32)?;
             }
         }
-        loads.retain(|(n, _)| old.get(slots[*n] as usize).copied().flatten() != Some(wanted[*n]));
-        loads.sort_by_key(|(n, _)| {
-            let was = old.get(slots[*n] as usize).copied().flatten();
-            was.is_none_or(|was| was.start > wanted[*n].start || was.end() < wanted[*n].end())
+        let mut changed: Vec<(usize, VirtualSegment)> = (0..new.len())
+            .filter_map(|slot| Some((slot, new[slot]?)))
+            .filter(|(slot, segment)| held(*slot) != Some(*segment))
+            .collect();
+        changed.sort_by_key(|(slot, segment)| {
+            replaced.contains(slot) || held(*slot).is_none_or(|held| !held.contains(segment))
         });
-        for (n, descriptor) in loads {
-            actions.push(Action::Load { task, slot: slots[n], descriptor });
+        for (slot, segment) in changed {
+            if let Some(descriptor) = self.descriptor(&segment)? {
+                actions.push(Action::Load { task, slot: slot as u32, descriptor });
+            }
         }
         self.tasks.insert(task, Space { entries, slots: new });
         left.into_iter().try_for_each(|object| self.release_unused(object, actions))
     }
 
-    /// The descriptors for virtual segments, which must not overlap: number and descriptor of each.
-    fn loads(&self, wanted: &[VirtualSegment]) -> Result<Vec<(usize, Descriptor)>, Error> {
-        let mut loads = Vec::new();
+    /// Whether the hardware can load virtual segments (in order of address), and side by side.
+    fn check_descriptors(&self, wanted: &[VirtualSegment]) -> Result<(), Error> {
         let mut end = 0;
-        for (n, segment) in wanted.iter().enumerate() {
-            let Some(descriptor) = self.descriptor(segment)? else { continue };
-            if descriptor.start < end {
-                return Err(Error::Shape);
+        for segment in wanted {
+            if let Some(descriptor) = self.descriptor(segment)? {
+                if descriptor.start < end {
+                    return Err(Error::Shape);
+                }
+                end = descriptor.start + u64::from(descriptor.run.pages);
             }
-            end = descriptor.start + u64::from(descriptor.run.pages);
-            loads.push((n, descriptor));
         }
-        Ok(loads)
+        Ok(())
     }
 
     fn add_mapping(&mut self, id: ObjectId, task: TaskId, slot: u32) -> Result<(), Error> {
@@ -429,7 +426,8 @@ impl<P: Placement> Machine<P> {
         Ok(())
     }
 
-    /// The address of a segment that may be anywhere: a distance behind all others, or where it lies.
+    /// The address of a segment that may be anywhere: a distance behind all others, or where it
+    /// lies.
     pub(crate) fn free_address(&self, space: &Space, run: Run) -> Result<u64, Error> {
         if !self.rules.translates {
             return Ok(u64::from(run.start));

@@ -67,18 +67,17 @@ impl<P: Placement> Machine<P> {
         let original = original.transpose()?;
         let run = self.memory.run(segment)?;
         let mut offset = 0;
-        while let Some(to) = self.memory.fill_next(segment, self.limits.chunk_pages)? {
-            let filling = match (source, original) {
-                (_, Some(from)) => Action::Copy { from: from.part(offset, to.pages), to },
-                (Source::Pager, _) if to.end() <= run.start + pages => {
-                    Action::PageIn { object: id.0, offset, to }
-                }
-                _ => Action::Zero(to),
-            };
-            actions.push(filling);
-            self.memory.filled(segment, to.pages)?;
+        for to in run.part(0, pages).chunks(self.limits.chunk_pages) {
+            actions.push(match (original, source) {
+                (Some(from), _) => Action::Copy { from: from.part(offset, to.pages), to },
+                (None, Source::Pager) => Action::PageIn { object: id.0, offset, to },
+                (None, Source::Zero) => Action::Zero(to),
+            });
             offset += to.pages;
         }
+        let rest = run.part(pages, run.pages - pages);
+        actions.extend(rest.chunks(self.limits.chunk_pages).map(Action::Zero));
+        self.memory.filled(segment, run.pages)?;
         let place = Place::Memory(segment);
         self.objects.insert(id, Object { place, source, pages, mappings: Vec::new(), orphan: false });
         self.next_object += 1;
@@ -128,7 +127,8 @@ impl<P: Placement> Machine<P> {
                 }
                 Err(refused @ Refused::NoRoom { .. }) if self.memory.is_movable(segment)? => {
                     match self.memory.make_room(rounded, align, u32::MAX) {
-                        // The plan may move the segment too, out of the room that it then moves into.
+                        // The plan may move the segment too, out of the room that it then moves
+                        // into.
                         Some(room) => {
                             room.moves.into_iter().try_for_each(|moved| self.relocate(moved, actions))?;
                             self.relocate(Relocation { segment, to: room.run }, actions)?;
@@ -187,7 +187,7 @@ impl<P: Placement> Machine<P> {
         let segment = self.in_memory(id)?;
         let pages = self.memory.run(segment)?.pages;
         let slot = self.swap.alloc(pages, 1, id.0)?;
-        let transfer = match Transfer::begin(&mut self.memory, &self.swap, segment, slot) {
+        let transfer = match Transfer::begin(&mut self.memory, &mut self.swap, segment, slot) {
             Ok(transfer) => transfer,
             Err(refused) => {
                 self.swap.free(slot)?;
@@ -212,7 +212,7 @@ impl<P: Placement> Machine<P> {
         let mapped = object.mappings.len();
         let (pages, align) = self.rules.shape.round(self.swap.run(slot)?.pages).ok_or(Error::Range)?;
         let segment = self.room(pages, align, id, None, actions)?;
-        let transfer = Transfer::begin(&mut self.swap, &self.memory, slot, segment)?;
+        let transfer = Transfer::begin(&mut self.swap, &mut self.memory, slot, segment)?;
         let passage = Passage { object: id.0, from: transfer.from, to: transfer.to, done: false };
         let back = |from, to| Action::SwapIn { from, to };
         self.transfer(Note::SwapIn, passage, transfer.pages, back, actions);

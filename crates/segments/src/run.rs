@@ -1,6 +1,7 @@
 //! A contiguous run of pages.
 
-/// Pages that follow one another: of physical memory, or of swap space. An arena has at most 2^32 - 1.
+/// Pages that follow one another: of physical memory, or of swap space. An arena has at most
+/// 2^32 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Run {
     /// Number of the first page.

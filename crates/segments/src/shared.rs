@@ -2,7 +2,8 @@
 //!
 //! One lock guards the whole arena, and no call holds it while pages are copied: a move is begun
 //! under the lock, copied without it, and finished under it. What keeps the copy right is the
-//! arena's own rule that a segment on its way is neither pinned nor mapped. Who wants to pin it waits.
+//! arena's own rule that a segment on its way is neither pinned nor mapped. A thread that wants to
+//! pin it waits.
 
 use crate::arena::{Arena, SegmentId};
 use crate::compaction::Relocation;
@@ -14,11 +15,11 @@ use core::marker::PhantomData;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A value behind a lock, with a way to wait until another thread has changed it. A trait, so that a
-/// model checker can put its own in.
+/// A value behind a lock, with a way to wait until another thread has changed it. A trait, so that
+/// a model checker can put its own in.
 pub trait Monitor<T> {
-    /// Runs `step` under the lock until it returns something. Between two tries it waits for another
-    /// thread's `step` to have returned something. None when patience ends.
+    /// Runs `step` under the lock until it returns something. Between two tries it waits for
+    /// another thread's `step` to have returned something. None when patience ends.
     fn run<R>(&self, step: impl FnMut(&mut T) -> Option<R>) -> Option<R>;
 }
 
@@ -85,7 +86,8 @@ impl<P: Placement, M: Monitor<Arena<P>>> Shared<P, M> {
         self.settled(segment, |arena| arena.free(segment))
     }
 
-    /// Moves a segment; `copy` copies without the lock. If it unwinds, the segment stays where it was.
+    /// Moves a segment; `copy` copies without the lock. If it unwinds, the segment stays where it
+    /// was.
     pub fn relocate(&self, relocation: Relocation, copy: impl FnOnce(&Move)) -> Result<(), Refused> {
         let moved = self.with(|arena| arena.begin_move(relocation))?;
         let abandoned = Abandon { shared: self, moved };
@@ -148,5 +150,58 @@ struct Abandon<'a, P: Placement, M: Monitor<Arena<P>>> {
 impl<P: Placement, M: Monitor<Arena<P>>> Drop for Abandon<'_, P, M> {
     fn drop(&mut self) {
         let _ = self.shared.with(|arena| arena.abandon_move(&self.moved)); // nobody else ends it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Tlsf;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    fn shared(patience: Duration) -> (Shared<Tlsf>, SegmentId, Relocation) {
+        let mut arena: Arena = Arena::new(10);
+        let segment = arena.alloc(2, 1, 0).unwrap();
+        let relocation = Relocation { segment, to: Run::new(5, 2) };
+        (Shared::new(Lock::new(arena, patience)), segment, relocation)
+    }
+
+    #[test]
+    fn patience_ends() {
+        let (shared, segment, relocation) = shared(Duration::from_millis(1));
+        let copy = |_: &Move| {
+            let pinned = shared.pin(segment).map(|pinned| pinned.run());
+            assert_eq!(pinned, Err(Refused::Leaving(segment)));
+        };
+        shared.relocate(relocation, copy).unwrap();
+    }
+
+    #[test]
+    fn a_pin_waits_for_the_end_of_a_move() {
+        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let begun = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            let pin = scope.spawn(|| {
+                begun.wait();
+                shared.pin(segment).unwrap().run()
+            });
+            let copy = |_: &Move| {
+                begun.wait();
+                thread::sleep(Duration::from_millis(20)); // the pin is asked for meanwhile
+            };
+            shared.relocate(relocation, copy).unwrap();
+            assert_eq!(pin.join().unwrap(), relocation.to);
+        });
+        assert_eq!(shared.with(|arena| arena.is_movable(segment)), Ok(true), "the pin was taken back");
+    }
+
+    #[test]
+    fn a_copy_that_unwinds_leaves_the_segment_where_it_was() {
+        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let copy = |_: &Move| panic!("the copy fails");
+        assert!(catch_unwind(AssertUnwindSafe(|| shared.relocate(relocation, copy))).is_err());
+        assert_eq!(shared.pin(segment).unwrap().run(), Run::new(0, 2));
+        assert_eq!(shared.with(|arena| arena.free_pages()), 8);
     }
 }

@@ -93,8 +93,19 @@ impl VirtualSegment {
     }
 
     /// Where the object's first page would be.
-    pub(crate) fn base(&self) -> i128 {
+    fn base(&self) -> i128 {
         i128::from(self.start) - i128::from(self.offset)
+    }
+
+    /// Whether both map a page of one object at one address.
+    fn has_part_of(&self, other: &VirtualSegment) -> bool {
+        (self.object, self.base()) == (other.object, other.base())
+            && self.start < other.end()
+            && other.start < self.end()
+    }
+
+    pub(crate) fn contains(&self, other: &VirtualSegment) -> bool {
+        self.start <= other.start && other.end() <= self.end()
     }
 }
 
@@ -201,32 +212,29 @@ impl Space {
             && self.segments().all(|segment| end <= segment.start || segment.end() <= start)
     }
 
-    /// The slot of each wanted segment: the one that has a part of it now, or a free one.
-    pub fn assign(&self, wanted: &[VirtualSegment]) -> Vec<u32> {
-        let mut taken: Vec<bool> = self.slots.iter().map(|_| false).collect();
-        let mut slots: Vec<Option<usize>> = wanted
-            .iter()
-            .map(|segment| {
-                let same = |slot: &Option<VirtualSegment>| {
-                    slot.is_some_and(|held| {
-                        (held.object, held.base()) == (segment.object, segment.base())
-                            && held.start < segment.end()
-                            && segment.start < held.end()
-                    })
+    /// The wanted segments by slot. Each keeps the slot of one that has a part of it now, with its
+    /// protection if there is one; the others get free slots.
+    pub fn assign(&self, wanted: &[VirtualSegment]) -> Vec<Option<VirtualSegment>> {
+        let mut slots: Vec<Option<VirtualSegment>> = self.slots.iter().map(|_| None).collect();
+        let mut left = wanted.to_vec();
+        for alike in [true, false] {
+            left.retain(|segment| {
+                let is_its = |held: &VirtualSegment| {
+                    held.has_part_of(segment) && (!alike || held.protection == segment.protection)
                 };
-                let slot = (0..taken.len()).find(|n| !taken[*n] && same(&self.slots[*n]))?;
-                taken[slot] = true;
-                Some(slot)
-            })
-            .collect();
-        for slot in slots.iter_mut().filter(|slot| slot.is_none()) {
-            let free = taken.iter().position(|taken| !taken).unwrap_or_else(|| {
-                taken.push(false);
-                taken.len() - 1
+                let its =
+                    |slot: &usize| slots[*slot].is_none() && self.slots[*slot].as_ref().is_some_and(is_its);
+                let found = (0..self.slots.len()).find(its);
+                found.into_iter().for_each(|slot| slots[slot] = Some(*segment));
+                found.is_none()
             });
-            taken[free] = true;
-            *slot = Some(free);
         }
-        slots.into_iter().flatten().map(|slot| slot as u32).collect()
+        for segment in left {
+            match slots.iter_mut().find(|slot| slot.is_none()) {
+                Some(slot) => *slot = Some(segment),
+                None => slots.push(Some(segment)),
+            }
+        }
+        slots
     }
 }

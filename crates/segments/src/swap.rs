@@ -24,13 +24,14 @@ pub struct Transfer {
 
 impl Transfer {
     /// Begins to transfer a segment to one that the caller has allocated for it in `goal`, equally
-    /// long and without contents. The segment cannot be pinned, mapped, resized, freed or moved until
-    /// [`Transfer::finish`] or [`Transfer::abandon`].
+    /// long and without contents. Until [`Transfer::finish`] or [`Transfer::abandon`] the one that
+    /// leaves cannot be pinned, mapped, resized, freed or moved, and the one that arrives is
+    /// pinned.
     ///
     /// Refused as a move is: while the segment is pinned, mapped more than once or moving.
     pub fn begin<P: Placement, Q: Placement>(
         source: &mut Arena<P>,
-        goal: &Arena<Q>,
+        goal: &mut Arena<Q>,
         leaving: SegmentId,
         arriving: SegmentId,
     ) -> Result<Transfer, Refused> {
@@ -39,13 +40,14 @@ impl Transfer {
             return Err(Refused::Mapped(node.mapped));
         }
         let (from, pages) = (node.run(), node.filled);
-        let goal = goal.settled(arriving)?;
-        if (goal.pages, goal.filled) != (from.pages, 0) {
+        let node = goal.settled(arriving)?;
+        if (node.pages, node.filled) != (from.pages, 0) {
             return Err(Refused::NotThere(arriving));
         }
+        let to = goal.pin(arriving)?;
         let node = source.table.node_mut(leaving.index);
         (node.state, node.peer) = (State::Leaving, NONE);
-        Ok(Transfer { leaving, arriving, from, to: goal.run(), pages })
+        Ok(Transfer { leaving, arriving, from, to, pages })
     }
 
     /// The segment is in `goal`, unmapped; its old place is free. The caller has copied.
@@ -55,6 +57,7 @@ impl Transfer {
         goal: &mut Arena<Q>,
     ) -> Result<(), Refused> {
         self.check(source)?;
+        goal.unpin(self.arriving)?;
         goal.filled(self.arriving, self.pages)?;
         goal.set_cacheable(self.arriving, source.busy(self.leaving)?.cacheable)?;
         source.vacate(self.leaving);
@@ -68,6 +71,7 @@ impl Transfer {
         goal: &mut Arena<Q>,
     ) -> Result<(), Refused> {
         self.check(source)?;
+        goal.unpin(self.arriving)?;
         goal.free(self.arriving)?;
         source.table.node_mut(self.leaving.index).state = State::Busy;
         Ok(())

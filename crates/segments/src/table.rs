@@ -1,4 +1,4 @@
-//! The segments of an arena, linked by address; free ones and cached ones also in lists of their own.
+//! The segments of an arena, linked by address; free and cached ones also in lists of their own.
 
 use crate::run::Run;
 use alloc::vec;
@@ -14,14 +14,16 @@ pub(crate) enum State {
     Vacant,
     Free,
     Busy,
-    /// Busy, while its contents go to the segment `peer`, or, if that is [`NONE`], out of the arena.
+    /// Busy, while its contents go to the segment `peer`, or, if that is [`NONE`], out of the
+    /// arena.
     Leaving,
     /// Where the contents of the segment `peer` go.
     Arriving,
 }
 
-/// One segment: the paper's `struct seg` (section 5.5), with numbers for pointers.
+/// One segment: the paper's `struct seg` (section 5.5), with numbers for pointers. A cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Node {
     pub start: u32,
     pub pages: u32,

@@ -38,6 +38,8 @@ struct Pair<P> {
     arena: Arena<P>,
     known: Vec<Known>,
     memory: Vec<u64>,
+    /// Names of segments that are gone.
+    gone: Vec<SegmentId>,
     rng: SmallRng,
     written: u64,
     /// The most that a refused allocation may leave in one piece: so many times its size.
@@ -48,7 +50,7 @@ impl<P: Placement> Pair<P> {
     fn new(seed: u64, slack: f64) -> Pair<P> {
         let rng = SmallRng::seed_from_u64(seed);
         let memory = vec![0; PAGES as usize];
-        Pair { arena: Arena::new(PAGES), known: Vec::new(), memory, rng, written: 0, slack }
+        Pair { arena: Arena::new(PAGES), known: Vec::new(), gone: Vec::new(), memory, rng, written: 0, slack }
     }
 
     fn any(&mut self) -> Option<usize> {
@@ -77,18 +79,19 @@ impl<P: Placement> Pair<P> {
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..30 => self.alloc(),
-            30..48 => self.free(),
-            48..56 => self.fill(),
-            56..62 => self.pin(),
-            62..69 => self.map(),
+            0..25 => self.alloc(),
+            25..40 => self.free(),
+            40..51 => self.fill(),
+            51..57 => self.pin(),
+            57..69 => self.map(),
             69..77 => self.resize(),
             77..84 => self.begin_move(),
             84..92 => self.end_move(),
             92..94 => self.compact(),
             94..96 => self.make_room(),
             96..98 => self.swap(),
-            _ => self.recover(),
+            _ if self.rng.random_bool(0.1) => self.recover(),
+            _ => {}
         }
     }
 
@@ -131,14 +134,13 @@ impl<P: Placement> Pair<P> {
         let may = known.pins == 0 && known.mapped == 0 && known.moving.is_none();
         assert_eq!(self.arena.free(known.id).is_ok(), may);
         if may {
-            let gone = self.known.swap_remove(n);
-            assert_eq!(self.arena.run(gone.id), Err(Refused::NoSegment(gone.id)));
+            self.gone.push(self.known.swap_remove(n).id);
         }
     }
 
     fn fill(&mut self) {
         let Some(n) = self.any() else { return };
-        let bound = self.rng.random_range(1..40);
+        let bound = if self.rng.random_bool(0.7) { PAGES } else { self.rng.random_range(1..40) };
         let known = &mut self.known[n];
         let next = self.arena.fill_next(known.id, bound).unwrap();
         let has = known.contents.len() as u32;
@@ -171,13 +173,13 @@ impl<P: Placement> Pair<P> {
     fn map(&mut self) {
         let Some(n) = self.any() else { return };
         let known = &mut self.known[n];
-        match self.rng.random_range(0..3) {
-            0 => {
+        match self.rng.random_range(0..5) {
+            0 | 1 => {
                 let may = known.moving.is_none() && known.contents.len() as u32 == known.run.pages;
                 assert_eq!(self.arena.map(known.id).is_ok(), may);
                 known.mapped += u32::from(may);
             }
-            1 => {
+            2 | 3 => {
                 let unmapped = self.arena.unmap(known.id);
                 assert_eq!(unmapped.is_ok(), known.mapped > 0);
                 known.mapped = known.mapped.saturating_sub(1);
@@ -316,8 +318,9 @@ impl<P: Placement> Pair<P> {
         let known = self.known[n].clone();
         let mut store: Arena<P> = Arena::new(2048);
         let slot = store.alloc(known.run.pages, 1, known.object).unwrap();
-        let transfer = Transfer::begin(&mut self.arena, &store, known.id, slot);
+        let transfer = Transfer::begin(&mut self.arena, &mut store, known.id, slot);
         assert_eq!(transfer.is_ok(), known.may_move());
+        assert_eq!(store.is_movable(slot), Ok(transfer.is_err()));
         let Ok(transfer) = transfer else { return };
         assert!(self.arena.pin(known.id).is_err() && self.arena.free(known.id).is_err());
         if self.rng.random_bool(0.5) {
@@ -328,7 +331,7 @@ impl<P: Placement> Pair<P> {
         self.memory[known.run.start as usize..known.run.end() as usize].fill(u64::MAX);
         self.known.swap_remove(n);
         let Ok(id) = self.arena.alloc(known.run.pages, known.align, known.object) else { return };
-        let back = Transfer::begin(&mut store, &self.arena, slot, id).unwrap();
+        let back = Transfer::begin(&mut store, &mut self.arena, slot, id).unwrap();
         back.finish(&mut store, &mut self.arena).unwrap();
         for (page, contents) in (back.to.start..).zip(&known.contents) {
             self.memory[page as usize] = *contents;
@@ -340,6 +343,7 @@ impl<P: Placement> Pair<P> {
     fn recover(&mut self) {
         let records: Vec<Record> = self.arena.records().collect();
         let (arena, ids) = Arena::recover(PAGES, records.iter().rev().copied()).unwrap();
+        self.gone.clear();
         self.arena = arena;
         for (record, id) in records.iter().zip(ids) {
             let known = self.known.iter_mut().find(|known| known.run.start == record.run.start).unwrap();
@@ -364,6 +368,9 @@ impl<P: Placement> Pair<P> {
             }
         }
         assert_eq!((end, free), (PAGES, self.arena.free_pages()));
+        for id in self.gone.iter().rev().take(20) {
+            assert_eq!(self.arena.run(*id), Err(Refused::NoSegment(*id)), "a name is never used again");
+        }
         for known in &self.known {
             assert_eq!(self.arena.run(known.id), Ok(known.run));
             assert_eq!(self.arena.object(known.id), Ok(known.object));

@@ -1,6 +1,8 @@
 //! What the tests share.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod world;
+
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
