@@ -214,6 +214,67 @@ fn places_outlive_host_and_keeper() {
 }
 
 #[test]
+fn what_nobody_has_open_goes_to_disk_and_comes_back_whole() {
+    let Some(pool) = HugePages::more(1) else { return };
+    let host = TestHost::start();
+    let worker = host.worker();
+    for number in 0..4 {
+        create(&worker, number, 512, "");
+        worker.all(&format!("fill m{number} 0 128 {}\ndrop m{number}\nclose o{number}", number + 1));
+    }
+    worker.all("open o1 /w1 rw\nmap m1 o1 rw shared 0 0");
+    // The first was not opened for longest; the second is open.
+    create(&worker, 4, 512, "");
+    worker.ok("fill m4 0 128 5");
+    assert_eq!(pool.free(), 0);
+    let on_disk = |number: u64| worker.ok(&format!("stat /w{number} spilled")) != "0";
+    assert_eq!([0, 1, 2, 3, 4].map(on_disk), [true, false, false, false, false]);
+    assert_eq!([worker.ok("stat /w0 place"), worker.ok("stat /w0 resident")], ["-", "0"]);
+    for both in [false, true] {
+        let pid = host.status().host_pid;
+        match both {
+            true => {
+                host.kill_both();
+                host.start_again().unwrap();
+            }
+            false => host.kill_host(),
+        }
+        host.wait_for_other_host(pid);
+        worker.eventually("info o1 size");
+        // One comes, another goes.
+        for number in [0, 2, 3, 0, 2] {
+            let other = open(&host, number);
+            other.all(&format!("check m 0 128 {}\nno-faults m 0 128", number + 1));
+            drop(other);
+            until("it is closed", || (worker.ok(&format!("stat /w{number} opens")) == "0").then_some(()));
+        }
+        worker.all("check m1 0 128 2\ncheck m4 0 128 5");
+    }
+    // Of another size, and with another name, from disk.
+    worker.all("drop m4\nclose o4\nremove /w4");
+    let number = [0, 2, 3].into_iter().find(|number| on_disk(*number)).expect("one lies on disk");
+    worker.all(&format!("rename /w{number} /x\nresize /x 1048576\nopen x /x rw\nmap x x rw shared 0 0"));
+    worker.all(&format!("check x 0 128 {}\nno-faults x 0 256", number + 1));
+    assert_eq!(worker.ok("get x 1048575"), "0");
+    // Where nothing can go there is no room, and nothing is lost.
+    let others: Vec<u64> = [0, 2, 3].into_iter().filter(|other| *other != number).collect();
+    let (held, away) = (open(&host, others[0]), others[1]);
+    let said = worker.refused(&format!("open y /w{away} rw"), "NoSpace");
+    assert!(said.contains("lies on disk") && said.contains("nr_hugepages"), "{said}");
+    drop(held);
+    worker.all("drop x\nclose x\nremove /x");
+    let other = open(&host, away);
+    other.ok(&format!("check m 0 128 {}", away + 1));
+    let files = || std::fs::read_dir(host.state().join("spill")).unwrap().count();
+    for number in [0, 2, 3] {
+        let _ = worker.ask(&format!("remove /w{number}")); // one of them is /x
+    }
+    drop(other);
+    worker.all("drop m1\nclose o1\nremove /w1");
+    until("all is gone", || (pool.free() == 1 && files() == 0).then_some(()));
+}
+
+#[test]
 fn without_huge_pages_pages_are_locked() {
     let host = TestHost::start();
     let worker = host.worker();

@@ -16,7 +16,7 @@
 //! | crashes, which the paper leaves out | – | [`Note`] and [`Arena::recover`] |
 //! | multiprocessors, which it leaves out | – | `Shared`, with the feature `std` |
 //!
-//! `docs/REAL-MEMORY.md` has the design.
+//! `docs/SEGMENTS.md` has the design.
 
 #![no_std]
 #![forbid(unsafe_code)]

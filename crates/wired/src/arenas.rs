@@ -2,7 +2,7 @@
 
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, Place, Result, pages_of};
 use commonhold_segments::{Arena, Growth, Move, Refused, Relocation, Run, SegmentId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// At most so many pages are copied to make room for one object: 256 MiB.
 const MOST_MOVED: u32 = 65_536;
@@ -12,6 +12,11 @@ const MOST_MOVED: u32 = 65_536;
 pub struct Arenas {
     arenas: BTreeMap<ObjectId, Arena>,
     objects: HashMap<ObjectId, (ObjectId, SegmentId)>,
+    /// Objects that lie on disk.
+    swapped: HashSet<ObjectId>,
+    /// When each object was opened last, of all that were.
+    opened: HashMap<ObjectId, u64>,
+    now: u64,
 }
 
 /// How an object can have another size.
@@ -100,8 +105,37 @@ impl Arenas {
         Ok(())
     }
 
+    /// Somebody opens an object.
+    pub fn is_opened(&mut self, object: ObjectId) {
+        self.now += 1;
+        self.opened.insert(object, self.now);
+    }
+
+    /// The objects of these arenas, those first that were not opened for longest.
+    pub fn by_last_open(&self, among: &[ObjectId]) -> Vec<ObjectId> {
+        let of_them = self.objects.iter().filter(|(_, (arena, _))| among.contains(arena));
+        let mut all: Vec<(u64, ObjectId)> =
+            of_them.map(|(id, _)| (self.opened.get(id).copied().unwrap_or(0), *id)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// An object lies on disk. Gives the arena that it was in, if it was.
+    pub fn is_swapped_out(&mut self, object: ObjectId) -> Option<ObjectId> {
+        let left = self.free(object);
+        self.swapped.insert(object);
+        left
+    }
+
+    /// Whether an object lies on disk.
+    pub fn is_on_disk(&self, object: ObjectId) -> bool {
+        self.swapped.contains(&object)
+    }
+
     /// An object needs its place no more. Gives the arena that it was in.
     pub fn free(&mut self, object: ObjectId) -> Option<ObjectId> {
+        self.swapped.remove(&object);
+        self.opened.remove(&object);
         let (id, segment) = self.objects.get(&object).copied()?;
         self.arenas.get_mut(&id)?.free(segment).ok()?;
         self.objects.remove(&object);
@@ -113,6 +147,7 @@ impl Arenas {
         let place = self.objects.remove(&by)?;
         let left = self.free(object);
         self.objects.insert(object, place);
+        self.is_opened(object);
         left
     }
 
@@ -276,6 +311,20 @@ mod tests {
         assert_eq!(arenas.resize(first, 4096).unwrap(), Resized::InPlace);
         assert_eq!(arenas.resize(first, 8192).unwrap(), Resized::InPlace);
         assert!(arenas.resize(ObjectId(99), 4096).is_err());
+    }
+
+    #[test]
+    fn what_was_not_opened_for_longest_goes_first() {
+        let (mut arenas, among) = one();
+        let ids: Vec<ObjectId> = (10..14).map(ObjectId).collect();
+        ids.iter().for_each(|id| assert!(arenas.allocate(*id, 4096, &among).is_some()));
+        [2, 0, 3, 1, 2].iter().for_each(|n| arenas.is_opened(ids[*n]));
+        assert_eq!(arenas.by_last_open(&among), [ids[0], ids[3], ids[1], ids[2]]);
+        assert_eq!(arenas.is_swapped_out(ids[0]), Some(among[0]));
+        assert!(arenas.is_on_disk(ids[0]) && arenas.place_of(ids[0]).is_none());
+        assert_eq!(arenas.by_last_open(&among), [ids[3], ids[1], ids[2]]);
+        assert_eq!(arenas.free(ids[0]), None);
+        assert!(!arenas.is_on_disk(ids[0]));
     }
 
     #[test]

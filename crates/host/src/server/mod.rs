@@ -53,6 +53,7 @@ mod shared;
 mod slots;
 pub mod start;
 mod status;
+mod swapping;
 mod tables;
 mod takeover;
 mod trimming;

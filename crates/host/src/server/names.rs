@@ -420,6 +420,9 @@ impl Host {
                 (info.resident_bytes, info.modified_ns) = (info.options.size_bytes, 0);
             }
         }
+        if lock(&self.wired).is_on_disk(object.id) {
+            info.spilled_bytes = info.options.size_bytes;
+        }
         self.note_home(object, &mut info);
         if info.warning.is_empty()
             && let Some(cache) = object.cache()

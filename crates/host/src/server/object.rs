@@ -123,6 +123,11 @@ impl Object {
         *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = Some(fd);
     }
 
+    /// It has no memory for now.
+    pub fn forget_descriptor(&self) {
+        *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Frames that are to be taken over before anything else is done with the object.
     pub fn left_frames(&self) -> Option<Arc<OwnedFd>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()

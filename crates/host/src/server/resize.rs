@@ -137,6 +137,10 @@ impl Host {
             ));
         }
         let charged_uid = object.record().charged_uid;
+        if options.is_wired() {
+            let _making = lock(&object.making);
+            self.settle_place(object)?; // it may lie on disk
+        }
         let in_arena = self.place_in_arena(object.id).is_some(); // it counts with that
         let charged = match in_arena {
             true => 0,

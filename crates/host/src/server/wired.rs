@@ -26,14 +26,14 @@ const NAMES: u32 = 100_000;
 
 /// Who may reach an object: objects of a class may lie in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
+pub(super) struct Class {
     directory: Name,
     ownership: Ownership,
 }
 
 impl Class {
     /// None: the object has no name any more.
-    fn of(record: &ObjectRecord) -> Option<Class> {
+    pub(super) fn of(record: &ObjectRecord) -> Option<Class> {
         Some(Class { directory: record.name.as_ref()?.parent(), ownership: record.ownership })
     }
 }
@@ -42,7 +42,8 @@ impl Class {
 #[derive(Serialize, Deserialize)]
 struct Noted {
     boot_id: String,
-    place: Place,
+    /// None: it lies on disk.
+    place: Option<Place>,
 }
 
 /// Root's rights, for what the host does by itself.
@@ -54,7 +55,7 @@ fn is_arena(options: &CreateOptions) -> bool {
     options.translation == Translation::SharedTables && options.tag == TAG
 }
 
-fn gone() -> Error {
+pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Lost,
         "the memory of the object's arena is gone: remove the object and create it again",
@@ -70,7 +71,7 @@ impl Host {
         let ready = self.memory_at(place).and_then(|memory| {
             let length = pages_of(bytes) * PAGE_SIZE_BYTES;
             zero(&*memory, place.offset_bytes, length).doing("zeroing the object's place")?;
-            self.note_place(id, place).map(|()| memory)
+            self.note_place(id, Some(place)).map(|()| memory)
         });
         ready.inspect_err(|_| self.free_place(id))
     }
@@ -85,7 +86,7 @@ impl Host {
         Ok(Arc::new(fd))
     }
 
-    fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {
+    pub(super) fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {
         self.object(place.arena).ok().and_then(|arena| arena.descriptor()).ok_or_else(gone)
     }
 
@@ -95,7 +96,7 @@ impl Host {
     }
 
     /// Finds a place in an arena that is there; else by moving others, or in a new arena.
-    fn find_place(self: &Arc<Self>, id: ObjectId, bytes: u64, class: &Class) -> Result<Place> {
+    pub(super) fn find_place(self: &Arc<Self>, id: ObjectId, bytes: u64, class: &Class) -> Result<Place> {
         loop {
             let among = self.arenas_of(class);
             let found = lock(&self.wired).allocate(id, bytes, &among);
@@ -108,13 +109,20 @@ impl Host {
                     .filter_map(|arena| self.object(*arena).ok())
                     .map(|a| a.record().options.size_bytes)
                     .sum();
-                self.make_arena(class, bytes, has)?;
+                match self.make_arena(class, bytes, has) {
+                    // Without huge pages for another arena, what nobody has open makes room.
+                    Err(error) if error.kind == ErrorKind::NoSpace && !self.swap_out_one(class)? => {
+                        return Err(error);
+                    }
+                    Err(error) if error.kind != ErrorKind::NoSpace => return Err(error),
+                    _ => {}
+                }
             }
         }
     }
 
     /// The arenas of a class whose memory is there.
-    fn arenas_of(&self, class: &Class) -> Vec<ObjectId> {
+    pub(super) fn arenas_of(&self, class: &Class) -> Vec<ObjectId> {
         let all: Vec<ObjectId> = lock(&self.wired).all().collect();
         let of_it = |id: &ObjectId| {
             self.object(*id).is_ok_and(|arena| {
@@ -214,7 +222,7 @@ impl Host {
             let memory = self.memory_at(transfer.from)?;
             let (from, to) = (transfer.from.offset_bytes, transfer.to.offset_bytes);
             copy(&*memory, from, &*memory, to, transfer.length).doing("moving a wired object")?;
-            self.note_place(transfer.object, transfer.to)?;
+            self.note_place(transfer.object, Some(transfer.to))?;
             lock(&self.wired).finish_move(&transfer);
             Ok(())
         });
@@ -232,7 +240,7 @@ impl Host {
     }
 
     /// Writes down where an object lies: whole, whoever dies.
-    fn note_place(&self, id: ObjectId, place: Place) -> Result<()> {
+    pub(super) fn note_place(&self, id: ObjectId, place: Option<Place>) -> Result<()> {
         let bytes = postcard::to_stdvec(&Noted { boot_id: self.machine.boot_id.clone(), place });
         let (path, new) = (self.place_path(id), self.place_path(id).with_extension("wired-new"));
         std::fs::write(&new, bytes.unwrap_or_default())
@@ -248,7 +256,7 @@ impl Host {
         self.settle_arena(arena);
     }
 
-    fn settle_arena(self: &Arc<Self>, id: ObjectId) {
+    pub(super) fn settle_arena(self: &Arc<Self>, id: ObjectId) {
         let Ok(arena) = self.object(id) else { return };
         let name = arena.record().name.clone().filter(|name| name.last().starts_with(NAME));
         let Some(name) = name.filter(|_| lock(&self.wired).remove_empty(id)) else { return };
@@ -271,25 +279,32 @@ impl Host {
             let Ok(bytes) = std::fs::read(self.place_path(object.id)) else { continue }; // it has its own memory
             let noted = postcard::from_bytes::<Noted>(&bytes).ok();
             let noted = noted.filter(|noted| noted.boot_id == self.machine.boot_id).ok_or_else(gone);
-            let size = object.record().options.size_bytes;
-            let adopted =
-                noted.and_then(|noted| lock(&self.wired).adopt(object.id, noted.place, size).map(|()| noted));
-            match adopted {
-                Ok(noted) => {
-                    if let Ok(memory) = self.memory_at(noted.place) {
-                        object.set_descriptor(memory);
-                    }
-                }
-                Err(error) => object.set_unusable(error.message),
+            if let Err(error) = noted.and_then(|noted| self.adopt_place(object, noted.place)) {
+                object.set_unusable(error.message);
             }
         }
         let arenas: Vec<ObjectId> = lock(&self.wired).all().collect();
         arenas.into_iter().for_each(|arena| self.settle_arena(arena));
     }
 
-    /// Whether a client is expected back that has an object of the same arena open, or the arena.
+    fn adopt_place(&self, object: &Object, place: Option<Place>) -> Result<()> {
+        let Some(place) = place else {
+            lock(&self.wired).is_swapped_out(object.id);
+            return Ok(());
+        };
+        lock(&self.wired).adopt(object.id, place, object.record().options.size_bytes)?;
+        if let Ok(memory) = self.memory_at(place) {
+            object.set_descriptor(memory);
+        }
+        Ok(())
+    }
+
+    /// Whether an object is on disk, or a client is expected back that has one of the same arena open, or the arena.
     pub(super) fn expects_arena_of(&self, id: ObjectId) -> bool {
         let wired = lock(&self.wired);
+        if wired.is_on_disk(id) {
+            return true;
+        }
         let arena = wired.place_of(id).map_or(id, |place| place.arena);
         let all = wired.objects_in(arena);
         drop(wired);
@@ -328,7 +343,11 @@ impl Host {
     /// Before an object is given to a client, who gets its arena with it: only those may reach that who may reach the object. After
     /// a change of its name, owner or mode it moves to another arena. The caller holds `making`.
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
+        if lock(&self.wired).is_on_disk(object.id) {
+            self.swap_in(object)?;
+        }
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
+        lock(&self.wired).is_opened(object.id);
         let neighbours = lock(&self.wired).objects_in(place.arena);
         // Whoever has one of them open brings the arena back.
         neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
@@ -361,7 +380,7 @@ impl Host {
             zero(&*target, to.offset_bytes, length).doing("zeroing the object's new place")?;
             copy(&*source, from.offset_bytes, &*target, to.offset_bytes, had)
                 .doing("moving a wired object")?;
-            self.note_place(object.id, to)?;
+            self.note_place(object.id, Some(to))?;
             Ok(target)
         });
         match moved {

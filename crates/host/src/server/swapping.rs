@@ -1,0 +1,108 @@
+//! Wired objects that nobody has open, on disk: whole, and whole again before anybody gets them (Bernadat & Black, section 9).
+//! What an object has on disk lies where other objects spill. It counts against its user's quota, which its arena does while it
+//! is in that.
+
+use super::object::Object;
+use super::wired::{Class, gone};
+use super::{Host, lock};
+use crate::spill::check_room;
+use commonhold_object::error::Doing;
+use commonhold_object::{ErrorKind, ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
+use commonhold_wired::{read, write, zero};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Host {
+    /// Puts the object of a class on disk that was not opened for longest; false: there is none that can.
+    pub(super) fn swap_out_one(self: &Arc<Self>, class: &Class) -> Result<bool> {
+        let among = self.arenas_of(class);
+        let candidates = lock(&self.wired).by_last_open(&among);
+        for object in candidates.into_iter().filter_map(|id| self.object(id).ok()) {
+            let Ok(_making) = object.making.try_lock() else { continue };
+            if object.opens.load(Ordering::Acquire) > 0 || object.record().name.is_none() {
+                continue;
+            }
+            match self.swap_out(&object) {
+                Ok(()) => return Ok(true),
+                Err(error) if matches!(error.kind, ErrorKind::Quota | ErrorKind::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn swap_out(self: &Arc<Self>, object: &Object) -> Result<()> {
+        let (id, bytes, charged_uid) = {
+            let record = object.record();
+            (record.id, record.options.size_bytes, record.charged_uid)
+        };
+        let place = self.place_in_arena(id).ok_or_else(gone)?;
+        let (memory, path) = (self.memory_at(place)?, self.machine.path("spill", id));
+        if self.machine.is_ordinary(charged_uid) {
+            check_room(&self.machine.directory, bytes)?;
+        }
+        self.charge(object, bytes)?;
+        let stored = File::options().create(true).truncate(true).write(true).mode(0o600).open(&path);
+        let stored = stored.and_then(|file| write(&*memory, place.offset_bytes, bytes, &file));
+        let stored = stored.doing("swapping a wired object out").and_then(|()| self.note_place(id, None));
+        if let Err(error) = stored {
+            let _ = std::fs::remove_file(&path); // the object is where it was
+            self.charge(object, 0)?;
+            return Err(error);
+        }
+        object.forget_descriptor();
+        let left = lock(&self.wired).is_swapped_out(id);
+        left.into_iter().for_each(|arena| self.settle_arena(arena));
+        Ok(())
+    }
+
+    /// Brings an object back that lies on disk, whole. The caller holds `making`.
+    pub(super) fn swap_in(self: &Arc<Self>, object: &Object) -> Result<()> {
+        let (class, bytes) = {
+            let record = object.record();
+            (Class::of(&record), record.options.size_bytes)
+        };
+        let (id, path) = (object.id, self.machine.path("spill", object.id));
+        let meanwhile = ObjectId(u64::MAX - id.0);
+        let place = self.find_place(meanwhile, bytes, &class.ok_or_else(gone)?).map_err(|mut error| {
+            error.message = format!("the object lies on disk, and has no room in memory: {}", error.message);
+            error
+        })?;
+        let back = self.memory_at(place).and_then(|memory| {
+            let file = File::open(&path).doing("swapping a wired object in")?;
+            let last = pages_of(bytes) * PAGE_SIZE_BYTES - PAGE_SIZE_BYTES;
+            zero(&*memory, place.offset_bytes + last, PAGE_SIZE_BYTES).doing("swapping a wired object in")?;
+            read(&file, &*memory, place.offset_bytes, bytes).doing("swapping a wired object in")?;
+            self.note_place(id, Some(place)).map(|()| memory)
+        });
+        match back {
+            Ok(memory) => {
+                object.set_descriptor(memory);
+                lock(&self.wired).replace(id, meanwhile);
+                let _ = std::fs::remove_file(&path); // it says nothing any more
+                self.charge(object, 0)
+            }
+            Err(error) => {
+                let left = lock(&self.wired).free(meanwhile);
+                left.into_iter().for_each(|arena| self.settle_arena(arena));
+                Err(error)
+            }
+        }
+    }
+
+    /// What the object counts by itself.
+    fn charge(&self, object: &Object, bytes: u64) -> Result<()> {
+        let (size, uid) = {
+            let record = object.record();
+            (record.options.size_bytes, record.charged_uid)
+        };
+        let charged = if self.machine.is_ordinary(uid) { bytes } else { 0 };
+        let mut registry = lock(&self.registry);
+        registry.check_size(object.id, charged)?;
+        let record = registry.set_size(object.id, size, charged)?;
+        *object.record() = record;
+        Ok(())
+    }
+}
