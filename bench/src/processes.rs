@@ -135,10 +135,19 @@ fn field_kib(path: &str, name: &str) -> Result<u64> {
 
 /// Page faults of this process so far that needed no disk.
 pub fn minor_faults() -> u64 {
+    faults_of(libc::RUSAGE_SELF)
+}
+
+/// The same of the calling thread.
+pub fn thread_faults() -> u64 {
+    faults_of(libc::RUSAGE_THREAD)
+}
+
+fn faults_of(whose: i32) -> u64 {
     // SAFETY: zeroed is a valid rusage (plain numbers).
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is the structure that the call fills, and outlives it.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let result = unsafe { libc::getrusage(whose, &mut usage) };
     if result == 0 { usage.ru_minflt as u64 } else { 0 }
 }
 

@@ -58,6 +58,7 @@ mod sprite_remote;
 mod sprite_table4;
 mod sprite_table5;
 mod sprite_table6;
+mod wired;
 
 use crate::row::Row;
 
@@ -128,6 +129,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &preload::StartRatio,
         &mount::DirectRatio,
         &mount::SeqRatio,
+        &wired::Faults,
+        &wired::AttachRatio,
+        &wired::Mappings,
+        &wired::TailRatio,
         &images_data::DataInclude,
         &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
@@ -177,6 +182,7 @@ mod tests {
                         sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.module_kib_per_process ptshare.module_second_faults ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
+                        wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
                         images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \

@@ -1,0 +1,89 @@
+//! `wired-client`: a process that has wired objects mapped, and counts its faults while it uses them.
+
+use crate::failure::{Result, failed};
+use crate::objects;
+use crate::processes::thread_faults;
+use crate::view::{RawMapping, View, memory_file};
+use crate::worker;
+use commonhold::{Access, Host, Mapping};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A round of the control loop: a thousand a second.
+const ROUND: Duration = Duration::from_millis(1);
+
+/// Arguments: state directory, and names. Maps them, and answers a line each with the number of faults: `touch` (all pages of all),
+/// `fork` (the same in a child), `loop SECONDS` (a control loop of 1 kHz on the first page of each), `again` (maps all anew).
+pub fn run(arguments: &[String]) -> Result<()> {
+    let [state, names @ ..] = arguments else { return failed("wired-client takes a folder and names") };
+    let host = Host::connect_to(Path::new(state))?;
+    let mut mappings = map(&host, names)?;
+    worker::say("ready")?;
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let faults = match line.split(' ').collect::<Vec<_>>()[..] {
+            ["touch"] => touch(&mappings),
+            ["fork"] => in_child(|| touch(&mappings))?,
+            ["loop", seconds] => control_loop(&mappings, Duration::from_secs(seconds.parse()?)),
+            ["again"] => {
+                mappings.clear();
+                mappings = map(&host, names)?;
+                touch(&mappings)
+            }
+            _ => return failed(format!("wired-client does not know {line:?}")),
+        };
+        worker::say(&faults.to_string())?;
+    }
+    Ok(())
+}
+
+fn map(host: &Host, names: &[String]) -> Result<Vec<Mapping>> {
+    let map = |name: &String| Ok(host.open(name, Access::ReadWrite)?.map(&objects::everything())?);
+    names.iter().map(map).collect()
+}
+
+/// Faults of this thread while it touches all of them. What the code itself, its stack and its numbers take is taken before: it
+/// touches memory of its own in the same way.
+fn touch(mappings: &[Mapping]) -> u64 {
+    let counted = |own: &RawMapping, mappings: &[Mapping]| {
+        own.view().write_pages();
+        let before = thread_faults();
+        mappings.iter().for_each(|mapping| View::of(mapping).write_pages());
+        thread_faults() - before
+    };
+    let Ok(own) = memory_file(1 << 20).and_then(|memory| RawMapping::shared(memory, 1 << 20)) else {
+        return u64::MAX;
+    };
+    counted(&own, &[]);
+    counted(&own, mappings)
+}
+
+fn control_loop(mappings: &[Mapping], duration: Duration) -> u64 {
+    let (begun, mut next) = (Instant::now(), Instant::now());
+    let before = thread_faults();
+    while begun.elapsed() < duration {
+        for view in mappings.iter().map(View::of) {
+            view.write_word(0, view.read_word(8).wrapping_add(1));
+        }
+        next += ROUND;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    thread_faults() - before
+}
+
+/// What a forked child counts; 255 at most.
+fn in_child(count: impl FnOnce() -> u64) -> Result<u64> {
+    // SAFETY: the library's handlers make the child whole; it counts, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = count().min(255) as i32;
+        // SAFETY: nothing of the parent is to be ended in order.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for that child.
+    if child < 0 || unsafe { libc::waitpid(child, &raw mut status, 0) } != child || !libc::WIFEXITED(status) {
+        return failed("the child did not end in order");
+    }
+    Ok(libc::WEXITSTATUS(status) as u64)
+}
