@@ -347,6 +347,13 @@ impl<P: Placement> Machine<P> {
         changed.sort_by_key(|(slot, segment)| {
             replaced.contains(slot) || held(*slot).is_none_or(|held| !held.contains(segment))
         });
+        // One that gets shorter at one end and longer at the other goes first, and comes back last.
+        for (slot, segment) in changed.iter().filter(|(slot, _)| !replaced.contains(slot)) {
+            let shifts = held(*slot).is_some_and(|held| !held.contains(segment) && !segment.contains(&held));
+            if shifts && self.in_memory(segment.object).is_ok() {
+                actions.push(Action::Unload { task, slot: *slot as u32 });
+            }
+        }
         for (slot, segment) in changed {
             if let Some(descriptor) = self.descriptor(&segment)? {
                 actions.push(Action::Load { task, slot: slot as u32, descriptor });

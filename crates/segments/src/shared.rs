@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_pin_waits_for_the_end_of_a_move() {
-        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let (shared, segment, relocation) = shared(Duration::from_secs(10));
         let begun = std::sync::Barrier::new(2);
         thread::scope(|scope| {
             let pin = scope.spawn(|| {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_unwinds_leaves_the_segment_where_it_was() {
-        let (shared, segment, relocation) = shared(Duration::from_secs(60));
+        let (shared, segment, relocation) = shared(Duration::from_secs(10));
         let copy = |_: &Move| panic!("the copy fails");
         assert!(catch_unwind(AssertUnwindSafe(|| shared.relocate(relocation, copy))).is_err());
         assert_eq!(shared.pin(segment).unwrap().run(), Run::new(0, 2));

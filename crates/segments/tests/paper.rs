@@ -1,8 +1,8 @@
 //! What the paper says, as cases: sections 5.1 to 5.5, Figures 3 and 4, section 6.
 
 use commonhold_segments::{
-    Action, Arena, Entry, Error, Growth, Inheritance, Limits, Machine, ObjectId, Piece, Protection, Refused,
-    Relocation, Rules, Run, SegmentId, Source, TaskId, Tlsf, Unmapped,
+    Action, Arena, Entry, Error, Growth, Inheritance, Limits, Machine, ObjectId, Piece, Protection, Record,
+    Refused, Relocation, Rules, Run, SegmentId, Source, TaskId, Tlsf, Unmapped,
 };
 
 const TASK: TaskId = TaskId(1);
@@ -160,6 +160,43 @@ fn cacheable_objects_stay_until_room_is_short() {
     machine.allocate(TASK, None, 200, RW, &mut actions).unwrap();
     assert!(machine.segment(first).is_ok(), "used last");
     assert_eq!(machine.segment(second), Err(Error::Name), "the oldest goes");
+}
+
+#[test]
+fn what_is_being_copied_is_not_dropped_for_room() {
+    let mut machine = machine(Rules::SERVER);
+    let mut actions = Vec::new();
+    let file = machine.create_object(150, Source::Pager, true, &mut actions).unwrap();
+    machine.map(TASK, entry(10, 150, file, 0, READ), &mut actions).unwrap();
+    machine.deallocate(TASK, 10, 150, &mut actions).unwrap();
+    assert!(matches!(machine.copy(file, &mut actions), Err(Error::Arena(Refused::NoRoom { .. }))));
+    assert_eq!(machine.object_pages(file), Ok(150));
+}
+
+#[test]
+fn records_that_cannot_be_are_refused() {
+    let record = |start, pages, align| Record {
+        object: 1,
+        run: Run::new(start, pages),
+        filled: 0,
+        align,
+        cacheable: false,
+    };
+    let recover = |records: &[Record]| Arena::<Tlsf>::recover(100, records.iter().copied()).map(|_| ());
+    assert_eq!(recover(&[record(0, 10, 1), record(90, 10, 1), record(10, 5, 2)]), Ok(()));
+    let unfilled = Record { filled: 11, ..record(0, 10, 1) };
+    for wrong in [
+        &[record(0, 10, 1), record(9, 10, 1)][..],
+        &[record(0, 10, 1), record(0, 10, 1)],
+        &[record(91, 10, 1)],
+        &[record(u32::MAX, 2, 1)],
+        &[record(0, 0, 1)],
+        &[record(3, 4, 2)],
+        &[record(3, 4, 3)],
+        &[unfilled],
+    ] {
+        assert_eq!(recover(wrong), Err(Refused::Records), "{wrong:?}");
+    }
 }
 
 #[test]
