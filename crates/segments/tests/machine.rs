@@ -368,7 +368,7 @@ impl<P: Placement + Clone> Pair<P> {
 }
 
 fn lockstep<P: Placement + Clone>(rules: Rules) {
-    let operations = operations(100_000);
+    let operations = operations(20_000);
     let mut successes: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..4 {
         let mut pair: Pair<P> = Pair::new(rules, seed);
