@@ -3,11 +3,12 @@
 //! before it is seen that this holds (`settle_place`). `docs/REAL-MEMORY.md`.
 
 use super::object::Object;
+use super::session::Session;
 use super::{Host, lock, tables};
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, PAGE_SIZE_BYTES, Place, Result,
-    Translation, pages_of,
+    Access, CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, PAGE_SIZE_BYTES, Place,
+    Result, Translation, pages_of,
 };
 use commonhold_registry::{Entry, ObjectRecord, Prepared, Registry};
 use commonhold_sys::frames;
@@ -16,8 +17,8 @@ use commonhold_wired::{NAME, Resized, TAG, copy, zero};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// A new arena is as large as those that its class has, up to this, or as its first object needs.
 const LARGEST: u64 = 1 << 30;
@@ -72,7 +73,11 @@ impl Host {
             zero(&*memory, place.offset_bytes, length).doing("zeroing the object's place")?;
             self.note_place(id, place).map(|()| memory)
         });
-        ready.inspect_err(|_| self.free_place(id))
+        // Whoever may write to the arena can take its pages away. That leaves nobody without an object.
+        ready.map_err(|error| {
+            self.free_place(id);
+            Error::new(ErrorKind::NoSpace, error.message)
+        })
     }
 
     /// Gives an object memory of its own, where the machine has no huge pages.
@@ -108,7 +113,11 @@ impl Host {
                     .filter_map(|arena| self.object(*arena).ok())
                     .map(|a| a.record().options.size_bytes)
                     .sum();
-                self.make_arena(class, bytes, has)?;
+                let arena = self.make_arena(class, bytes, has)?;
+                // Its directory may have another name already, and then it is not found as one of the class.
+                if let Some(place) = lock(&self.wired).allocate(id, bytes, &[arena]) {
+                    return Ok(place);
+                }
             }
         }
     }
@@ -125,7 +134,7 @@ impl Host {
     }
 
     /// Makes an arena for a class, for its owner's account.
-    fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<()> {
+    fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<ObjectId> {
         let least = bytes
             .checked_next_multiple_of(HUGE)
             .ok_or_else(|| Error::invalid("the size is past any arena's"))?;
@@ -139,7 +148,7 @@ impl Host {
         }
     }
 
-    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<()> {
+    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<ObjectId> {
         let Ownership { uid, gid, mode } = class.ownership;
         let who = Credentials { uid, gid, groups: Vec::new() };
         let options = CreateOptions {
@@ -155,8 +164,21 @@ impl Host {
         let prefix = if class.directory.as_str() == "/" { "" } else { class.directory.as_str() };
         for number in 1..NAMES {
             let name = Name::new(&format!("{prefix}/{NAME}{number}"))?;
-            let prepared =
-                lock(&self.registry).prepare_create(&name, &who, options.clone(), None, 0, charged);
+            let prepared = {
+                let mut registry = lock(&self.registry);
+                // The owner has an object in it, or is about to, and may add no names himself.
+                let is_there = registry.check_is_in_directory(&name).is_ok();
+                let by = if is_there { root() } else { who.clone() };
+                let prepared =
+                    registry.prepare_create_for((&by, &who), &name, options.clone(), None, 0, charged);
+                prepared.map(|prepared| (prepared, is_there))
+            };
+            let prepared = prepared.map(|(mut prepared, is_there)| {
+                if let Prepared::New(new) = &mut prepared {
+                    new.only_in_directory(is_there);
+                }
+                prepared
+            });
             let prepared = match prepared {
                 Ok(Prepared::New(prepared)) => prepared,
                 Ok(Prepared::Exists(_)) => continue,
@@ -174,7 +196,7 @@ impl Host {
                 Ok((tables, fd)) => {
                     let arena = self.commit_create(prepared, Some(fd), tables)?;
                     lock(&self.wired).add(arena.id, size_bytes);
-                    Ok(())
+                    Ok(arena.id)
                 }
                 Err(error) => {
                     self.unkeep_object(id);
@@ -197,19 +219,21 @@ impl Host {
 
     /// Makes the next of those moves by which an object of so many bytes finds room; whether there was one. Whoever opens the
     /// moving object meanwhile waits.
-    fn move_one(&self, bytes: u64, among: &[ObjectId]) -> Result<bool> {
-        let is_open = |id: ObjectId| {
-            self.object(id).is_ok_and(|object| {
-                object.opens.load(Ordering::Acquire) > 0 || object.making.try_lock().is_err()
-            })
+    fn move_one(self: &Arc<Self>, bytes: u64, among: &[ObjectId]) -> Result<bool> {
+        // What is not known is not an object yet, or not any more.
+        let stays = |id: ObjectId| {
+            self.object(id)
+                .map_or(true, |object| self.is_in_use(&object) || object.making.try_lock().is_err())
         };
-        let begun = lock(&self.wired).begin_move(bytes, among, is_open);
+        let begun = lock(&self.wired).begin_move(bytes, among, stays);
         let Some(transfer) = begun else { return Ok(false) };
-        let moved = self.object(transfer.object).and_then(|object| {
-            let _making =
-                object.making.try_lock().map_err(|_| Error::new(ErrorKind::Busy, "it is being opened"))?;
-            if object.opens.load(Ordering::Acquire) > 0 {
-                return Err(Error::new(ErrorKind::Busy, "it was opened"));
+        let busy = |what: &str| Error::new(ErrorKind::Busy, what);
+        let moved = self.object(transfer.object).map_err(|_| busy("it ended")).and_then(|object| {
+            // While it moves its place cannot be freed.
+            let _held = object.hold().map_err(|_| busy("it ended"))?;
+            let _making = object.making.try_lock().map_err(|_| busy("it is being opened"))?;
+            if self.is_in_use(&object) {
+                return Err(busy("it was opened"));
             }
             let memory = self.memory_at(transfer.from)?;
             let (from, to) = (transfer.from.offset_bytes, transfer.to.offset_bytes);
@@ -218,13 +242,25 @@ impl Host {
             lock(&self.wired).finish_move(&transfer);
             Ok(())
         });
+        if moved.is_err() {
+            lock(&self.wired).abandon_move(&transfer);
+            self.settle_arena(transfer.from.arena); // the object may be elsewhere by now
+        }
+        // It may end now, but for this, or have ended while its place could not be freed.
+        self.settle_object(transfer.object);
+        if self.object(transfer.object).is_err() {
+            self.free_place(transfer.object);
+        }
         match moved {
             Ok(()) => Ok(true),
-            Err(error) => {
-                lock(&self.wired).abandon_move(&transfer);
-                if error.kind == ErrorKind::Busy { Ok(false) } else { Err(error) }
-            }
+            Err(error) if error.kind == ErrorKind::Busy => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody has the object open, or had it when host and keeper died, and lives.
+    fn is_in_use(&self, object: &Object) -> bool {
+        object.opens.load(Ordering::Acquire) > 0 || self.returning.expects(object.id)
     }
 
     fn place_path(&self, id: ObjectId) -> PathBuf {
@@ -242,24 +278,31 @@ impl Host {
 
     /// Nobody needs an object's place any more. An arena that the host made goes with the last one.
     pub(super) fn free_place(self: &Arc<Self>, id: ObjectId) {
-        let freed = lock(&self.wired).free(id);
+        let freed = {
+            let mut wired = lock(&self.wired);
+            wired.remove_empty(id); // it may be an arena itself
+            wired.free(id)
+        };
         let Some(arena) = freed else { return };
         let _ = std::fs::remove_file(self.place_path(id)); // of an object that is not there it says nothing
         self.settle_arena(arena);
     }
 
     fn settle_arena(self: &Arc<Self>, id: ObjectId) {
-        let Ok(arena) = self.object(id) else { return };
+        let Ok(arena) = self.object(id) else {
+            lock(&self.wired).remove_empty(id); // somebody removed it
+            return;
+        };
+        // Under this lock its name is its own: a directory that is renamed takes it along.
+        let mut registry = lock(&self.registry);
         let name = arena.record().name.clone().filter(|name| name.last().starts_with(NAME));
         let Some(name) = name.filter(|_| lock(&self.wired).remove_empty(id)) else { return };
-        let removed = lock(&self.registry).remove(&name, &root(), false);
-        match removed {
-            Ok(_) => arena.record().name = None,
-            Err(error) => {
-                self.note_arena(&arena);
-                return self.machine.log(format_args!("arena {name}: {error}"));
-            }
+        if let Err(error) = registry.remove(&name, &root(), false) {
+            self.note_arena(&arena);
+            return self.machine.log(format_args!("arena {name}: {error}"));
         }
+        arena.record().name = None;
+        drop(registry);
         self.settle_object(id);
     }
 
@@ -317,8 +360,13 @@ impl Host {
             self.hold_tables(&arena);
             self.keep_object(&arena);
         }
+        self.share_memory(&arena)
+    }
+
+    /// All objects in an arena have its memory.
+    pub(super) fn share_memory(&self, arena: &Object) -> Result<()> {
         let memory = arena.descriptor().ok_or_else(gone)?;
-        let objects = lock(&self.wired).objects_in(place.arena);
+        let objects = lock(&self.wired).objects_in(arena.id);
         for object in objects.into_iter().filter_map(|id| self.object(id).ok()) {
             object.set_descriptor(memory.clone());
         }
@@ -329,10 +377,12 @@ impl Host {
     /// a change of its name, owner or mode it moves to another arena. The caller holds `making`.
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
-        let neighbours = lock(&self.wired).objects_in(place.arena);
-        // Whoever has one of them open brings the arena back.
-        neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
         let arena = self.object(place.arena)?;
+        if arena.descriptor().is_none() {
+            // Whoever has one of them open brings the arena back.
+            let neighbours = lock(&self.wired).objects_in(place.arena);
+            neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
+        }
         let (class, size) = {
             let record = object.record();
             (Class::of(&record), record.options.size_bytes)
@@ -341,11 +391,30 @@ impl Host {
             return Ok(());
         }
         let class = class.ok_or_else(gone)?;
-        if object.opens.load(Ordering::Acquire) > 0 {
+        if self.is_in_use(object) {
             let what = "name, owner or mode of the object changed while it was in use: it can be opened when nobody has it open";
             return Err(Error::new(ErrorKind::Busy, what));
         }
         self.relocate(object, size, &class)
+    }
+
+    /// Of an object that was settled, and that counts as open by now: refuses it to whoever may not have it any more, and if it is
+    /// not among its like any more. Its name, owner and mode may have changed before it counted as open, and do not change now.
+    pub(super) fn check_settled(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
+        let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
+        let arena = self.object(place.arena)?;
+        let registry = lock(&self.registry);
+        let record = object.record().clone();
+        let class = Class::of(&record);
+        let Some(name) = record.name.filter(|_| class == Class::of(&arena.record())) else {
+            let what = "the object's name, owner or mode has changed just now: open it again";
+            return Err(Error::new(ErrorKind::Busy, what));
+        };
+        // Its owner may have made it, and not be allowed to open it.
+        match record.ownership.uid == session.credentials.uid {
+            true => Ok(()),
+            false => registry.lookup(&name, &session.credentials, access).map(drop),
+        }
     }
 
     /// Moves an object that nobody has open to a place of another size, or in another arena.
@@ -386,7 +455,7 @@ impl Host {
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
-            Resized::Elsewhere if object.opens.load(Ordering::Acquire) == 0 => {
+            Resized::Elsewhere if !self.is_in_use(object) => {
                 let class = Class::of(&object.record()).ok_or_else(gone)?;
                 return self.relocate(object, bytes, &class);
             }
@@ -408,8 +477,9 @@ impl Host {
     }
 
     /// Refuses to let an arena go that is in use.
-    pub(super) fn check_may_go(&self, registry: &Registry, name: &Name) -> Result<()> {
-        let Ok(Entry::Object(record)) = registry.stat(name, &root()) else { return Ok(()) };
+    pub(super) fn check_may_go(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
+        // Who may not look at it is refused by what follows.
+        let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
         let objects = lock(&self.wired).objects_in(record.id).len();
         match objects {
             0 => Ok(()),
@@ -420,12 +490,17 @@ impl Host {
         }
     }
 
-    /// Refuses another name, owner or mode: of an arena in use, and of an object in one that somebody has open.
-    pub(super) fn check_may_change(&self, registry: &Registry, name: &Name) -> Result<()> {
-        self.check_may_go(registry, name)?;
-        let Ok(Entry::Object(record)) = registry.stat(name, &root()) else { return Ok(()) };
-        let opens = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        let is_open = opens.get(&record.id).is_some_and(|object| object.opens.load(Ordering::Acquire) > 0);
+    /// Refuses another name, owner or mode: of an arena, and of an object in one that somebody has open. Who had an arena before
+    /// has it still.
+    pub(super) fn check_may_change(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
+        let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
+        if is_arena(&record.options) {
+            let text = format!(
+                "{name} is an arena of wired objects, which keeps its name, owner and mode: remove it, and make another one"
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let is_open = self.object(record.id).is_ok_and(|object| self.is_in_use(&object));
         if is_open && self.place_in_arena(record.id).is_some() {
             let text = format!(
                 "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"
