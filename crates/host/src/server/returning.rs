@@ -244,6 +244,7 @@ impl Host {
                     object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
                     self.hold_tables(&object);
                     self.keep_object(&object);
+                    self.share_memory(&object)?; // it may be an arena
                 }
             }
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
