@@ -23,9 +23,10 @@ fn judge(error: &io::Error, paranoid: Option<i64>) -> Error {
                  kernel.perf_event_paranoid=2 (1: faults within system calls can be counted, too)"
             ),
         ),
-        (io::ErrorKind::PermissionDenied, Some(_)) => {
-            refused(ErrorKind::Permission, format!("perf_event_open is not allowed ({error}): {in_a_container}"))
-        }
+        (io::ErrorKind::PermissionDenied, Some(_)) => refused(
+            ErrorKind::Permission,
+            format!("perf_event_open is not allowed ({error}): {in_a_container}"),
+        ),
         (io::ErrorKind::OutOfMemory, _) => refused(
             ErrorKind::NoSpace,
             format!(
@@ -35,7 +36,9 @@ fn judge(error: &io::Error, paranoid: Option<i64>) -> Error {
         ),
         (_, None) => refused(
             ErrorKind::Unsupported,
-            format!("the kernel has no perf events ({error}): it needs CONFIG_PERF_EVENTS, and /proc must be mounted"),
+            format!(
+                "the kernel has no perf events ({error}): it needs CONFIG_PERF_EVENTS, and /proc must be mounted"
+            ),
         ),
         _ => refused(ErrorKind::Unsupported, format!("{error}: {in_a_container}")),
     }

@@ -24,12 +24,29 @@ const BY_EXECUTING: u16 = 1 << 13;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// A process, or if it is its own parent a thread of it.
-    Began { process: u32, parent: u32 },
-    Executes { process: u32, program: String },
+    Began {
+        process: u32,
+        parent: u32,
+    },
+    Executes {
+        process: u32,
+        program: String,
+    },
     /// A thread of it.
-    Ended { process: u32 },
-    Mapped { process: u32, range: Range<u64>, name: String, inode: u64 },
-    Fault { process: u32, address: u64, in_kernel: bool },
+    Ended {
+        process: u32,
+    },
+    Mapped {
+        process: u32,
+        range: Range<u64>,
+        name: String,
+        inode: u64,
+    },
+    Fault {
+        process: u32,
+        address: u64,
+        in_kernel: bool,
+    },
     /// So many records had no room.
     Lost(u64),
 }
@@ -105,8 +122,10 @@ fn open_all(with_kernel: bool) -> io::Result<Vec<Sampler>> {
     let mut refused = None;
     for bytes in BUFFER_BYTES {
         // It is the counter that this user may not have, or the buffer.
-        let counters: Vec<_> =
-            processors.iter().map(|processor| counter(*processor, bytes, with_kernel)).collect::<io::Result<_>>()?;
+        let counters: Vec<_> = processors
+            .iter()
+            .map(|processor| counter(*processor, bytes, with_kernel))
+            .collect::<io::Result<_>>()?;
         match counters.into_iter().map(|counter| counter.sampled(bytes)).collect() {
             Err(error) if is_refused(&error) => refused = Some(error),
             other => return other,
@@ -132,7 +151,8 @@ fn counter(processor: usize, buffer_bytes: usize, with_kernel: bool) -> io::Resu
 /// The processors that are there, such as `0-3,6`.
 fn processors() -> io::Result<Vec<usize>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    numbers(text.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("processors {text:?}")))
+    numbers(text.trim())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("processors {text:?}")))
 }
 
 fn numbers(text: &str) -> Option<Vec<usize>> {

@@ -27,7 +27,10 @@ impl Space {
     /// Those that lie whole within the range: what is mapped there now is one of them that grew, or lies in their place.
     pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = usize> {
         let end = range.end;
-        self.pieces.range(range.clone()).filter(move |(_, piece)| piece.end <= end).map(|(_, piece)| piece.mapping)
+        self.pieces
+            .range(range.clone())
+            .filter(move |(_, piece)| piece.end <= end)
+            .map(|(_, piece)| piece.mapping)
     }
 
     /// Notes a mapping. What was there is not there any more.
@@ -61,15 +64,10 @@ mod tests {
         let mut space = Space::default();
         space.put(10..20, 1);
         space.put(30..40, 2);
-        assert_eq!([9, 10, 19, 20, 30, 39, 40].map(|at| space.at(at)), [
-            None,
-            Some(1),
-            Some(1),
-            None,
-            Some(2),
-            Some(2),
-            None
-        ]);
+        assert_eq!(
+            [9, 10, 19, 20, 30, 39, 40].map(|at| space.at(at)),
+            [None, Some(1), Some(1), None, Some(2), Some(2), None]
+        );
         // Over the end of one and the beginning of another.
         space.put(15..35, 3);
         assert_eq!([14, 15, 34, 35].map(|at| space.at(at)), [Some(1), Some(3), Some(3), Some(2)]);

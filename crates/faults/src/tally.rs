@@ -95,7 +95,9 @@ impl Tally {
             return;
         }
         // No program runs without a fault: this one gained rights by set-user-ID, and is not watched.
-        if let Some(ended) = self.processes.remove(&number).filter(|ended| ended.faults == 0 && !ended.program.is_empty()) {
+        if let Some(ended) =
+            self.processes.remove(&number).filter(|ended| ended.faults == 0 && !ended.program.is_empty())
+        {
             self.unseen.push(ended.program);
         }
     }
@@ -104,7 +106,8 @@ impl Tally {
         // The kernel tells of the whole mapping when a part is added to it.
         let grown = {
             let mappings = &self.mappings;
-            let is_same = |number: &usize| (mappings[*number].name == name) && mappings[*number].inode == inode;
+            let is_same =
+                |number: &usize| (mappings[*number].name == name) && mappings[*number].inode == inode;
             let space = self.processes.get(&process).map(|process| &process.space);
             space.and_then(|space| space.within(&range).find(is_same))
         };

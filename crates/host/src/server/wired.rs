@@ -12,7 +12,7 @@ use commonhold_object::{
 use commonhold_registry::{Entry, ObjectRecord, Prepared, Registry};
 use commonhold_sys::frames;
 use commonhold_tables::HUGE;
-use commonhold_wired::{NAME, Resized, TAG, copy, zero};
+use commonhold_wired::{NAME, OWN_MEMORY, Resized, TAG, copy, zero};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -51,10 +51,6 @@ fn root() -> Credentials {
     Credentials { uid: 0, gid: 0, groups: Vec::new() }
 }
 
-fn is_arena(options: &CreateOptions) -> bool {
-    options.translation == Translation::SharedTables && options.tag == TAG
-}
-
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Lost,
@@ -80,7 +76,7 @@ impl Host {
     pub(super) fn make_own(&self, record: &ObjectRecord) -> Result<Arc<OwnedFd>> {
         let bytes = record.options.size_bytes;
         super::status::check_memory_for(bytes)?;
-        let fd = frames::create("commonhold-object", bytes).doing("making memory for the object")?;
+        let fd = frames::create(OWN_MEMORY, bytes).doing("making memory for the object")?;
         self.note_memory(record.id, &fd)?;
         frames::allocate(&fd, 0, bytes).doing("reserving memory for the object")?;
         Ok(Arc::new(fd))
@@ -198,7 +194,7 @@ impl Host {
     /// An object that is somebody's arena from now on.
     pub(super) fn note_arena(&self, object: &Object) {
         let options = object.record().options.clone();
-        if is_arena(&options) {
+        if tables::is_arena(&options) {
             lock(&self.wired).add(object.id, options.size_bytes);
         }
     }
