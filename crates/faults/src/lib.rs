@@ -21,5 +21,5 @@ mod space;
 mod tally;
 
 pub use report::{Report, Verdict};
-pub use run::count;
+pub use run::{can_count, count};
 pub use tally::{Faults, Mapping};

@@ -15,6 +15,11 @@ use std::process::{Child, Command};
 /// So often the kernel's buffers are read.
 const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
 
+/// Whether faults can be counted here, and if so, whether those within system calls, too.
+pub fn can_count() -> Result<bool> {
+    Rings::open().map(|rings| rings.tells_calls).map_err(|error| explain(&error))
+}
+
 /// Runs a program to its end, with its children while it runs. `signal`: one to pass on to it; one that the terminal sends it
 /// has already. An error: it was not run.
 pub fn count(program: &mut Command, signal: impl Fn() -> Option<Signal>) -> Result<Report> {

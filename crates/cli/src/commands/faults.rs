@@ -16,11 +16,13 @@ use std::process::{Command, Stdio};
 
 /// What is not known.
 const NOT_KNOWN: u8 = 2;
+/// So many mappings that are not wired are told without --all, those with most faults.
+const TOLD: usize = 20;
 
 /// Runs a program to its end.
 pub fn faults(place: &HostPlace, arguments: &Faults) -> Done {
     let report = run(place, arguments).map_err(|error| Failure::WithCode(vec![error], NOT_KNOWN))?;
-    answer(arguments.form.json, &View::new(&report, arguments.all), View::for_people)?;
+    answer(arguments.form.json, &View::new(&report, arguments.all), |view| view.for_people(arguments.all))?;
     match report.exit_code() {
         0 => Ok(()),
         code => Err(Failure::WithCode(Vec::new(), code)),
@@ -143,11 +145,18 @@ impl View {
         }
     }
 
-    fn for_people(&self) -> String {
+    fn for_people(&self, all: bool) -> String {
         let heads = ["FAULTS", "IN CALLS", "ADDRESS", "SIZE", "", "MAPPING"];
-        let mut text = columns(Some(&heads), self.mappings.iter().map(Row::cells).collect(), &[0, 1, 3]);
+        let wired = self.mappings.iter().filter(|row| row.wired).count();
+        let told = if all { self.mappings.len() } else { self.mappings.len().min(wired + TOLD) };
+        let (told, others) = self.mappings.split_at(told);
+        let mut text = columns(Some(&heads), told.iter().map(Row::cells).collect(), &[0, 1, 3]);
         if !text.is_empty() {
             text.push('\n');
+        }
+        if !others.is_empty() {
+            let faults = count(others.iter().map(|row| row.faults).sum(), "fault");
+            text += &format!("{faults} in {} (--all)\n", count(others.len() as u64, "more mapping"));
         }
         text += &self.lines().join("\n");
         text
