@@ -14,6 +14,8 @@ use std::ptr::null_mut;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 300;
+/// So often these are touched anew by a program whose faults have no room.
+const ROUNDS: usize = 1500;
 
 /// How large the object of a program is.
 const BYTES: &str = "COMMONHOLD_TESTS_BYTES";
@@ -120,6 +122,14 @@ fn an_ordinary_object_has_faults_and_no_blame() {
 }
 
 #[test]
+fn where_faults_are_lost_nothing_is_claimed() {
+    let Some((answer, status)) = of_program(None, "has_faults_while_nobody_reads") else { return };
+    let (faults, lost) = (answer["faults"].as_u64().unwrap(), answer["lost"].as_u64().unwrap());
+    assert!(lost > 0 && faults + lost >= (ROUNDS * PAGES) as u64, "{faults} and {lost}");
+    assert_eq!((answer["wired"].as_str(), status, answer["status"].as_i64()), (Some("not-known"), 2, Some(0)));
+}
+
+#[test]
 fn the_program_s_own_status_is_told_and_given() {
     let output = faults(None, None, &["--", "sh", "-c", "echo heard; exit 7"]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -216,6 +226,22 @@ fn touches_a_sparse_mapping() {
     assert_eq!(got, (PAGES * PAGE) as isize);
     // SAFETY: nobody uses it any more.
     unsafe { munmap(at.cast(), 2 * PAGES * PAGE) }.unwrap();
+}
+
+/// Is run by [`where_faults_are_lost_nothing_is_claimed`].
+#[test]
+#[ignore = "a program for another test"]
+fn has_faults_while_nobody_reads() {
+    // SAFETY: changes no memory; its parent is the command that counts its faults.
+    let signal = |number| unsafe { libc::kill(libc::getppid(), number) };
+    assert_eq!(signal(libc::SIGSTOP), 0);
+    let at = anonymous(PAGES, MapFlags::PRIVATE);
+    for _ in 0..ROUNDS {
+        touch(at, PAGES * PAGE);
+        // SAFETY: of this test's own mapping.
+        unsafe { madvise(at.cast(), PAGES * PAGE, Advice::LinuxDontNeed) }.unwrap();
+    }
+    assert_eq!(signal(libc::SIGCONT), 0);
 }
 
 /// Is run by [`wired_memory_has_none`].

@@ -2,7 +2,7 @@
 
 use crate::rings::Told;
 use crate::space::Space;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 /// How many faults there were.
@@ -42,7 +42,15 @@ struct Process {
     program: String,
     /// Faults since it executes that.
     faults: u64,
+    /// The last faults where no mapping was: each address, and whether the kernel took it.
+    early: VecDeque<(u64, bool)>,
 }
+
+/// What the kernel calls a process's first stack. A touch below its end is a fault, of which the kernel tells first, and then of
+/// the larger mapping.
+const STACK: &str = "[stack]";
+/// So many faults may wait for the mapping that they are of.
+const EARLY: usize = 16;
 
 /// All that is known.
 #[derive(Debug, Default)]
@@ -102,13 +110,13 @@ impl Tally {
         }
     }
 
-    fn mapped(&mut self, process: u32, range: Range<u64>, name: String, inode: u64) {
+    fn mapped(&mut self, process_number: u32, range: Range<u64>, name: String, inode: u64) {
         // The kernel tells of the whole mapping when a part is added to it.
         let grown = {
             let mappings = &self.mappings;
             let is_same =
                 |number: &usize| (mappings[*number].name == name) && mappings[*number].inode == inode;
-            let space = self.processes.get(&process).map(|process| &process.space);
+            let space = self.processes.get(&process_number).map(|process| &process.space);
             space.and_then(|space| space.within(&range).find(is_same))
         };
         let start = if name.starts_with('[') { 0 } else { range.start }; // there is one stack, and it grows downwards
@@ -122,13 +130,33 @@ impl Tally {
         if known.end - known.start < range.end - range.start {
             *known = range.clone();
         }
-        self.process(process).space.put(range, number);
+        let is_stack = self.mappings[number].name == STACK;
+        let process = self.process(process_number);
+        if is_stack {
+            let (its, others) = process.early.drain(..).partition(|(address, _)| range.contains(address));
+            process.early = others;
+            self.are_of(number, its);
+        }
+        self.process(process_number).space.put(range, number);
+    }
+
+    /// Faults that were counted elsewhere are of this mapping.
+    fn are_of(&mut self, mapping: usize, faults: VecDeque<(u64, bool)>) {
+        for (_, in_kernel) in faults {
+            self.elsewhere.all -= 1;
+            self.elsewhere.in_calls -= u64::from(in_kernel);
+            self.mappings[mapping].faults.add(in_kernel);
+        }
     }
 
     fn fault(&mut self, number: u32, address: u64, in_kernel: bool) {
         let process = self.process(number);
         process.faults += 1;
         let found = process.space.at(address);
+        if found.is_none() {
+            process.early.truncate(EARLY - 1);
+            process.early.push_front((address, in_kernel));
+        }
         self.faults.add(in_kernel);
         match found {
             Some(mapping) => self.mappings[mapping].faults.add(in_kernel),
@@ -203,10 +231,15 @@ mod tests {
             mapped(2, 50..100, "a"),
             fault(1, 0),
             mapped(1, 900..1000, "[stack]"),
-            mapped(2, 700..1000, "[stack]"),
             fault(2, 800),
+            fault(2, 600),
+            fault(1, 810),
+            mapped(2, 700..1000, "[stack]"),
+            fault(2, 801),
         ]);
-        assert_eq!(faults(&tally), [("a", 2), ("[stack]", 1)]);
+        // The first fault below the end is what made it grow.
+        assert_eq!(faults(&tally), [("a", 2), ("[stack]", 2)]);
+        assert_eq!(tally.elsewhere.all, 2);
         assert_eq!(tally.mappings[0].range, 0..200);
     }
 
