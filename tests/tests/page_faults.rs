@@ -126,7 +126,10 @@ fn where_faults_are_lost_nothing_is_claimed() {
     let Some((answer, status)) = of_program(None, "has_faults_while_nobody_reads") else { return };
     let (faults, lost) = (answer["faults"].as_u64().unwrap(), answer["lost"].as_u64().unwrap());
     assert!(lost > 0 && faults + lost >= (ROUNDS * PAGES) as u64, "{faults} and {lost}");
-    assert_eq!((answer["wired"].as_str(), status, answer["status"].as_i64()), (Some("not-known"), 2, Some(0)));
+    assert_eq!(
+        (answer["wired"].as_str(), status, answer["status"].as_i64()),
+        (Some("not-known"), 2, Some(0))
+    );
 }
 
 #[test]
