@@ -1,4 +1,5 @@
-//! `commonhold faults`: how many page faults the mappings of a program had. The programs are the tests at the end of this file.
+//! `commonhold faults`: how many page faults the mappings of a program had. The programs are the
+//! tests at the end of this file.
 
 use commonhold::{CreateOptions, Host, MapOptions, Mapping, Translation};
 use commonhold_tests::host::program;
@@ -45,7 +46,7 @@ fn of_program(on: Option<(&TestHost, usize)>, name: &str) -> Option<(Value, i32)
     Some((answer, output.status.code().unwrap()))
 }
 
-fn of_mapping<'a>(answer: &'a Value, is_it: impl Fn(&Value) -> bool) -> &'a Value {
+fn of_mapping(answer: &Value, is_it: impl Fn(&Value) -> bool) -> &Value {
     let all = answer["mappings"].as_array().unwrap();
     all.iter().find(|mapping| is_it(mapping)).unwrap_or_else(|| panic!("{answer:#}"))
 }

@@ -1,8 +1,8 @@
-//! Runs a program and counts the page faults in each of its mappings: those of its threads and its children, too. What it proves
-//! is that wired memory has none: `docs/REAL-MEMORY.md`.
+//! Runs a program and counts the page faults in each of its mappings: those of its threads and its
+//! children, too. What it proves is that wired memory has none: `docs/REAL-MEMORY.md`.
 //!
-//! The kernel tells of each fault, with its address, and of each mapping when it is made (perf_event_open(2)). So an address is put
-//! to the mapping that was there then.
+//! The kernel tells of each fault, with its address, and of each mapping when it is made
+//! (perf_event_open(2)). So an address is put to the mapping that was there then.
 //!
 //! | module | what |
 //! |---|---|

@@ -3,7 +3,8 @@
 use commonhold_object::{Error, ErrorKind};
 use std::io;
 
-/// Up to this value of `kernel.perf_event_paranoid` any user may count what the user's own programs do.
+/// Up to this value of `kernel.perf_event_paranoid` any user may count what the user's own programs
+/// do.
 const OWN_PROGRAMS: i64 = 2;
 
 /// Says so.

@@ -61,8 +61,8 @@ impl Report {
         }
     }
 
-    /// 1 if wired memory had faults, 2 if that is not known; else what the program gave, and what a shell says where a signal ended
-    /// it.
+    /// 1 if wired memory had faults, 2 if that is not known; else what the program gave, and what a
+    /// shell says where a signal ended it.
     pub fn exit_code(&self) -> u8 {
         match self.verdict() {
             Verdict::Faults(_) => 1,

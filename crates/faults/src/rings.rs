@@ -1,5 +1,6 @@
-//! What the kernel tells of a program: faults, mappings, processes. It writes them into a buffer for each processor, for a buffer
-//! that all processors write to is refused for children. Each record has its time, by which they are put in order.
+//! What the kernel tells of a program: faults, mappings, processes. It writes them into a buffer
+//! for each processor, for a buffer that all processors write to is refused for children. Each
+//! record has its time, by which they are put in order.
 
 use perf_event::data::Record;
 use perf_event::events::Software;
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-/// Bytes of a buffer: the first that this user may lock. 512 KiB is the kernel's own allowance for a processor
-/// (`kernel.perf_event_mlock_kb`).
+/// Bytes of a buffer: the first that this user may lock. 512 KiB is the kernel's own allowance for
+/// a processor (`kernel.perf_event_mlock_kb`).
 const BUFFER_BYTES: [usize; 4] = [2 << 20, 512 << 10, 128 << 10, 32 << 10];
 /// A record that is so old is in its buffer: it is written down within microseconds.
 const SETTLED_NS: u64 = 100_000_000;

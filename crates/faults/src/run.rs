@@ -20,8 +20,8 @@ pub fn can_count() -> Result<bool> {
     Rings::open().map(|rings| rings.tells_calls).map_err(|error| explain(&error))
 }
 
-/// Runs a program to its end, with its children while it runs. `signal`: one to pass on to it; one that the terminal sends it
-/// has already. An error: it was not run.
+/// Runs a program to its end, with its children while it runs. `signal`: one to pass on to it; one
+/// that the terminal sends it has already. An error: it was not run.
 pub fn count(program: &mut Command, signal: impl Fn() -> Option<Signal>) -> Result<Report> {
     let mut rings = Rings::open().map_err(|error| explain(&error))?;
     let name = program.get_program().to_owned();
@@ -57,7 +57,8 @@ fn watch(rings: &mut Rings, child: &mut Child, signal: impl Fn() -> Option<Signa
     while let Some(told) = rings.next() {
         tally.note(told);
     }
-    // What was counted and not told had no room. It tells more where the last record was lost, after which no other came.
+    // What was counted and not told had no room. It tells more where the last record was lost,
+    // after which no other came.
     let lost = tally.lost.max(counted.saturating_sub(rings.faults));
     Ok(Report {
         status,

@@ -24,7 +24,8 @@ impl Space {
         (address < piece.end).then_some(piece.mapping)
     }
 
-    /// Those that lie whole within the range: what is mapped there now is one of them that grew, or lies in their place.
+    /// Those that lie whole within the range: what is mapped there now is one of them that grew, or
+    /// lies in their place.
     pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = usize> {
         let end = range.end;
         self.pieces

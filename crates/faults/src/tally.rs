@@ -21,7 +21,8 @@ impl Faults {
     }
 }
 
-/// A mapping. Those of several processes that have the same memory from the same address on are one.
+/// A mapping. Those of several processes that have the same memory from the same address on are
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The file's path, or what the kernel calls it.
@@ -46,8 +47,8 @@ struct Process {
     early: VecDeque<(u64, bool)>,
 }
 
-/// What the kernel calls a process's first stack. A touch below its end is a fault, of which the kernel tells first, and then of
-/// the larger mapping.
+/// What the kernel calls a process's first stack. A touch below its end is a fault, of which the
+/// kernel tells first, and then of the larger mapping.
 const STACK: &str = "[stack]";
 /// So many faults may wait for the mapping that they are of.
 const EARLY: usize = 16;
@@ -102,7 +103,8 @@ impl Tally {
         if process.threads > 0 {
             return;
         }
-        // No program runs without a fault: this one gained rights by set-user-ID, and is not watched.
+        // No program runs without a fault: this one gained rights by set-user-ID, and is not
+        // watched.
         if let Some(ended) =
             self.processes.remove(&number).filter(|ended| ended.faults == 0 && !ended.program.is_empty())
         {

@@ -1,4 +1,5 @@
-//! What wired memory needs: huge pages, or that locked pages stay where they are; and whether faults can be counted.
+//! What wired memory needs: huge pages, or that locked pages stay where they are; and whether
+//! faults can be counted.
 
 use super::machine::{meminfo, read};
 use super::report::Check;
