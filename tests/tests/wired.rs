@@ -28,7 +28,7 @@ fn place(worker: &Worker, name: &str) -> (u64, u64) {
 /// How often this process has huge pages of the host mapped.
 fn arenas_mapped(worker: &Worker) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", worker.ok("pid"))).unwrap();
-    maps.lines().filter(|line| line.contains("commonhold-segment")).count()
+    maps.lines().filter(|line| line.contains("commonhold-arena")).count()
 }
 
 #[test]

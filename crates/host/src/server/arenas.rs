@@ -23,10 +23,6 @@ fn root() -> Credentials {
     Credentials { uid: 0, gid: 0, groups: Vec::new() }
 }
 
-fn is_arena(options: &CreateOptions) -> bool {
-    options.translation == Translation::SharedTables && options.tag == TAG
-}
-
 impl Host {
     /// The arenas of a class whose memory is there.
     pub(super) fn arenas_of(&self, class: &Class) -> Vec<ObjectId> {
@@ -118,7 +114,7 @@ impl Host {
     /// An object that is somebody's arena from now on.
     pub(super) fn note_arena(&self, object: &Object) {
         let options = object.record().options.clone();
-        if is_arena(&options) {
+        if tables::is_arena(&options) {
             lock(&self.wired).add(object.id, options.size_bytes);
         }
     }
@@ -194,7 +190,7 @@ impl Host {
     /// has it still.
     pub(super) fn check_may_change(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
         let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
-        if is_arena(&record.options) {
+        if tables::is_arena(&record.options) {
             let text = format!(
                 "{name} is an arena of wired objects, which keeps its name, owner and mode: remove it, and make another one"
             );

@@ -11,7 +11,7 @@ use commonhold_object::{
 };
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
-use commonhold_wired::{Resized, copy, zero};
+use commonhold_wired::{OWN_MEMORY, Resized, copy, zero};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ impl Host {
     pub(super) fn make_own(&self, record: &ObjectRecord) -> Result<Arc<OwnedFd>> {
         let bytes = record.options.size_bytes;
         super::status::check_memory_for(bytes)?;
-        let fd = frames::create("commonhold-object", bytes).doing("making memory for the object")?;
+        let fd = frames::create(OWN_MEMORY, bytes).doing("making memory for the object")?;
         self.note_memory(record.id, &fd)?;
         frames::allocate(&fd, 0, bytes).doing("reserving memory for the object")?;
         Ok(Arc::new(fd))
