@@ -3,6 +3,7 @@
 //! before it is seen that this holds (`settle_place`). `docs/REAL-MEMORY.md`.
 
 use super::object::Object;
+use super::session::Session;
 use super::{Host, lock, tables};
 use commonhold_object::error::Doing;
 use commonhold_object::{
@@ -12,12 +13,13 @@ use commonhold_object::{
 use commonhold_registry::{Entry, ObjectRecord, Prepared, Registry};
 use commonhold_sys::frames;
 use commonhold_tables::HUGE;
-use commonhold_wired::{NAME, Resized, TAG, copy, zero};
+use commonhold_wired::{NAME, Resized, TAG, Transfer, copy, zero};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// A new arena is as large as those that its class has, up to this, or as its first object needs.
 const LARGEST: u64 = 1 << 30;
@@ -87,6 +89,13 @@ impl Host {
 
     fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {
         self.object(place.arena).ok().and_then(|arena| arena.descriptor()).ok_or_else(gone)
+    }
+
+    /// Whether a session has something open that lies in an arena. The host does not know what of that is mapped.
+    pub(super) fn has_places(&self, session: &Session) -> bool {
+        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        let wired = lock(&self.wired);
+        opened.into_iter().any(|id| wired.place_of(id).is_some())
     }
 
     /// Where an object lies, if it lies in an arena.
@@ -195,36 +204,49 @@ impl Host {
         }
     }
 
+    /// Whether somebody may have the object mapped: has it open, or is expected back and had.
+    fn is_open(&self, object: &Object) -> bool {
+        object.opens.load(Ordering::Acquire) > 0 || self.returning.expects(object.id)
+    }
+
     /// Makes the next of those moves by which an object of so many bytes finds room; whether there was one. Whoever opens the
     /// moving object meanwhile waits.
-    fn move_one(&self, bytes: u64, among: &[ObjectId]) -> Result<bool> {
-        let is_open = |id: ObjectId| {
-            self.object(id).is_ok_and(|object| {
-                object.opens.load(Ordering::Acquire) > 0 || object.making.try_lock().is_err()
-            })
+    fn move_one(self: &Arc<Self>, bytes: u64, among: &[ObjectId]) -> Result<bool> {
+        // One that is not known is being made, moved or removed.
+        let stays = |id: ObjectId| {
+            self.object(id).map_or(true, |object| self.is_open(&object) || object.making.try_lock().is_err())
         };
-        let begun = lock(&self.wired).begin_move(bytes, among, is_open);
+        let begun = lock(&self.wired).begin_move(bytes, among, stays);
         let Some(transfer) = begun else { return Ok(false) };
-        let moved = self.object(transfer.object).and_then(|object| {
-            let _making =
-                object.making.try_lock().map_err(|_| Error::new(ErrorKind::Busy, "it is being opened"))?;
-            if object.opens.load(Ordering::Acquire) > 0 {
-                return Err(Error::new(ErrorKind::Busy, "it was opened"));
-            }
-            let memory = self.memory_at(transfer.from)?;
-            let (from, to) = (transfer.from.offset_bytes, transfer.to.offset_bytes);
-            copy(&*memory, from, &*memory, to, transfer.length).doing("moving a wired object")?;
-            self.note_place(transfer.object, transfer.to)?;
-            lock(&self.wired).finish_move(&transfer);
-            Ok(())
-        });
+        let moved = self.carry_out(&transfer);
+        if moved.is_err() {
+            lock(&self.wired).abandon_move(&transfer);
+        }
+        match self.object(transfer.object) {
+            Ok(_) => self.settle_object(transfer.object), // its name may have gone meanwhile
+            Err(_) => self.free_place(transfer.object),   // it ended, and its place could not be freed
+        }
         match moved {
             Ok(()) => Ok(true),
-            Err(error) => {
-                lock(&self.wired).abandon_move(&transfer);
-                if error.kind == ErrorKind::Busy { Ok(false) } else { Err(error) }
-            }
+            Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::NotFound) => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    fn carry_out(&self, transfer: &Transfer) -> Result<()> {
+        let object = self.object(transfer.object)?;
+        let _held = object.hold()?;
+        let _making =
+            object.making.try_lock().map_err(|_| Error::new(ErrorKind::Busy, "it is being opened"))?;
+        if self.is_open(&object) {
+            return Err(Error::new(ErrorKind::Busy, "it was opened"));
+        }
+        let memory = self.memory_at(transfer.from)?;
+        let (from, to) = (transfer.from.offset_bytes, transfer.to.offset_bytes);
+        copy(&*memory, from, &*memory, to, transfer.length).doing("moving a wired object")?;
+        self.note_place(transfer.object, transfer.to)?;
+        lock(&self.wired).finish_move(transfer);
+        Ok(())
     }
 
     fn place_path(&self, id: ObjectId) -> PathBuf {
@@ -235,9 +257,12 @@ impl Host {
     fn note_place(&self, id: ObjectId, place: Place) -> Result<()> {
         let bytes = postcard::to_stdvec(&Noted { boot_id: self.machine.boot_id.clone(), place });
         let (path, new) = (self.place_path(id), self.place_path(id).with_extension("wired-new"));
-        std::fs::write(&new, bytes.unwrap_or_default())
-            .and_then(|()| std::fs::rename(&new, &path))
-            .doing("noting the object's place")
+        let written =
+            std::fs::write(&new, bytes.unwrap_or_default()).and_then(|()| std::fs::rename(&new, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        written.doing("noting the object's place")
     }
 
     /// Nobody needs an object's place any more. An arena that the host made goes with the last one.
@@ -287,13 +312,29 @@ impl Host {
         arenas.into_iter().for_each(|arena| self.settle_arena(arena));
     }
 
-    /// Whether a client is expected back that has an object of the same arena open, or the arena.
-    pub(super) fn expects_arena_of(&self, id: ObjectId) -> bool {
+    /// Arenas of which a client that is expected back has something open, or the arena.
+    pub(super) fn expected_arenas(&self) -> HashSet<ObjectId> {
+        let all: Vec<(ObjectId, ObjectId)> = lock(&self.wired).placed().collect();
+        let expects = |id: &ObjectId| self.returning.expects(*id);
+        all.into_iter().filter(|(id, arena)| expects(id) || expects(arena)).map(|(_, arena)| arena).collect()
+    }
+
+    /// Whether an object is one of these arenas, or lies in one.
+    pub(super) fn is_of_arena(&self, id: ObjectId, arenas: &HashSet<ObjectId>) -> bool {
+        arenas.contains(&self.place_in_arena(id).map_or(id, |place| place.arena))
+    }
+
+    /// These objects, and all that lies in the same arenas, and those: it is there or lost together.
+    pub(super) fn with_neighbours(&self, objects: &[Arc<Object>]) -> Vec<Arc<Object>> {
         let wired = lock(&self.wired);
-        let arena = wired.place_of(id).map_or(id, |place| place.arena);
-        let all = wired.objects_in(arena);
+        let arenas: HashSet<ObjectId> =
+            objects.iter().filter_map(|object| Some(wired.place_of(object.id)?.arena)).collect();
+        let mut more: HashSet<ObjectId> =
+            wired.placed().filter(|(_, arena)| arenas.contains(arena)).map(|(id, _)| id).collect();
         drop(wired);
-        all.into_iter().chain([arena]).any(|other| self.returning.expects(other))
+        more.extend(arenas);
+        more.retain(|id| !objects.iter().any(|object| object.id == *id));
+        objects.iter().cloned().chain(more.into_iter().filter_map(|id| self.object(id).ok())).collect()
     }
 
     /// Those are lost.
@@ -329,9 +370,18 @@ impl Host {
     /// a change of its name, owner or mode it moves to another arena. The caller holds `making`.
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
-        let neighbours = lock(&self.wired).objects_in(place.arena);
-        // Whoever has one of them open brings the arena back.
-        neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
+        if self.memory_at(place).is_err() {
+            let neighbours = lock(&self.wired).objects_in(place.arena);
+            // Whoever has one of them open brings the arena back.
+            for other in neighbours {
+                self.returning
+                    .wait_for(other)
+                    .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;
+                if self.memory_at(place).is_ok() {
+                    break;
+                }
+            }
+        }
         let arena = self.object(place.arena)?;
         let (class, size) = {
             let record = object.record();
@@ -341,7 +391,7 @@ impl Host {
             return Ok(());
         }
         let class = class.ok_or_else(gone)?;
-        if object.opens.load(Ordering::Acquire) > 0 {
+        if self.is_open(object) {
             let what = "name, owner or mode of the object changed while it was in use: it can be opened when nobody has it open";
             return Err(Error::new(ErrorKind::Busy, what));
         }
@@ -386,7 +436,7 @@ impl Host {
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
-            Resized::Elsewhere if object.opens.load(Ordering::Acquire) == 0 => {
+            Resized::Elsewhere if !self.is_open(object) => {
                 let class = Class::of(&object.record()).ok_or_else(gone)?;
                 return self.relocate(object, bytes, &class);
             }
@@ -424,8 +474,8 @@ impl Host {
     pub(super) fn check_may_change(&self, registry: &Registry, name: &Name) -> Result<()> {
         self.check_may_go(registry, name)?;
         let Ok(Entry::Object(record)) = registry.stat(name, &root()) else { return Ok(()) };
-        let opens = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        let is_open = opens.get(&record.id).is_some_and(|object| object.opens.load(Ordering::Acquire) > 0);
+        // One after the other: who looks for what can move has the places locked, and looks at the objects.
+        let is_open = self.object(record.id).is_ok_and(|object| self.is_open(&object));
         if is_open && self.place_in_arena(record.id).is_some() {
             let text = format!(
                 "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"
