@@ -181,8 +181,11 @@ impl Host {
             });
             return match made {
                 Ok((tables, fd)) => {
-                    let arena = self.commit_create(prepared, Some(fd), tables)?;
-                    lock(&self.wired).add(arena.id, size_bytes);
+                    match self.commit_create(prepared, Some(fd), tables) {
+                        Ok(arena) => lock(&self.wired).add(arena.id, size_bytes),
+                        Err(error) if error.kind == ErrorKind::Exists => {} // who was faster made one, too
+                        Err(error) => return Err(error),
+                    }
                     Ok(())
                 }
                 Err(error) => {
