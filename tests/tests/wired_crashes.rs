@@ -214,11 +214,14 @@ fn check_all(host: &TestHost, known: &BTreeMap<String, Known>, what: &str) {
         for page in object.filled..object.size / 4096 {
             assert_eq!(worker.ok(&format!("get m {}", page * 4096)), "0", "{what}: {name}, page {page}");
         }
+        worker.all("drop m\nclose o");
+    }
+    // Only now: an object that is opened may have moved others.
+    for name in known.keys() {
         let at = place(&worker, name);
         let taken = places.iter().find(|(_, other)| overlap(at, *other));
         assert!(taken.is_none(), "{what}: {name} at {at:?}, {taken:?}");
         places.push((name, at));
-        worker.all("drop m\nclose o");
     }
 }
 
@@ -316,10 +319,16 @@ fn kills_at_any_moment_change_nothing() {
                     }
                     (Err(refused), _) => {
                         // What was closed just when the host died may count as open.
-                        let is_open = refused.kind == "Busy"
-                            && !line.starts_with("create")
-                            && !line.starts_with("remove");
-                        assert!(is_open, "round {round}: {line}: {refused:?}");
+                        // There may be no pages for what has to move, and what the two died with is not always there at once.
+                        let may_be = match line.split(' ').next() {
+                            Some("create") => both && refused.kind == "Lost",
+                            Some("remove") => false,
+                            _ => {
+                                ["Busy", "NoSpace"].contains(&&*refused.kind)
+                                    || both && refused.kind == "Lost"
+                            }
+                        };
+                        assert!(may_be, "round {round}: {line}: {refused:?}");
                     }
                 }
             }

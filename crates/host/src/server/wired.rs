@@ -373,18 +373,7 @@ impl Host {
     /// a change of its name, owner or mode it moves to another arena. The caller holds `making`.
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
-        if self.memory_at(place).is_err() {
-            let neighbours = lock(&self.wired).objects_in(place.arena);
-            // Whoever has one of them open brings the arena back.
-            for other in neighbours {
-                self.returning
-                    .wait_for(other)
-                    .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;
-                if self.memory_at(place).is_ok() {
-                    break;
-                }
-            }
-        }
+        self.wait_for_arena(place)?;
         let arena = self.object(place.arena)?;
         let (class, size) = {
             let record = object.record();
@@ -399,6 +388,23 @@ impl Host {
             return Err(Error::new(ErrorKind::Busy, what));
         }
         self.relocate(object, size, &class)
+    }
+
+    /// Waits until somebody has brought the arena back.
+    fn wait_for_arena(&self, place: Place) -> Result<()> {
+        if self.memory_at(place).is_err() {
+            let neighbours = lock(&self.wired).objects_in(place.arena);
+            // Whoever has one of them open brings the arena back.
+            for other in neighbours {
+                self.returning
+                    .wait_for(other)
+                    .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;
+                if self.memory_at(place).is_ok() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Moves an object that nobody has open to a place of another size, or in another arena.
@@ -436,6 +442,7 @@ impl Host {
     pub(super) fn resize_wired(self: &Arc<Self>, object: &Object, old_bytes: u64, bytes: u64) -> Result<()> {
         let _making = lock(&object.making);
         let place = self.place_in_arena(object.id).ok_or_else(gone)?;
+        self.wait_for_arena(place)?;
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
