@@ -105,6 +105,20 @@ impl Host {
 
     /// Finds a place in an arena that is there; else by moving others, or in a new arena.
     fn find_place(self: &Arc<Self>, id: ObjectId, bytes: u64, class: &Class) -> Result<Place> {
+        let mut made = Vec::new();
+        let found = self.find_place_or_make(id, bytes, class, &mut made);
+        // Another may have made one at the same time, in which the object lies now.
+        made.into_iter().for_each(|arena| self.settle_arena(arena));
+        found
+    }
+
+    fn find_place_or_make(
+        self: &Arc<Self>,
+        id: ObjectId,
+        bytes: u64,
+        class: &Class,
+        made: &mut Vec<ObjectId>,
+    ) -> Result<Place> {
         loop {
             let among = self.arenas_of(class);
             let found = lock(&self.wired).allocate(id, bytes, &among);
@@ -117,7 +131,7 @@ impl Host {
                     .filter_map(|arena| self.object(*arena).ok())
                     .map(|a| a.record().options.size_bytes)
                     .sum();
-                self.make_arena(class, bytes, has)?;
+                made.extend(self.make_arena(class, bytes, has)?);
             }
         }
     }
@@ -133,8 +147,8 @@ impl Host {
         all.into_iter().filter(of_it).collect()
     }
 
-    /// Makes an arena for a class, for its owner's account.
-    fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<()> {
+    /// Makes an arena for a class, for its owner's account. None: another just did.
+    fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<Option<ObjectId>> {
         let least = bytes
             .checked_next_multiple_of(HUGE)
             .ok_or_else(|| Error::invalid("the size is past any arena's"))?;
@@ -148,7 +162,7 @@ impl Host {
         }
     }
 
-    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<()> {
+    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<Option<ObjectId>> {
         let Ownership { uid, gid, mode } = class.ownership;
         let who = Credentials { uid, gid, groups: Vec::new() };
         let options = CreateOptions {
@@ -180,14 +194,14 @@ impl Host {
                 Ok((tables::begin(&options, Some(&*fd))?, fd))
             });
             return match made {
-                Ok((tables, fd)) => {
-                    match self.commit_create(prepared, Some(fd), tables) {
-                        Ok(arena) => lock(&self.wired).add(arena.id, size_bytes),
-                        Err(error) if error.kind == ErrorKind::Exists => {} // who was faster made one, too
-                        Err(error) => return Err(error),
+                Ok((tables, fd)) => match self.commit_create(prepared, Some(fd), tables) {
+                    Ok(arena) => {
+                        lock(&self.wired).add(arena.id, size_bytes);
+                        Ok(Some(arena.id))
                     }
-                    Ok(())
-                }
+                    Err(error) if error.kind == ErrorKind::Exists => Ok(None),
+                    Err(error) => Err(error),
+                },
                 Err(error) => {
                     self.unkeep_object(id);
                     self.remove_files(id);
