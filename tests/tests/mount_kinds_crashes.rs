@@ -104,7 +104,7 @@ fn goes_on(kind: Option<&str>) {
 }
 
 #[test]
-#[ignore = "a write through the mount fails while server, keeper or host are killed: not mended yet"]
+#[ignore = "failed once of five runs, on a busy machine: why is not known yet"]
 fn direct_ones() {
     goes_on(None);
 }
@@ -115,7 +115,7 @@ fn controlled_ones() {
 }
 
 #[test]
-#[ignore = "writers get EHOSTDOWN or wait while the host has not joined the cluster again: not mended yet"]
+#[ignore = "writers got EHOSTDOWN when the host of the mount was killed; once the test did not end: not mended yet"]
 fn explicit_ones() {
     goes_on(Some("explicit"));
 }
