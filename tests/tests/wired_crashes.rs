@@ -191,6 +191,9 @@ struct Known {
     seed: u64,
 }
 
+/// A line, what its object is afterwards (none: it is gone), and its name, if that is another.
+type Asked = (String, Option<Known>, Option<String>);
+
 impl Known {
     fn is_resized(&mut self, size: u64) {
         self.size = size;
@@ -238,7 +241,7 @@ fn kills_at_any_moment_change_nothing() {
     for round in 0..rounds(40) {
         let both = round % 4 == 3;
         // Each client has names of its own, so that what it does has one outcome.
-        let mut sent: Vec<Vec<(String, Option<Known>, Option<String>)>> = vec![Vec::new(), Vec::new()];
+        let mut sent: Vec<Vec<Asked>> = vec![Vec::new(), Vec::new()];
         let mut created: Vec<String> = Vec::new();
         let mut held = Vec::new();
         // What nobody has open dies with the two.
