@@ -63,8 +63,16 @@ impl Arenas {
         self.arenas.keys().copied()
     }
 
+    /// All objects, and the arena of each.
+    pub fn placed(&self) -> impl Iterator<Item = (ObjectId, ObjectId)> {
+        self.objects.iter().map(|(object, (arena, _))| (*object, *arena))
+    }
+
     /// Objects in an arena.
     pub fn objects_in(&self, arena: ObjectId) -> Vec<ObjectId> {
+        if !self.arenas.contains_key(&arena) {
+            return Vec::new(); // most are none, and there may be many objects to look through
+        }
         let of_it = self.objects.iter().filter(|(_, (other, _))| *other == arena);
         of_it.map(|(object, _)| *object).collect()
     }

@@ -35,8 +35,13 @@ impl Host {
         all.into_iter().filter(of_it).collect()
     }
 
-    /// Makes an arena for a class, for its owner's account.
-    pub(super) fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<ObjectId> {
+    /// Makes an arena for a class, for its owner's account. None: another just did.
+    pub(super) fn make_arena(
+        self: &Arc<Self>,
+        class: &Class,
+        bytes: u64,
+        has: u64,
+    ) -> Result<Option<ObjectId>> {
         let least = bytes
             .checked_next_multiple_of(HUGE)
             .ok_or_else(|| Error::invalid("the size is past any arena's"))?;
@@ -50,7 +55,7 @@ impl Host {
         }
     }
 
-    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<ObjectId> {
+    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<Option<ObjectId>> {
         let Ownership { uid, gid, mode } = class.ownership;
         let who = Credentials { uid, gid, groups: Vec::new() };
         let options = CreateOptions {
@@ -95,11 +100,14 @@ impl Host {
                 Ok((tables::begin(&options, Some(&*fd))?, fd))
             });
             return match made {
-                Ok((tables, fd)) => {
-                    let arena = self.commit_create(prepared, Some(fd), tables)?;
-                    lock(&self.wired).add(arena.id, size_bytes);
-                    Ok(arena.id)
-                }
+                Ok((tables, fd)) => match self.commit_create(prepared, Some(fd), tables) {
+                    Ok(arena) => {
+                        lock(&self.wired).add(arena.id, size_bytes);
+                        Ok(Some(arena.id))
+                    }
+                    Err(error) if error.kind == ErrorKind::Exists => Ok(None),
+                    Err(error) => Err(error),
+                },
                 Err(error) => {
                     self.unkeep_object(id);
                     self.remove_files(id);
@@ -135,18 +143,6 @@ impl Host {
         arena.record().name = None;
         drop(registry);
         self.settle_object(id);
-    }
-
-    /// Whether an object is on disk, or a client is expected back that has one of the same arena open, or the arena.
-    pub(super) fn expects_arena_of(&self, id: ObjectId) -> bool {
-        let wired = lock(&self.wired);
-        if wired.is_on_disk(id) {
-            return true;
-        }
-        let arena = wired.place_of(id).map_or(id, |place| place.arena);
-        let all = wired.objects_in(arena);
-        drop(wired);
-        all.into_iter().chain([arena]).any(|other| self.returning.expects(other))
     }
 
     /// A client brought back the arena of an object that it has open: all objects in it have their memory again.

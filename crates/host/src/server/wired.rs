@@ -13,6 +13,7 @@ use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
 use commonhold_wired::{OWN_MEMORY, Resized, copy, zero};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,6 +80,13 @@ impl Host {
         self.object(place.arena).ok().and_then(|arena| arena.descriptor()).ok_or_else(gone)
     }
 
+    /// Whether a session has something open that lies in an arena. The host does not know what of that is mapped.
+    pub(super) fn has_places(&self, session: &Session) -> bool {
+        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        let wired = lock(&self.wired);
+        opened.into_iter().any(|id| wired.place_of(id).is_some())
+    }
+
     /// Where an object lies, if it lies in an arena.
     pub(super) fn place_in_arena(&self, id: ObjectId) -> Option<Place> {
         lock(&self.wired).place_of(id)
@@ -86,6 +94,20 @@ impl Host {
 
     /// Finds a place in an arena that is there; else by moving others, or in a new arena.
     pub(super) fn find_place(self: &Arc<Self>, id: ObjectId, bytes: u64, class: &Class) -> Result<Place> {
+        let mut made = Vec::new();
+        let found = self.find_place_or_make(id, bytes, class, &mut made);
+        // Another may have made one at the same time, in which the object lies now.
+        made.into_iter().for_each(|arena| self.settle_arena(arena));
+        found
+    }
+
+    fn find_place_or_make(
+        self: &Arc<Self>,
+        id: ObjectId,
+        bytes: u64,
+        class: &Class,
+        made: &mut Vec<ObjectId>,
+    ) -> Result<Place> {
         loop {
             let among = self.arenas_of(class);
             let found = lock(&self.wired).allocate(id, bytes, &among);
@@ -99,7 +121,9 @@ impl Host {
                     .map(|a| a.record().options.size_bytes)
                     .sum();
                 match self.make_arena(class, bytes, has) {
-                    Ok(arena) => {
+                    Ok(None) => {} // another just made one
+                    Ok(Some(arena)) => {
+                        made.push(arena);
                         // Its directory may have another name already, and then it is not found as one of the class.
                         let found = lock(&self.wired).allocate(id, bytes, &[arena]);
                         if let Some(place) = found {
@@ -172,9 +196,12 @@ impl Host {
     pub(super) fn note_place(&self, id: ObjectId, place: Option<Place>) -> Result<()> {
         let bytes = postcard::to_stdvec(&Noted { boot_id: self.machine.boot_id.clone(), place });
         let (path, new) = (self.place_path(id), self.place_path(id).with_extension("wired-new"));
-        std::fs::write(&new, bytes.unwrap_or_default())
-            .and_then(|()| std::fs::rename(&new, &path))
-            .doing("noting the object's place")
+        let written =
+            std::fs::write(&new, bytes.unwrap_or_default()).and_then(|()| std::fs::rename(&new, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        written.doing("noting the object's place")
     }
 
     /// Nobody needs an object's place any more. An arena that the host made goes with the last one.
@@ -217,6 +244,32 @@ impl Host {
         Ok(())
     }
 
+    /// Arenas of which a client that is expected back has something open, or the arena.
+    pub(super) fn expected_arenas(&self) -> HashSet<ObjectId> {
+        let all: Vec<(ObjectId, ObjectId)> = lock(&self.wired).placed().collect();
+        let expects = |id: &ObjectId| self.returning.expects(*id);
+        all.into_iter().filter(|(id, arena)| expects(id) || expects(arena)).map(|(_, arena)| arena).collect()
+    }
+
+    /// Whether an object is one of these arenas, or lies in one, or on disk.
+    pub(super) fn is_of_arena(&self, id: ObjectId, arenas: &HashSet<ObjectId>) -> bool {
+        let wired = lock(&self.wired);
+        wired.is_on_disk(id) || arenas.contains(&wired.place_of(id).map_or(id, |place| place.arena))
+    }
+
+    /// These objects, and all that lies in the same arenas, and those: it is there or lost together.
+    pub(super) fn with_neighbours(&self, objects: &[Arc<Object>]) -> Vec<Arc<Object>> {
+        let wired = lock(&self.wired);
+        let arenas: HashSet<ObjectId> =
+            objects.iter().filter_map(|object| Some(wired.place_of(object.id)?.arena)).collect();
+        let mut more: HashSet<ObjectId> =
+            wired.placed().filter(|(_, arena)| arenas.contains(arena)).map(|(id, _)| id).collect();
+        drop(wired);
+        more.extend(arenas);
+        more.retain(|id| !objects.iter().any(|object| object.id == *id));
+        objects.iter().cloned().chain(more.into_iter().filter_map(|id| self.object(id).ok())).collect()
+    }
+
     /// Those are lost.
     pub(super) fn forget_places(&self, lost: &[ObjectId]) {
         let mut wired = lock(&self.wired);
@@ -236,12 +289,8 @@ impl Host {
         }
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
         lock(&self.wired).is_opened(object.id);
+        self.wait_for_arena(place)?;
         let arena = self.object(place.arena)?;
-        if arena.descriptor().is_none() {
-            // Whoever has one of them open brings the arena back.
-            let neighbours = lock(&self.wired).objects_in(place.arena);
-            neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
-        }
         let (class, size) = {
             let record = object.record();
             (Class::of(&record), record.options.size_bytes)
@@ -274,6 +323,23 @@ impl Host {
             true => Ok(()),
             false => registry.lookup(&name, &session.credentials, access).map(drop),
         }
+    }
+
+    /// Waits until somebody has brought the arena back.
+    fn wait_for_arena(&self, place: Place) -> Result<()> {
+        if self.memory_at(place).is_err() {
+            let neighbours = lock(&self.wired).objects_in(place.arena);
+            // Whoever has one of them open brings the arena back.
+            for other in neighbours {
+                self.returning
+                    .wait_for(other)
+                    .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;
+                if self.memory_at(place).is_ok() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Moves an object that nobody has open to a place of another size, or in another arena.
@@ -311,6 +377,7 @@ impl Host {
     pub(super) fn resize_wired(self: &Arc<Self>, object: &Object, old_bytes: u64, bytes: u64) -> Result<()> {
         let _making = lock(&object.making);
         let place = self.place_in_arena(object.id).ok_or_else(gone)?;
+        self.wait_for_arena(place)?;
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
