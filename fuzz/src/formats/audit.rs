@@ -7,8 +7,8 @@ use commonhold_audit::library::fuzzing as library;
 use commonhold_audit::report::fuzzing::{reports, sample_reports};
 use commonhold_audit::snapshot::fuzzing as snapshot;
 use commonhold_sys::cgroup::own_group_of;
-use commonhold_sys::inspect::Mounts;
 use commonhold_sys::maps::MappedFile;
+use commonhold_sys::mounts::Mounts;
 
 /// Files of /proc. Hosts read some of them, too.
 pub const PROC_FILES: Format = Format::new("proc-files", 4096, proc_files, snapshot::sample_proc_files);
