@@ -6,13 +6,15 @@
 //! | [`conformance`] | one suite for every engine, beside a table that checks each access |
 //! | [`model`] | an arena, and a machine with or without an engine, beside a model that knows every page |
 //! | [`races`] | every interleaving of threads that share an arena |
-//! | [`fill`] | how full an arena gets, and what growth copies |
+//! | [`fill`] | how full an arena gets |
+//! | [`growth`] | what growth copies, and best fit, which it is compared with |
 
 mod checked;
 pub mod conformance;
 mod descriptors;
 mod engine;
 pub mod fill;
+pub mod growth;
 mod memory;
 pub mod model;
 pub mod races;
