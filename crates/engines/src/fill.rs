@@ -85,7 +85,8 @@ pub fn fill<P: Placement>(sizes: Sizes, moves: bool, allocations: usize, seed: u
     Fill { mean: fill.mean / f64::from(fill.failures), ..fill }
 }
 
-fn allocate<P: Placement>(
+/// Allocates: in what is free, or, if `moves`, in room that moves make. Adds what they copied.
+pub(crate) fn allocate<P: Placement>(
     arena: &mut Arena<P>,
     pages: u32,
     moves: bool,

@@ -1,6 +1,6 @@
 //! What growth copies: many segments live, and now and then one of them grows (section 5.5).
 
-use crate::fill::Sizes;
+use crate::fill::{Sizes, allocate};
 use crate::model::log_uniform;
 use commonhold_segments::{Arena, Growth, Placement, Relocation, SegmentId};
 use rand::rngs::SmallRng;
@@ -80,7 +80,8 @@ pub fn growth<P: Placement>(who: Who, rounds: u64, seed: u64) -> Copied {
             let victim = live.swap_remove(rng.random_range(0..SEGMENTS));
             arena.free(victim).expect("it is neither mapped nor moving");
         }
-        if let Ok(id) = arena.alloc(Sizes::LogUniform.draw(&mut rng), 1, 0) {
+        // What moves copy for an allocation is no matter of growth.
+        if let Some(id) = allocate(&mut arena, Sizes::LogUniform.draw(&mut rng), true, &mut 0) {
             let pages = arena.run(id).expect("it was just allocated").pages;
             arena.filled(id, pages).expect("it has that many");
             live.push(id);

@@ -2,9 +2,9 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`Checked`], [`Windows`], [`Descriptors`] | three engines: hardware that segments are loaded into, with memory behind it |
+//! | [`Checked`], [`Windows`], [`Descriptors`] | three engines: segment hardware with memory behind it |
 //! | [`conformance`] | one suite for every engine, beside a table that checks each access |
-//! | [`model`] | an arena, and a machine with or without an engine, beside a model that knows every page |
+//! | [`model`] | arenas, and machines on engines, beside a model that knows every page |
 //! | [`races`] | every interleaving of threads that share an arena |
 //! | [`fill`] | how full an arena gets |
 //! | [`growth`] | what growth copies, and best fit, which it is compared with |

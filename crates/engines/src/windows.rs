@@ -10,6 +10,7 @@ use crate::memory::{Memory, PAGE};
 use addresses::Addresses;
 use commonhold_segments::{CheckingTable, Descriptor, Hardware, LoadError, Protection, Rules, TaskId};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 
 /// Pages of a task's addresses: 4 GiB.
@@ -91,14 +92,12 @@ impl Hardware for Windows {
         }
         self.hide(task, slot)?;
         self.table = after;
-        if !self.tasks.contains_key(&task) {
-            self.tasks.insert(task, Addresses::new(REACH as usize * PAGE)?);
-        }
         let writable = self.table.rules().effective(protection).contains(Protection::WRITE);
-        if let Some(addresses) = self.tasks.get_mut(&task) {
-            addresses.show(start, run, self.memory.file(), writable)?;
-        }
-        Ok(())
+        let addresses = match self.tasks.entry(task) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Addresses::new(REACH as usize * PAGE)?),
+        };
+        Ok(addresses.show(start, run, self.memory.file(), writable)?)
     }
 
     fn unload(&mut self, task: TaskId, slot: u32) -> Result<(), LoadFailed> {

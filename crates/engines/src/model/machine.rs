@@ -1,5 +1,5 @@
-//! A machine beside a model that knows every page of every task; a crash after every action; and, if
-//! asked for, an engine to which the same happens.
+//! A machine beside a model that knows every page of every task; a crash after every action; and,
+//! if asked for, an engine to which the same happens.
 
 use super::log_uniform;
 use super::real::Real;
