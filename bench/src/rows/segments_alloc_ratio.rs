@@ -58,12 +58,12 @@ impl Row for AllocRatio {
             |_| by_rlsf(&trace).map(|(seconds, _)| seconds),
         )?;
         some(pairs.ratio(), "ratio")?;
+        let refused = [failures.0, failures.1].map(|failed| rounded(failed as f64 / trace.len() as f64));
         let detail = json!({
             "unit_of_times": "ns for one allocation and one free",
             "times": pairs.summary(1e9 / trace.len() as f64),
             "steps": trace.len(),
-            "refused_share (commonhold, rlsf)":
-                [failures.0, failures.1].map(|failed| rounded(failed as f64 / trace.len() as f64)),
+            "refused_share (commonhold, rlsf)": refused,
         });
         Ok(pairs.measured(pairs.ratio(), detail))
     }

@@ -5,7 +5,7 @@
 
 mod program;
 
-use crate::engine::{Access, Engine, Kind, LoadFailed, segment_of, stores_alone};
+use crate::engine::{Access, Engine, Kind, LoadFailed, stores_alone};
 use crate::memory::{Memory, PAGE};
 use commonhold_segments::{CheckingTable, Descriptor, Hardware, LoadError, Protection, Rules, TaskId};
 use program::{Ask, Program};
@@ -18,13 +18,23 @@ const ENTRIES: u32 = 8192;
 /// Pages that 32-bit offsets reach.
 const REACH: u64 = 1 << 20;
 
+/// A descriptor of the processor that is a slot's.
+#[derive(Clone, Copy, Debug)]
+struct Selector {
+    entry: u32,
+    /// The page that the slot's segment begins at, or began at.
+    start: u64,
+    is_loaded: bool,
+}
+
 /// A program with descriptors, and memory behind them.
 #[derive(Debug)]
 pub struct Descriptors {
     /// What is loaded. It says what can be, never what an access may do.
     table: CheckingTable,
-    /// Which descriptor of the processor is whose.
-    entries: BTreeMap<(TaskId, u32), u32>,
+    /// Which descriptor is whose. It stays a slot's that is no longer loaded, until it is needed: so
+    /// an access that comes too late has a selector too, and the processor says that it is invalid.
+    selectors: BTreeMap<(TaskId, u32), Selector>,
     free: Vec<u32>,
     memory: Memory,
     program: Program,
@@ -38,20 +48,40 @@ impl Descriptors {
         let program = Program::start(&memory)?;
         let table = CheckingTable::new(stores_alone(preset));
         let free = (0..ENTRIES).rev().collect();
-        Ok(Descriptors { table, entries: BTreeMap::new(), free, memory, program })
+        Ok(Descriptors { table, selectors: BTreeMap::new(), free, memory, program })
+    }
+
+    /// The selector of an access: of the segment that begins at its address or next below. Which
+    /// segment it is follows from the high bits of an address (section 2); whether it is long enough
+    /// does not, and is left to the processor.
+    fn selector(&self, task: TaskId, page: u64) -> Option<Selector> {
+        let of_task = self.selectors.range((task, 0)..=(task, u32::MAX)).map(|(_, selector)| *selector);
+        of_task
+            .filter(|selector| selector.start <= page)
+            .max_by_key(|selector| (selector.is_loaded, selector.start))
     }
 
     /// What the program is asked for an access; nothing where there is no segment to name, or none
     /// that could reach so far.
     fn question(&self, access: &Access) -> Option<Ask> {
-        let (slot, page) = segment_of(&self.table, access.task, access.at.page)?;
-        let entry = *self.entries.get(&(access.task, slot))?;
+        let Selector { entry, start, .. } = self.selector(access.task, access.at.page)?;
+        let page = access.at.page - start;
         let offset = (page < REACH).then(|| page as u32 * PAGE as u32)?;
         let at = offset + (access.at.n * size_of::<u64>()) as u32;
         Some(match access.kind {
             Kind::Read => Ask::Read { entry, at },
             Kind::Write(word) => Ask::Write { entry, at, word },
         })
+    }
+
+    /// A descriptor that is nobody's.
+    fn unused(&mut self) -> io::Result<u32> {
+        if self.free.is_empty() {
+            let stale = self.selectors.values().filter(|selector| !selector.is_loaded);
+            self.free.extend(stale.map(|selector| selector.entry));
+            self.selectors.retain(|_, selector| selector.is_loaded);
+        }
+        self.free.pop().ok_or_else(|| io::Error::other("all descriptors are in use"))
     }
 }
 
@@ -68,11 +98,11 @@ impl Hardware for Descriptors {
         if descriptor.run.end() > self.memory.pages() {
             return Err(LoadError::Shape.into());
         }
-        let entry = match self.entries.get(&(task, slot)) {
-            Some(entry) => *entry,
-            None => self.free.pop().ok_or_else(|| io::Error::other("all descriptors are in use"))?,
+        let entry = match self.selectors.get(&(task, slot)) {
+            Some(selector) => selector.entry,
+            None => self.unused()?,
         };
-        self.entries.insert((task, slot), entry);
+        self.selectors.insert((task, slot), Selector { entry, start: descriptor.start, is_loaded: true });
         self.table = after;
         let writable = self.table.rules().effective(descriptor.protection).contains(Protection::WRITE);
         Ok(self.program.load(entry, descriptor.run, writable)?)
@@ -80,9 +110,9 @@ impl Hardware for Descriptors {
 
     fn unload(&mut self, task: TaskId, slot: u32) -> Result<(), LoadFailed> {
         self.table.unload(task, slot)?;
-        if let Some(entry) = self.entries.remove(&(task, slot)) {
-            self.program.unload(entry)?;
-            self.free.push(entry);
+        if let Some(selector) = self.selectors.get_mut(&(task, slot)) {
+            selector.is_loaded = false;
+            self.program.unload(selector.entry)?;
         }
         Ok(())
     }

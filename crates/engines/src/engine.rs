@@ -1,7 +1,7 @@
 //! What every engine does: it loads descriptors, and makes accesses that it lets through or not.
 
 use crate::memory::{Memory, WORDS};
-use commonhold_segments::{CheckingTable, Hardware, LoadError, Protection, Rules, TaskId};
+use commonhold_segments::{Hardware, LoadError, Protection, Rules, TaskId};
 use std::io;
 
 /// A word of a task's addresses.
@@ -78,13 +78,4 @@ pub trait Engine: Hardware<Error = LoadFailed> {
 pub(crate) fn stores_alone(preset: Rules) -> Rules {
     let denies = preset.enforced.contains(Protection::WRITE);
     Rules { enforced: if denies { Protection::WRITE } else { Protection::NONE }, ..preset }
-}
-
-/// The segment that an access belongs to: the one that begins at its address or next below. Which
-/// segment it is follows from the high bits of an address (section 2); whether it is long enough
-/// does not, and is left to the hardware.
-pub(crate) fn segment_of(table: &CheckingTable, task: TaskId, page: u64) -> Option<(u32, u64)> {
-    let below = table.of(task).filter(|(_, descriptor)| descriptor.start <= page);
-    let nearest = below.max_by_key(|(_, descriptor)| descriptor.start);
-    nearest.map(|(slot, descriptor)| (slot, page - descriptor.start))
 }
