@@ -16,6 +16,9 @@ use std::time::Instant;
 /// The row.
 pub struct AllocRatio;
 
+/// Of each side of a pair the best of so many runs counts. A run takes milliseconds, so that some
+/// are not interrupted by other programs.
+const TRIES: usize = 9;
 /// Segments that live at most.
 const SLOTS: usize = 256;
 /// Bytes that stand for a page in the memory of `rlsf`.
@@ -45,7 +48,7 @@ impl Row for AllocRatio {
     fn run(&self, context: &Context) -> Result<Measured> {
         use rand::RngExt;
         let mut random = context.random(0);
-        let steps = context.pick(1 << 20, 1 << 16);
+        let steps = 1 << 17;
         // Sizes are drawn by the row's own kind of generator.
         let mut sizes = <rand::rngs::SmallRng as rand::SeedableRng>::seed_from_u64(context.seed);
         let trace: Vec<Step> =
@@ -53,7 +56,7 @@ impl Row for AllocRatio {
         let failures = (by_arena(&trace)?.1, by_rlsf(&trace)?.1);
         let pairs = alternate_best(
             context.pick(21, 3),
-            3,
+            TRIES,
             |_| by_arena(&trace).map(|(seconds, _)| seconds),
             |_| by_rlsf(&trace).map(|(seconds, _)| seconds),
         )?;

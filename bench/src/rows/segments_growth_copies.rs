@@ -41,7 +41,7 @@ impl Row for GrowthCopies {
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
-        let (seeds, rounds) = (context.pick(9, 3), context.pick(50_000, 3_000));
+        let (seeds, rounds) = (context.pick(9, 3), context.pick(20_000, 3_000));
         let mut detail = Map::new();
         let mut value = None;
         for who in [Who::Any, Who::Newest] {
