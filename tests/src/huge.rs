@@ -1,12 +1,15 @@
 //! Huge pages for one test at a time.
 
-use commonhold_tables::Pool;
+use commonhold_tables::{HUGE, Pool};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// So many huge pages more, for as long as it lives.
 pub struct HugePages {
+    /// What the machine had free before: taken, so that the test has just what it asked for.
+    _rest: Option<OwnedFd>,
     pool: Pool,
     _alone: MutexGuard<'static, ()>,
 }
@@ -15,8 +18,14 @@ impl HugePages {
     /// None where this is not root, or the machine has no room for them; it says so.
     pub fn more(pages: u64) -> Option<HugePages> {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        match Pool::more(pages) {
-            Ok(pool) => Some(HugePages { pool, _alone: alone }),
+        let taken = Pool::more(pages).and_then(|pool| {
+            let rest = pool.free()?.saturating_sub(pages);
+            let rest =
+                (rest > 0).then(|| commonhold_tables::make("commonhold-rest", rest * HUGE)).transpose()?;
+            Ok((pool, rest))
+        });
+        match taken {
+            Ok((pool, rest)) => Some(HugePages { _rest: rest, pool, _alone: alone }),
             Err(error) => {
                 crate::left_out(&format!("{pages} huge pages: {error}"));
                 None

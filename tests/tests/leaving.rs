@@ -1,7 +1,7 @@
 //! The last process of a host closes an object of another: all that it wrote comes home, whatever keeps it from leaving at
 //! once. What is looked at is what pages hold, never how long it took.
 
-use commonhold_tests::cluster::{leased_cluster, sharers_from, until_says};
+use commonhold_tests::cluster::{cluster, leased_cluster, sharers_from, until_says};
 use commonhold_tests::cut::cut_connections;
 use commonhold_tests::host::signal;
 use commonhold_tests::{MIB, TestHost, Worker, left_out};
@@ -135,4 +135,28 @@ fn a_host_stops_when_all_is_home() {
         stop.join().expect("it ran").expect("it stops");
     });
     workers[0].ok("check m 0 200 1");
+}
+
+/// The last process that uses the object closes it, and another of that host opens it at once. The host may be looking for the
+/// home still when the object is closed.
+#[test]
+fn what_is_closed_and_opened_at_once_is_never_refused() {
+    let hosts = cluster(2);
+    let home = hosts[0].worker();
+    let workers = [hosts[1].worker(), hosts[1].worker()];
+    for (name, options) in [("/central", "central"), ("/forwarded", "forwarding"), ("/explicit", "explicit")]
+    {
+        home.ok(&format!("create h {name} size={MIB} {options}"));
+        home.all("map m h rw shared 0 0\nfill m 0 10 1\nsync h 0 40960\ndrop m");
+        workers[0].eventually(&format!("open o {name} r"));
+        for number in 0..60 {
+            let (last, next) = (&workers[number % 2], &workers[(number + 1) % 2]);
+            last.ok("close o");
+            next.ok(&format!("open o {name} r"));
+            if number % 3 == 2 {
+                next.all("map m o r shared 0 0\ncheck m 0 10 1\ndrop m");
+            }
+        }
+        workers[0].ok("close o");
+    }
 }

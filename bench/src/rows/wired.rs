@@ -222,7 +222,7 @@ impl Row for Mappings {
         names.iter().try_for_each(|name| create(&host, name, 64 * 1024))?;
         let lines = || -> Result<Vec<String>> {
             let maps = std::fs::read_to_string("/proc/self/maps")?;
-            Ok(maps.lines().filter(|line| line.contains("commonhold-segment")).map(str::to_owned).collect())
+            Ok(maps.lines().filter(|line| line.contains("commonhold-arena")).map(str::to_owned).collect())
         };
         let before = lines()?.len();
         let map = |name: &String| Ok(host.open(name, Access::ReadWrite)?.map(&objects::everything())?);

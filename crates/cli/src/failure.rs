@@ -14,6 +14,8 @@ pub enum Failure {
     Usage(String),
     /// What there is to say was said in the answer (doctor).
     Answered,
+    /// The same, with an exit code of the command's own, and errors if there are any.
+    WithCode(Vec<Error>, u8),
     /// Nobody reads the answer any more (`commonhold ls | head`).
     NoReader,
 }
@@ -41,8 +43,12 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::Errors(errors) => {
-                errors.iter().for_each(|error| eprintln!("commonhold: {}", one_line(&error.message)));
+                report_all(errors);
                 ExitCode::from(1)
+            }
+            Failure::WithCode(errors, code) => {
+                report_all(errors);
+                ExitCode::from(*code)
             }
             Failure::Usage(message) => {
                 eprintln!("commonhold: {}", one_line(message));
@@ -63,6 +69,10 @@ pub fn all_done(errors: Vec<Error>) -> Done {
 /// An error of the given kind, from words.
 pub fn error(kind: ErrorKind, message: impl Into<String>) -> Failure {
     Error::new(kind, message).into()
+}
+
+fn report_all(errors: &[Error]) {
+    errors.iter().for_each(|error| eprintln!("commonhold: {}", one_line(&error.message)));
 }
 
 fn one_line(text: &str) -> String {

@@ -38,6 +38,8 @@ fn the_answer_for_programs_is_complete_and_agrees_with_the_exit_code() {
         "locked memory",
         "swap",
         "huge pages",
+        "locked pages",
+        "page faults",
         "FUSE",
         "kernel module",
         "state directory",

@@ -99,7 +99,7 @@ impl Piece {
         self.origin.kind()
     }
 
-    fn is_of(&self, shared: &Shared) -> bool {
+    pub(crate) fn is_of(&self, shared: &Shared) -> bool {
         std::ptr::eq(self.object().shared(), shared)
     }
 }
@@ -281,7 +281,7 @@ fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceSta
 /// given the same addresses in between.
 fn end(map: &mut AddressMap<Piece>, piece: &Region<Piece>) -> Result<()> {
     let length = piece.length.max(piece.value.origin.takes);
-    if let Some(wired::Hold::Arena { .. }) = piece.value.origin.wired.get() {
+    if let Some(wired::Hold::Arena(_)) = piece.value.origin.wired.get() {
         return map.remove(piece.address, piece.length).map(drop); // the arena goes with the last that is in it
     }
     // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.

@@ -5,7 +5,8 @@
 //!
 //! * The parent's sockets are put out of use: the child must neither speak for the parent nor keep its
 //!   connections open past its death.
-//! * Direct mappings are inherited as any shared mapping.
+//! * Direct mappings are inherited as any shared mapping. Of wired objects in arenas the host has to know that the child has
+//!   them: it gives their places to others when nobody has them open. If no host answers, the child's arenas are without access.
 //! * Controlled mappings are not inherited by the kernel (a child without its own userfaultfd would read and
 //!   write past the host), so the child maps them anew at the same addresses, makes a userfaultfd of its own,
 //!   and registers them in a session of its own before fork returns. If no host answers, the addresses stay
@@ -25,7 +26,7 @@ use commonhold_sys::memory;
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, MutexGuard, Once, Weak};
+use std::sync::{LazyLock, MutexGuard, Once};
 
 /// Makes fork and exit known to the library. Done before the first host is; and, by who calls the library while he has a lock
 /// that his own handlers of fork take, before those are registered: of the handlers before fork the last comes first.
@@ -52,7 +53,7 @@ struct Held {
     map: MutexGuard<'static, AddressMap<Piece>>,
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
     in_thread: MutexGuard<'static, Changes>,
-    arenas: MutexGuard<'static, Vec<Weak<wired::Arena>>>,
+    arenas: MutexGuard<'static, Vec<wired::Mapped>>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
     pieces: Vec<Region<Piece>>,
@@ -107,6 +108,7 @@ fn begin_anew(mut held: Held) {
     }
     wired::populate_again(&held.arenas, &held.map);
     let hosts: Vec<&'static Shared> = held.hosts.clone();
+    let in_arenas: Vec<*const Shared> = wired::hosts_of(&held.map);
     for (opens, state) in &mut held.each {
         opens.begin_anew_after_fork();
         state.begin_anew_after_fork();
@@ -115,7 +117,8 @@ fn begin_anew(mut held: Held) {
     for shared in hosts {
         let of_it = |piece: &&Region<Piece>| std::ptr::eq(piece.value.object().shared(), shared);
         let of_it: Vec<_> = pieces.iter().filter(of_it).cloned().collect();
-        if of_it.is_empty() {
+        let has_places = in_arenas.contains(&std::ptr::from_ref(shared));
+        if of_it.is_empty() && !has_places {
             continue;
         }
         let back = shared.bring_to_new_session(of_it.clone()).and_then(|()| {
@@ -123,7 +126,13 @@ fn begin_anew(mut held: Held) {
         });
         if let Err(error) = back {
             of_it.iter().for_each(forget);
-            complain(&format!("a fork child is without its controlled mappings: {error}"));
+            let which = if has_places {
+                wired::bury(shared, |_| true);
+                "controlled and wired"
+            } else {
+                "controlled"
+            };
+            complain(&format!("a fork child is without its {which} mappings: {error}"));
         }
     }
 }

@@ -152,7 +152,7 @@ impl Core {
 
     /// A direct object is not brought along to another host (its mappings need none): it is opened again, by
     /// name, when the host is asked of it for the first time.
-    fn open_again_if_needed(&self) -> Result<()> {
+    pub(crate) fn open_again_if_needed(&self) -> Result<()> {
         let shared = self.shared();
         if self.opened_at() == shared.connected_generation()? {
             return Ok(());

@@ -2,19 +2,34 @@
 //! every object in it is there then: the fiftieth costs no mapping (Bernadat & Black, section 6). Without an arena an object is of
 //! ordinary pages, which are locked.
 
-use crate::addresses::{Origin, Piece, start_of};
-use crate::link::lock;
+use crate::addresses::{ADDRESSES, Origin, Piece, start_of};
+use crate::link::{Shared, lock};
 use crate::object::Core;
 use crate::{Error, ErrorKind, MapOptions, Protection, Result, Sharing, complain};
 use commonhold_object::error::Doing;
 use commonhold_object::{AddressMap, Place};
 use commonhold_sys::memory::{self, Wish};
 use commonhold_tables::Attachment;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
-/// Those that this process has mapped.
-static ARENAS: LazyLock<Mutex<Vec<Weak<Arena>>>> = LazyLock::new(Mutex::default);
+/// Those that this process has mapped. Locked after the map of addresses.
+static ARENAS: LazyLock<Mutex<Vec<Mapped>>> = LazyLock::new(Mutex::default);
+
+/// One of them, and the parts of it that are somebody's mapping: from where to where. Of two mappings of the same bytes each has
+/// addresses of its own, as of any other object: what ends one leaves the other alone.
+pub(crate) struct Mapped {
+    arena: Weak<Arena>,
+    parts: BTreeMap<u64, u64>,
+}
+
+impl Mapped {
+    fn is_free(&self, start: u64, end: u64) -> bool {
+        self.parts.range(..end).next_back().is_none_or(|(_, other)| *other <= start)
+    }
+}
 
 /// An arena as this process has it, for as long as something in it is mapped.
 #[derive(Debug)]
@@ -25,18 +40,37 @@ pub(crate) struct Arena {
     device: u64,
     inode: u64,
     writes: bool,
+    /// It was taken away.
+    buried: AtomicBool,
 }
 
 /// What keeps a wired mapping what it is.
 #[derive(Debug)]
 pub(crate) enum Hold {
-    /// It is a part of this.
-    Arena { _arena: Arc<Arena> },
+    /// It is a part of one.
+    Arena(Part),
     /// It is locked, of ordinary pages.
     Locked,
 }
 
-pub(crate) fn arenas() -> MutexGuard<'static, Vec<Weak<Arena>>> {
+/// A part of an arena that is one mapping's.
+#[derive(Debug)]
+pub(crate) struct Part {
+    arena: Arc<Arena>,
+    start: u64,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut arenas = lock(&ARENAS);
+        let is_it = |mapped: &&mut Mapped| std::ptr::eq(mapped.arena.as_ptr(), &*self.arena);
+        if let Some(mapped) = arenas.iter_mut().find(is_it) {
+            mapped.parts.remove(&self.start);
+        }
+    }
+}
+
+pub(crate) fn arenas() -> MutexGuard<'static, Vec<Mapped>> {
     lock(&ARENAS)
 }
 
@@ -63,36 +97,44 @@ pub(crate) fn attach(
     wish: Wish,
 ) -> Result<(NonNull<u8>, Hold)> {
     let Some(place) = core.place() else { return attach_own(core, options, length, wish) };
-    let arena = arena_of(core, place, options.protection == Protection::ReadWrite)?;
+    // A fork child's host may not know that it has the object, and have given its place to another.
+    core.open_again_if_needed()?;
+    // After host and keeper died all who have something in the arena wait for this process, which may not call for long.
+    core.shared().ensure_watcher().doing("starting the thread that watches the connection to the host")?;
     let start = place.offset_bytes + options.offset;
-    let inside = start.checked_add(length as u64).is_some_and(|end| end <= arena.bytes);
-    let address = usize::try_from(start)
-        .ok()
-        .filter(|_| inside)
-        .and_then(|start| NonNull::new(arena.attached.address().as_ptr().wrapping_add(start)));
-    let address = address.ok_or_else(|| {
-        Error::new(ErrorKind::Corrupt, format!("object {} does not lie in its arena", core.label()))
-    })?;
-    Ok((address, Hold::Arena { _arena: arena }))
+    let end = start.checked_add(length as u64).filter(|end| *end <= place.arena_bytes);
+    let does_not =
+        || Error::new(ErrorKind::Corrupt, format!("object {} does not lie in its arena", core.label()));
+    let part = part_of(
+        core,
+        place,
+        options.protection == Protection::ReadWrite,
+        (start, end.ok_or_else(does_not)?),
+    )?;
+    let address = part.arena.attached.address().as_ptr().wrapping_add(start as usize);
+    NonNull::new(address).map(|address| (address, Hold::Arena(part))).ok_or_else(does_not)
 }
 
-/// The arena of an object, which this process may have mapped already.
-fn arena_of(core: &Core, place: Place, writes: bool) -> Result<Arc<Arena>> {
+/// A part of the arena of an object, which this process may have mapped already.
+fn part_of(core: &Core, place: Place, writes: bool, (start, end): (u64, u64)) -> Result<Part> {
     let doing = || format!("mapping the arena of object {}", core.label());
     let stat = rustix::fs::fstat(core.fd()).map_err(std::io::Error::from).doing(doing())?;
     let mut arenas = arenas();
-    arenas.retain(|arena| arena.strong_count() > 0);
-    let is_it =
-        |arena: &Arc<Arena>| (arena.device, arena.inode, arena.writes) == (stat.st_dev, stat.st_ino, writes);
-    if let Some(found) = arenas.iter().filter_map(Weak::upgrade).find(is_it) {
-        return Ok(found);
+    arenas.retain(|mapped| mapped.arena.strong_count() > 0);
+    for mapped in arenas.iter_mut() {
+        let Some(arena) = mapped.arena.upgrade() else { continue };
+        let is_it = (arena.device, arena.inode, arena.writes) == (stat.st_dev, stat.st_ino, writes);
+        if is_it && !arena.buried.load(Ordering::Relaxed) && mapped.is_free(start, end) {
+            mapped.parts.insert(start, end);
+            return Ok(Part { arena, start });
+        }
     }
     let attached = commonhold_tables::attach(core.fd(), place.arena_bytes, None, writes).doing(doing())?;
     attached.fill(0, place.arena_bytes).doing(doing())?;
-    let arena = Arena { attached, bytes: place.arena_bytes, device: stat.st_dev, inode: stat.st_ino, writes };
-    let arena = Arc::new(arena);
-    arenas.push(Arc::downgrade(&arena));
-    Ok(arena)
+    let (bytes, buried) = (place.arena_bytes, AtomicBool::new(false));
+    let arena = Arc::new(Arena { attached, bytes, device: stat.st_dev, inode: stat.st_ino, writes, buried });
+    arenas.push(Mapped { arena: Arc::downgrade(&arena), parts: BTreeMap::from([(start, end)]) });
+    Ok(Part { arena, start })
 }
 
 fn attach_own(core: &Core, options: &MapOptions, length: usize, wish: Wish) -> Result<(NonNull<u8>, Hold)> {
@@ -117,15 +159,44 @@ fn lock_in_memory(address: NonNull<u8>, length: usize) -> Result<()> {
 }
 
 /// A fork child has no page in its tables yet, and no lock: it gets all of them before it goes on.
-pub(crate) fn populate_again(arenas: &[Weak<Arena>], map: &AddressMap<Piece>) {
+pub(crate) fn populate_again(arenas: &[Mapped], map: &AddressMap<Piece>) {
     let complain = |what: &str| complain(&format!("a fork child may fault in wired memory: {what}"));
-    for arena in arenas.iter().filter_map(Weak::upgrade) {
+    let buried = |arena: &Arc<Arena>| arena.buried.load(Ordering::Relaxed);
+    for arena in arenas.iter().filter_map(|mapped| mapped.arena.upgrade()).filter(|arena| !buried(arena)) {
         arena.attached.fill(0, arena.bytes).unwrap_or_else(|error| complain(&error.to_string()));
     }
     let is_locked = |origin: &Origin| matches!(origin.wired.get(), Some(Hold::Locked));
     for region in map.iter().filter(|region| is_locked(&region.value.origin)) {
         let locked = lock_in_memory(start_of(region.address), region.length as usize);
         locked.unwrap_or_else(|error| complain(&error.message));
+    }
+}
+
+/// Hosts of which something in an arena is mapped.
+pub(crate) fn hosts_of(map: &AddressMap<Piece>) -> Vec<*const Shared> {
+    let in_arenas = map.iter().filter(|region| arena_at(&region.value).is_some());
+    in_arenas.map(|region| std::ptr::from_ref(region.value.object().shared())).collect()
+}
+
+fn arena_at(piece: &Piece) -> Option<&Arc<Arena>> {
+    match piece.origin.wired.get() {
+        Some(Hold::Arena(part)) => Some(&part.arena),
+        _ => None,
+    }
+}
+
+/// Takes the arenas away in which something of a host is mapped that is meant: by now it may be another's. What else lies there
+/// goes too, for a huge page is there or is not. A touch is SIGBUS.
+pub(crate) fn bury(shared: &Shared, is_meant: impl Fn(&Core) -> bool) {
+    let map = lock(&ADDRESSES);
+    let of_it = map.iter().map(|region| &region.value);
+    let of_it = of_it.filter(|piece| piece.is_of(shared) && is_meant(piece.object()));
+    for arena in of_it.filter_map(arena_at).filter(|arena| !arena.buried.swap(true, Ordering::Relaxed)) {
+        let (address, length) = (arena.attached.address(), arena.attached.length());
+        // SAFETY: the whole of a mapping of ours, whose content is not what it was mapped for.
+        let replaced = unsafe { memory::replace_with_nothing(address, length) };
+        // SAFETY: as above; for this nothing is needed.
+        let _ = replaced.or_else(|_| unsafe { memory::make_inaccessible(address, length) });
     }
 }
 

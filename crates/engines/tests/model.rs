@@ -26,7 +26,7 @@ fn arena_next_bucket() {
 }
 
 fn machines<P: Placement + Clone>(rules: Rules) {
-    let operations = operations(40_000);
+    let operations = operations(20_000);
     let mut successes = Successes::new();
     for seed in 0..SEEDS {
         for (name, times) in machine::run::<P>(On::Rules(rules), operations / SEEDS, seed) {

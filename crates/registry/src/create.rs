@@ -45,13 +45,26 @@ impl Registry {
         nonce: u128,
         charged_bytes: u64,
     ) -> Result<Prepared> {
+        self.prepare_create_for((who, who), name, options, file, nonce, charged_bytes)
+    }
+
+    /// The same by somebody's rights for another, whose it is.
+    pub fn prepare_create_for(
+        &mut self,
+        (who, owner): (&Credentials, &Credentials),
+        name: &Name,
+        options: CreateOptions,
+        file: Option<BackingFile>,
+        nonce: u128,
+        charged_bytes: u64,
+    ) -> Result<Prepared> {
         Name::new(name.as_str())?;
         system_v::check_new(name, who)?;
         self.tree.check_reach(name, who)?;
         match self.tree.get(name) {
             Some(Node::Object(_)) => {
                 let found = self.object_at(name)?;
-                if found.nonce == nonce && found.charged_uid == who.uid {
+                if found.nonce == nonce && found.charged_uid == owner.uid {
                     return Ok(Prepared::Exists(Box::new(found.clone())));
                 }
                 return Err(Error::new(
@@ -68,11 +81,11 @@ impl Registry {
             None => {}
         }
         self.tree.check_add(name, who)?;
-        self.check_quota(who.uid, 1, charged_bytes)?;
-        self.check_directories(who.uid, self.missing_above(name)?.len() as u64)?;
+        self.check_quota(owner.uid, 1, charged_bytes)?;
+        self.check_directories(owner.uid, self.missing_above(name)?.len() as u64)?;
         self.check_file_is_free(&options, file.as_ref())?;
         let id = self.store.next_object();
-        let ownership = Ownership { uid: who.uid, gid: who.gid, mode: options.mode };
+        let ownership = Ownership { uid: owner.uid, gid: owner.gid, mode: options.mode };
         let record = Box::new(ObjectRecord {
             id,
             uuid: self.identities.draw(nonce, id),
@@ -83,7 +96,7 @@ impl Registry {
             file,
             nonce,
             charged_bytes,
-            charged_uid: who.uid,
+            charged_uid: owner.uid,
             boot_id: self.boot_id.clone(),
             is_elsewhere: false,
         });

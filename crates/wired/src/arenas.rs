@@ -63,8 +63,16 @@ impl Arenas {
         self.arenas.keys().copied()
     }
 
+    /// All objects, and the arena of each.
+    pub fn placed(&self) -> impl Iterator<Item = (ObjectId, ObjectId)> {
+        self.objects.iter().map(|(object, (arena, _))| (*object, *arena))
+    }
+
     /// Objects in an arena.
     pub fn objects_in(&self, arena: ObjectId) -> Vec<ObjectId> {
+        if !self.arenas.contains_key(&arena) {
+            return Vec::new(); // most are none, and there may be many objects to look through
+        }
         let of_it = self.objects.iter().filter(|(_, (other, _))| *other == arena);
         of_it.map(|(object, _)| *object).collect()
     }
@@ -218,8 +226,12 @@ impl Arenas {
 
     /// A move came to nothing: the object is where it was.
     pub fn abandon_move(&mut self, room: &Transfer) {
+        let still_there = self.objects.get(&room.object) == Some(&(room.from.arena, room.moving.segment));
         if let Some(arena) = self.arenas.get_mut(&room.from.arena) {
             let _ = arena.abandon_move(&room.moving); // as above
+            if !still_there {
+                let _ = arena.free(room.moving.segment); // which could not be done when it was replaced
+            }
         }
     }
 
@@ -325,6 +337,22 @@ mod tests {
         assert_eq!(arenas.by_last_open(&among), [ids[3], ids[1], ids[2]]);
         assert_eq!(arenas.free(ids[0]), None);
         assert!(!arenas.is_on_disk(ids[0]));
+    }
+
+    #[test]
+    fn what_is_replaced_while_a_move_begins_leaves_nothing() {
+        let (mut arenas, among) = one();
+        arenas.add(ObjectId(2), 2 * MIB);
+        let ids: Vec<ObjectId> = (10..14).map(ObjectId).collect();
+        ids.iter().for_each(|id| assert!(arenas.allocate(*id, MIB / 2, &among).is_some()));
+        [0, 2].iter().for_each(|n| assert!(arenas.free(ids[*n]).is_some()));
+        let room = arenas.begin_move(MIB, &among, |id| id != ids[1]).unwrap();
+        arenas.allocate(ObjectId(99), MIB / 2, &[ObjectId(2)]).unwrap();
+        arenas.replace(ids[1], ObjectId(99));
+        arenas.abandon_move(&room);
+        assert_eq!(arenas.place_of(ids[1]).map(|place| place.arena), Some(ObjectId(2)));
+        assert_eq!(arenas.free(ids[3]), Some(ObjectId(1)));
+        assert!(arenas.remove_empty(ObjectId(1)));
     }
 
     #[test]

@@ -19,3 +19,8 @@ pub use bytes::{copy, read, write, zero};
 pub const TAG: &str = "arena";
 /// What the name of one begins with that the host made, and removes when it is empty.
 pub const NAME: &str = ".arena-";
+
+/// What the memory of an arena is called (memfd), so that a mapping of it can be told.
+pub const ARENA_MEMORY: &str = "commonhold-arena";
+/// What the memory of a wired object in ordinary pages is called.
+pub const OWN_MEMORY: &str = "commonhold-wired";

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod ca;
 pub mod entry;
+pub mod faults;
 pub mod host;
 pub mod image;
 pub mod mount;
@@ -100,6 +101,8 @@ pub enum Command {
     Ipcs(unmodified::Segments),
     /// Remove System V segments that are objects
     Ipcrm(unmodified::RemoveSegments),
+    /// Run a program and tell how many page faults each of its mappings had; fails if wired memory had any
+    Faults(faults::Faults),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output

@@ -7,6 +7,7 @@ mod contents;
 mod copy;
 mod create;
 mod documents;
+mod faults;
 mod host;
 mod hosts;
 mod image;
@@ -56,6 +57,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Run(arguments) => unmodified::run(&place, &arguments),
         Command::Ipcs(arguments) => unmodified::list(&place, &arguments),
         Command::Ipcrm(arguments) => unmodified::remove(&place, &arguments),
+        Command::Faults(arguments) => faults::faults(&place, &arguments),
         Command::Mount(arguments) => mount::mount(&place, &arguments),
         Command::Umount(arguments) => mount::unmount(&arguments),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),

@@ -37,7 +37,7 @@ fn judge_descriptors(now: Option<u64>, raised: u64) -> Check {
     }
 }
 
-/// Memory that may be locked: how much `lock` can pin against swap.
+/// Memory that may be locked: how much `lock` can pin against swap, and how large wired objects in ordinary pages may be.
 pub fn locked_memory() -> Check {
     judge_locked_memory(getrlimit(Resource::Memlock), rustix::process::geteuid().is_root())
 }
@@ -49,7 +49,8 @@ fn judge_locked_memory(limit: Rlimit, root: bool) -> Check {
         Some(bytes) if bytes < LOCKED_BYTES_GOOD && !root => Check::warn(
             NAME,
             format!(
-                "{found}: lock holds pages back from their pager, but pins no more than this against swap"
+                "{found}: lock holds pages back from their pager, but pins no more than this against swap; wired objects in ordinary \
+                 pages cannot be larger in a process"
             ),
             "raise it: `* - memlock unlimited` in /etc/security/limits.conf and log in again",
         ),

@@ -1,4 +1,4 @@
-//! The machine around: memory, swap, control group, container, huge pages, systemd, FUSE.
+//! The machine around: memory, swap, control group, container, systemd, FUSE.
 
 use super::report::Check;
 use crate::units::format_size;
@@ -8,12 +8,12 @@ use std::path::Path;
 /// Linux 6.9: files given through, and requests sent again.
 const FUSE_SINCE: (u32, u32) = (6, 9);
 
-fn read(path: &str) -> String {
+pub(super) fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
 /// A line of /proc/meminfo in bytes, or pages where the kernel counts those.
-fn meminfo(text: &str, key: &str) -> Option<u64> {
+pub(super) fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     let mut words = line.split_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -77,24 +77,6 @@ pub fn container() -> Check {
             signs.join(", ")
         ),
     )
-}
-
-/// Huge pages, of both sorts. Nothing in this version needs them.
-pub fn huge_pages() -> Check {
-    let text = read("/proc/meminfo");
-    let (total, free) = (meminfo(&text, "HugePages_Total"), meminfo(&text, "HugePages_Free"));
-    let size = meminfo(&text, "Hugepagesize")
-        .map_or_else(String::new, |bytes| format!(" of {}", format_size(bytes)));
-    match (total, free) {
-        (Some(total), Some(free)) if total > 0 => Check::info(
-            "huge pages",
-            format!("{total}{size} reserved, {free} free; nothing in this version uses them"),
-        ),
-        _ => Check::info(
-            "huge pages",
-            "none reserved: only shared page tables need them (sysctl vm.nr_hugepages)",
-        ),
-    }
 }
 
 /// Whether systemd can run the host.

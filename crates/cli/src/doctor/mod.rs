@@ -10,6 +10,7 @@ mod rebase;
 mod report;
 mod storage;
 mod userfaultfd;
+mod wired;
 
 use crate::failure::{Done, Failure};
 use crate::output::answer;
@@ -50,7 +51,9 @@ fn checks(place: &HostPlace) -> Vec<Check> {
         machine::swap(),
         machine::control_group(),
         machine::container(),
-        machine::huge_pages(),
+        wired::huge_pages(),
+        wired::compaction(),
+        wired::counting(),
         machine::systemd(),
         machine::fuse(),
         kernel::module(),

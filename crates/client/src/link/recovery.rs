@@ -11,9 +11,9 @@ use super::{Greeting, Guard, Handshake, Hello, Shared, State, lock};
 use crate::addresses::{self, Piece};
 use crate::controlled::{self, Descriptors};
 use crate::object::Core;
-use crate::{Error, ErrorKind, Result, complain, locate, start};
+use crate::{Error, ErrorKind, Result, complain, locate, start, wired};
 use commonhold_object::wire::{Header, Reply, Request, encode};
-use commonhold_object::{Region, SessionId};
+use commonhold_object::{EntryInfo, Region, SessionId};
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::userfaultfd::Kind;
 use std::collections::HashSet;
@@ -193,6 +193,7 @@ impl Shared {
             now = if let Reply::Hello(again) = reply { again.session } else { now };
         }
         let objects = self.bring_objects(&mut talk, &belongings.objects)?;
+        let objects = self.only_unmoved(&mut talk, objects)?;
         let kinds = self.bring_mappings(&mut talk, &greeting, &belongings.pieces)?;
         if let Some(session) = session {
             // Said again: this was all. Whoever waits for this process's pages may go on.
@@ -229,10 +230,43 @@ impl Shared {
                 Err(error) if object.is_controlled() => {
                     complain(&format!("object {} was refused by the next host: {error}", object.label()));
                 }
+                // Its place is another's as soon as somebody needs it.
+                Err(error) if object.place().is_some() => {
+                    self.give_arena_up(object, &format!("was refused by the next host: {error}"));
+                }
                 Err(_) => {}
             }
         }
         Ok(taken)
+    }
+
+    /// Wired objects that lie where they did. While no host knew of this process, others may have been given the place.
+    fn only_unmoved(&self, talk: &mut Handshake, all: Vec<Arc<Core>>) -> Result<Vec<Arc<Core>>> {
+        let mut unmoved = Vec::with_capacity(all.len());
+        for object in all {
+            if object.place().is_some() {
+                let reply = talk.ask(&Request::StatObject { object: object.id() }, &[], true)?;
+                let now = match reply {
+                    Ok((Reply::Entry(entry), _)) => match *entry {
+                        EntryInfo::Object(info) => info.place,
+                        EntryInfo::Directory { .. } => None,
+                    },
+                    _ => None,
+                };
+                if now != object.place() {
+                    self.give_arena_up(&object, "was moved while no host knew of this process");
+                    continue;
+                }
+            }
+            unmoved.push(object);
+        }
+        Ok(unmoved)
+    }
+
+    fn give_arena_up(&self, object: &Core, why: &str) {
+        let name = object.label();
+        complain(&format!("wired object {name} {why}; its arena is not mapped any more"));
+        wired::bury(self, |other| std::ptr::eq(other, object));
     }
 
     fn bring_mappings(

@@ -28,7 +28,7 @@ impl Cluster {
     }
 
     /// Whether what is here of it is about to go.
-    pub(super) fn leaves(&self, object: u128) -> bool {
+    pub fn leaves(&self, object: u128) -> bool {
         lock(&self.leaving).contains(&object)
     }
 

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to join, or to renew a lease.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often it is looked whether this host has joined.
+const JOINS_APART: Duration = Duration::from_millis(5);
 /// How long whoever touches a page of an object whose home is this host waits for the registry.
 const REGISTRY_AWAY: Duration = Duration::from_secs(30);
 
@@ -311,6 +313,12 @@ impl Cluster {
         }
         let unknown =
             || Error::new(ErrorKind::Disconnected, format!("{host} does not belong to the cluster any more"));
-        self.transport()?.connect(host, self.member(host).ok_or_else(unknown)?.address, within)
+        let begun = Instant::now();
+        // A process that has just taken over does not know yet who belongs.
+        while lock(&self.heard).joined.is_none() && begun.elapsed() < within {
+            std::thread::sleep(JOINS_APART);
+        }
+        let left = within.saturating_sub(begun.elapsed());
+        self.transport()?.connect(host, self.member(host).ok_or_else(unknown)?.address, left)
     }
 }

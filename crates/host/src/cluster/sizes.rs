@@ -90,7 +90,9 @@ impl Cluster {
             let words = format!("no object has {} bytes", told.size_bytes.max(told.room_bytes));
             return Err(Error::new(ErrorKind::Protocol, words));
         }
-        self.wait_left(object)?;
+        if !home_has_all {
+            self.wait_left(object)?; // who finds the home does not: what leaves waits for that
+        }
         let driver = self.driver(object);
         if driver.is_none() && !home_has_all && self.home_of(object)? != from {
             return Err(Error::new(ErrorKind::Permission, "only an object's home says what its size is"));

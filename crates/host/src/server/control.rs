@@ -326,7 +326,7 @@ impl Control {
     }
 
     /// The other end of the socket is gone. A process that lives on with mappings is served on until it ends:
-    /// closing its userfaultfd now would let it read zeros.
+    /// closing its userfaultfd now would let it read zeros, and what it has of an arena would be another object's.
     fn hung_up(&self, session: &Arc<Session>) {
         let _ = epoll::delete(&self.epoll, &*session.socket);
         // Whoever lives at the other end, and waits for an answer, hears that there will be none: it comes back.
@@ -334,7 +334,7 @@ impl Control {
         session.hung_up.store(true, Ordering::Relaxed);
         self.host.pagers.disconnect(session.id.0);
         let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
-        if lives && session.maps_something() {
+        if lives && (session.maps_something() || self.host.has_places(session)) {
             return;
         }
         self.forget(session);

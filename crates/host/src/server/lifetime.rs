@@ -123,6 +123,7 @@ impl Host {
         if !object.end_unless(used) {
             return;
         }
+        self.is_about_to_leave(&object); // before nobody finds it any more
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
         cache.iter().for_each(|cache| cache.pager.end());

@@ -64,7 +64,9 @@ impl Host {
         let _held = object.hold()?;
         AddressMap::<()>::check_range(map.address, map.length)?;
         page_aligned("offset", map.offset)?;
-        let pages = PageRange::covering(map.offset, map.length, cache.size_bytes())?;
+        // What is mapped already stays mapped when the object becomes shorter, and shows what it has again when it grows.
+        let size_bytes = if repeated { limits::OBJECT_BYTES } else { cache.size_bytes() };
+        let pages = PageRange::covering(map.offset, map.length, size_bytes)?;
         if map.protection == Protection::ReadWrite && map.sharing == Sharing::Shared && !access.writes() {
             return Err(Error::new(
                 ErrorKind::Permission,

@@ -23,6 +23,7 @@
 //! | `clients` | the list of those who could bring things back |
 //! | `session`, `object` | the things themselves |
 
+mod arenas;
 mod backing;
 mod begun;
 mod caches;
@@ -138,9 +139,9 @@ pub struct Host {
     closers: Mutex<HashMap<u32, Closer>>,
     /// The other hosts.
     pub cluster: OnceLock<Arc<Cluster>>,
-    /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     /// Where wired objects lie. Nothing is waited for while it is locked.
     wired: Mutex<commonhold_wired::Arenas>,
+    /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.

@@ -16,6 +16,22 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+/// The object counts as open.
+struct Counted<'o>(&'o Object);
+
+impl Counted<'_> {
+    fn of(object: &Object) -> Counted<'_> {
+        object.opens.fetch_add(1, Ordering::AcqRel);
+        Counted(object)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.opens.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Host {
     /// The object of that name, if the session may have it so.
     pub(super) fn lookup(&self, session: &Session, name: &Name, access: Access) -> Result<Arc<Object>> {
@@ -69,8 +85,9 @@ impl Host {
         // Until it is noted that a session has it open it may not move.
         let wired = object.record().options.is_wired();
         let _making = wired.then(|| lock(&object.making));
+        let counted = wired.then(|| self.settle_place(object).map(|()| Counted::of(object))).transpose()?;
         if wired {
-            self.settle_place(object)?;
+            self.check_settled(session, object, access)?;
         }
         // Before its home is looked for: that hears who opens it.
         let _opening = session.opens(object.id, access);
@@ -100,6 +117,7 @@ impl Host {
                 Arc::new(super::tables::for_readers(object, &whole)?)
             };
         self.note_open(session, object, access)?;
+        drop(counted);
         give.push(fd);
         Ok(Reply::Opened(Box::new(OpenReply { info: self.short_info(object), access })))
     }
@@ -140,8 +158,13 @@ impl Host {
                 self.forget_client_soon(session, id);
             }
             object.opens.fetch_sub(1, Ordering::Relaxed);
-            // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick.
-            if object.is_controlled() || object.is_with_clients() && object.record().name.is_none() {
+            // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
+            // one that is open stays where and as it is.
+            let (is_wired, has_name) = {
+                let record = object.record();
+                (record.options.is_wired(), record.name.is_some())
+            };
+            if object.is_controlled() || is_wired || object.is_with_clients() && !has_name {
                 self.keep_session(session);
             }
             self.settle_object(id);
@@ -234,7 +257,7 @@ impl Host {
             // The one that was meant has gone already, and another has its name.
             return if repeated { Ok(()) } else { Err(error) };
         }
-        self.check_may_go(&registry, name)?;
+        self.check_may_go(&registry, name, who)?;
         let Some(record) = registry.remove(name, who, repeated)? else { return Ok(()) };
         if let Ok(object) = self.object(record.id) {
             object.record().name = None;
@@ -256,9 +279,10 @@ impl Host {
     ) -> Result<()> {
         let claiming = self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
-        self.check_may_change(&registry, from)?;
-        self.check_may_go(&registry, to)?;
-        let renamed = registry.rename(from, to, &session.credentials, how, repeated);
+        let who = &session.credentials;
+        self.check_may_change(&registry, from, who)?;
+        self.check_may_go(&registry, to, who)?;
+        let renamed = registry.rename(from, to, who, how, repeated);
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
         drop((registry, claiming));
         self.tell_names();
@@ -318,7 +342,7 @@ impl Host {
     pub(super) fn set_mode(&self, session: &Session, name: &Name, of: Option<u128>, mode: u32) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
-        self.check_may_change(&registry, name)?;
+        self.check_may_change(&registry, name, &session.credentials)?;
         let changed = registry.set_mode(name, &session.credentials, mode)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -335,7 +359,7 @@ impl Host {
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
-        self.check_may_change(&registry, name)?;
+        self.check_may_change(&registry, name, &session.credentials)?;
         let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
         self.note_records(&registry, changed);
         drop(registry);

@@ -111,7 +111,8 @@ impl Host {
     /// Anonymous objects whose memory nobody can bring back are lost, all in one transaction: there may be thousands. Of
     /// others, only what was not stored.
     fn drop_lost(self: &Arc<Self>, objects: &[Arc<Object>]) -> Result<()> {
-        let lost: Vec<ObjectId> = objects.iter().filter(|o| self.is_lost(o)).map(|o| o.id).collect();
+        let (objects, arenas) = (self.with_neighbours(objects), self.expected_arenas());
+        let lost: Vec<ObjectId> = objects.iter().filter(|o| self.is_lost(o, &arenas)).map(|o| o.id).collect();
         if lost.is_empty() {
             return Ok(());
         }
@@ -124,12 +125,13 @@ impl Host {
         Ok(())
     }
 
-    fn is_lost(&self, object: &Object) -> bool {
+    /// `arenas`: those that are expected back.
+    fn is_lost(&self, object: &Object, arenas: &HashSet<ObjectId>) -> bool {
         let record = object.record().clone();
         let present = object.descriptor().is_some() || object.cache().is_some();
         // Frames that could not be taken over this time are there still, with the keeper.
         let is_kept = object.left_frames().is_some() || !object.unusable().is_empty();
-        if self.returning.expects(object.id) || is_kept || self.expects_arena_of(object.id) {
+        if self.returning.expects(object.id) || is_kept || self.is_of_arena(object.id, arenas) {
             return false;
         }
         if record.options.pager != PagerKind::Anonymous {
@@ -244,6 +246,7 @@ impl Host {
                     object.set_descriptor(Arc::new(self.own_memory(id, memory)?));
                     self.hold_tables(&object);
                     self.keep_object(&object);
+                    self.share_memory(&object)?; // it may be an arena
                 }
             }
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));

@@ -136,6 +136,15 @@ impl Host {
         }
     }
 
+    /// An object ends: from now on, and until [`leave_off`](Self::leave_off) is done with it, nobody begins with it anew.
+    pub(super) fn is_about_to_leave(&self, object: &Object) {
+        let record = object.record().clone();
+        let leaves = record.options.is_shared() && object.cache().is_some();
+        if let Some(cluster) = self.with_cluster().filter(|_| leaves) {
+            cluster.is_leaving(record.uuid);
+        }
+    }
+
     /// An object is not in use here any more, and ends. Of another host's what is newest here goes home first, which may take
     /// long: until then the keeper has it.
     pub(super) fn leave_off(self: &Arc<Self>, object: &Arc<Object>, cache: Option<Arc<Cache>>) {
@@ -145,7 +154,7 @@ impl Host {
             return self.end_object(object, cache.as_deref());
         };
         let uuid = record.uuid;
-        cluster.is_leaving(uuid);
+        cluster.is_leaving(uuid); // if it was not yet
         if !record.is_elsewhere {
             let leaving = cluster.clone();
             self.machine.workers.run(move || {
@@ -342,14 +351,20 @@ impl Host {
     }
 
     fn import_known(self: &Arc<Self>, cluster: &Arc<Cluster>, found: &Shared) -> Result<Arc<Object>> {
-        cluster.wait_left(found.object)?;
-        let mut registry = lock(&self.registry);
-        if let Some(object) = self.object_of(found.object, true) {
-            if found.loss_generation != 0 {
-                object.losses_told.store(found.loss_generation, Ordering::Relaxed);
+        let mut registry = loop {
+            cluster.wait_left(found.object)?;
+            let registry = lock(&self.registry);
+            if let Some(object) = self.object_of(found.object, true) {
+                if found.loss_generation != 0 {
+                    object.losses_told.store(found.loss_generation, Ordering::Relaxed);
+                }
+                return Ok(object);
             }
-            return Ok(object);
-        }
+            // Else its last process has closed it since.
+            if !cluster.leaves(found.object) {
+                break registry;
+            }
+        };
         let options = options_here(&found.options);
         let record = registry.import(found.object, &found.name, found.ownership, options)?;
         let object = Object::new(record, None, String::new());

@@ -12,7 +12,6 @@ use commonhold_wired::{read, write, zero};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Host {
     /// Puts the object of a class on disk that was not opened for longest; false: there is none that can.
@@ -20,11 +19,17 @@ impl Host {
         let among = self.arenas_of(class);
         let candidates = lock(&self.wired).by_last_open(&among);
         for object in candidates.into_iter().filter_map(|id| self.object(id).ok()) {
-            let Ok(_making) = object.making.try_lock() else { continue };
-            if object.opens.load(Ordering::Acquire) > 0 || object.record().name.is_none() {
-                continue;
-            }
-            match self.swap_out(&object) {
+            let stored = {
+                let Ok(_making) = object.making.try_lock() else { continue };
+                // While it is stored its place cannot be freed.
+                let Ok(_held) = object.hold() else { continue };
+                if self.is_in_use(&object) || object.record().name.is_none() {
+                    continue;
+                }
+                self.swap_out(&object)
+            };
+            self.settle_object(object.id); // it may have lost its name meanwhile
+            match stored {
                 Ok(()) => return Ok(true),
                 Err(error) if matches!(error.kind, ErrorKind::Quota | ErrorKind::NoSpace) => {}
                 Err(error) => return Err(error),

@@ -7,6 +7,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{CreateOptions, Error, ErrorKind, Result, Translation, limits};
 use commonhold_sys::{frames, plain};
 use commonhold_tables::{Engine, GIGABYTE, HUGE, Module, Segment, tables_of_page};
+use commonhold_wired::{ARENA_MEMORY, TAG};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,14 +17,22 @@ pub(super) fn whole_pages(size_bytes: u64) -> u64 {
     size_bytes.checked_next_multiple_of(HUGE).unwrap_or(size_bytes)
 }
 
-/// What the memory is called.
-pub(super) const LABEL: &str = "commonhold-segment";
+/// What the memory is called: that of an arena is told from others, in which a fault may happen (`commonhold faults`).
+const LABEL: &str = "commonhold-segment";
+
+pub(super) fn is_arena(options: &CreateOptions) -> bool {
+    options.translation == Translation::SharedTables && options.tag == TAG
+}
+
+fn label(options: &CreateOptions) -> &'static str {
+    if is_arena(options) { ARENA_MEMORY } else { LABEL }
+}
 
 /// Makes the object's memory: of huge pages, or by the module, which makes the tables, too. What clients get is its descriptor.
 /// `owner`: the user whose it is.
 pub(super) fn make(options: &CreateOptions, owner: u32) -> Result<OwnedFd> {
     let made = match options.is_of_huge_pages() {
-        true => commonhold_tables::make(LABEL, options.size_bytes),
+        true => commonhold_tables::make(label(options), options.size_bytes),
         false => make_by_module(options.size_bytes, owner),
     };
     made.map_err(|error| match error.kind() {
@@ -81,7 +90,7 @@ pub(super) fn own_segment(options: &CreateOptions, fd: OwnedFd) -> Result<OwnedF
             .doing("opening the segment for writing");
     }
     let me = rustix::process::geteuid().as_raw();
-    if !plain::is_huge_made_by(&fd, me, LABEL).unwrap_or(false) {
+    if !plain::is_huge_made_by(&fd, me, label(options)).unwrap_or(false) {
         return Err(Error::new(ErrorKind::Permission, "this is no segment that this host made"));
     }
     super::returning::open_for_writing(fd)

@@ -3,32 +3,27 @@
 //! before it is seen that this holds (`settle_place`). `docs/REAL-MEMORY.md`.
 
 use super::object::Object;
-use super::{Host, lock, tables};
+use super::session::Session;
+use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, PAGE_SIZE_BYTES, Place, Result,
-    Translation, pages_of,
+    Access, Error, ErrorKind, Name, ObjectId, Ownership, PAGE_SIZE_BYTES, Place, Result, pages_of,
 };
-use commonhold_registry::{Entry, ObjectRecord, Prepared, Registry};
+use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
-use commonhold_tables::HUGE;
-use commonhold_wired::{NAME, Resized, TAG, copy, zero};
+use commonhold_wired::{OWN_MEMORY, Resized, copy, zero};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
-
-/// A new arena is as large as those that its class has, up to this, or as its first object needs.
-const LARGEST: u64 = 1 << 30;
-/// So many names are tried for a new arena.
-const NAMES: u32 = 100_000;
 
 /// Who may reach an object: objects of a class may lie in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Class {
-    directory: Name,
-    ownership: Ownership,
+    pub(super) directory: Name,
+    pub(super) ownership: Ownership,
 }
 
 impl Class {
@@ -44,15 +39,6 @@ struct Noted {
     boot_id: String,
     /// None: it lies on disk.
     place: Option<Place>,
-}
-
-/// Root's rights, for what the host does by itself.
-fn root() -> Credentials {
-    Credentials { uid: 0, gid: 0, groups: Vec::new() }
-}
-
-fn is_arena(options: &CreateOptions) -> bool {
-    options.translation == Translation::SharedTables && options.tag == TAG
 }
 
 pub(super) fn gone() -> Error {
@@ -73,14 +59,18 @@ impl Host {
             zero(&*memory, place.offset_bytes, length).doing("zeroing the object's place")?;
             self.note_place(id, Some(place)).map(|()| memory)
         });
-        ready.inspect_err(|_| self.free_place(id))
+        // Whoever may write to the arena can take its pages away. That leaves nobody without an object.
+        ready.map_err(|error| {
+            self.free_place(id);
+            Error::new(ErrorKind::NoSpace, error.message)
+        })
     }
 
     /// Gives an object memory of its own, where the machine has no huge pages.
     pub(super) fn make_own(&self, record: &ObjectRecord) -> Result<Arc<OwnedFd>> {
         let bytes = record.options.size_bytes;
         super::status::check_memory_for(bytes)?;
-        let fd = frames::create("commonhold-object", bytes).doing("making memory for the object")?;
+        let fd = frames::create(OWN_MEMORY, bytes).doing("making memory for the object")?;
         self.note_memory(record.id, &fd)?;
         frames::allocate(&fd, 0, bytes).doing("reserving memory for the object")?;
         Ok(Arc::new(fd))
@@ -90,6 +80,13 @@ impl Host {
         self.object(place.arena).ok().and_then(|arena| arena.descriptor()).ok_or_else(gone)
     }
 
+    /// Whether a session has something open that lies in an arena. The host does not know what of that is mapped.
+    pub(super) fn has_places(&self, session: &Session) -> bool {
+        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        let wired = lock(&self.wired);
+        opened.into_iter().any(|id| wired.place_of(id).is_some())
+    }
+
     /// Where an object lies, if it lies in an arena.
     pub(super) fn place_in_arena(&self, id: ObjectId) -> Option<Place> {
         lock(&self.wired).place_of(id)
@@ -97,6 +94,20 @@ impl Host {
 
     /// Finds a place in an arena that is there; else by moving others, or in a new arena.
     pub(super) fn find_place(self: &Arc<Self>, id: ObjectId, bytes: u64, class: &Class) -> Result<Place> {
+        let mut made = Vec::new();
+        let found = self.find_place_or_make(id, bytes, class, &mut made);
+        // Another may have made one at the same time, in which the object lies now.
+        made.into_iter().for_each(|arena| self.settle_arena(arena));
+        found
+    }
+
+    fn find_place_or_make(
+        self: &Arc<Self>,
+        id: ObjectId,
+        bytes: u64,
+        class: &Class,
+        made: &mut Vec<ObjectId>,
+    ) -> Result<Place> {
         loop {
             let among = self.arenas_of(class);
             let found = lock(&self.wired).allocate(id, bytes, &among);
@@ -110,114 +121,44 @@ impl Host {
                     .map(|a| a.record().options.size_bytes)
                     .sum();
                 match self.make_arena(class, bytes, has) {
-                    // Without huge pages for another arena, what nobody has open makes room.
-                    Err(error) if error.kind == ErrorKind::NoSpace && !self.swap_out_one(class)? => {
-                        return Err(error);
+                    Ok(None) => {} // another just made one
+                    Ok(Some(arena)) => {
+                        made.push(arena);
+                        // Its directory may have another name already, and then it is not found as one of the class.
+                        let found = lock(&self.wired).allocate(id, bytes, &[arena]);
+                        if let Some(place) = found {
+                            return Ok(place);
+                        }
                     }
-                    Err(error) if error.kind != ErrorKind::NoSpace => return Err(error),
-                    _ => {}
+                    // Without huge pages for another arena, what nobody has open makes room.
+                    Err(error) if error.kind == ErrorKind::NoSpace => {
+                        if !self.swap_out_one(class)? {
+                            return Err(error);
+                        }
+                    }
+                    Err(error) => return Err(error),
                 }
             }
-        }
-    }
-
-    /// The arenas of a class whose memory is there.
-    pub(super) fn arenas_of(&self, class: &Class) -> Vec<ObjectId> {
-        let all: Vec<ObjectId> = lock(&self.wired).all().collect();
-        let of_it = |id: &ObjectId| {
-            self.object(*id).is_ok_and(|arena| {
-                Class::of(&arena.record()).as_ref() == Some(class) && arena.descriptor().is_some()
-            })
-        };
-        all.into_iter().filter(of_it).collect()
-    }
-
-    /// Makes an arena for a class, for its owner's account.
-    fn make_arena(self: &Arc<Self>, class: &Class, bytes: u64, has: u64) -> Result<()> {
-        let least = bytes
-            .checked_next_multiple_of(HUGE)
-            .ok_or_else(|| Error::invalid("the size is past any arena's"))?;
-        let wanted = least.max(has.min(LARGEST));
-        match self.make_arena_of(class, wanted) {
-            // A smaller one may do.
-            Err(error) if wanted > least && matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Quota) => {
-                self.make_arena_of(class, least)
-            }
-            other => other,
-        }
-    }
-
-    fn make_arena_of(self: &Arc<Self>, class: &Class, size_bytes: u64) -> Result<()> {
-        let Ownership { uid, gid, mode } = class.ownership;
-        let who = Credentials { uid, gid, groups: Vec::new() };
-        let options = CreateOptions {
-            size_bytes,
-            translation: Translation::SharedTables,
-            mode,
-            tag: TAG.to_owned(),
-            ..CreateOptions::default()
-        };
-        options.check()?;
-        self.check_room_for_tables(&options, uid)?;
-        let charged = self.limits.counted(uid, &options, 0);
-        let prefix = if class.directory.as_str() == "/" { "" } else { class.directory.as_str() };
-        for number in 1..NAMES {
-            let name = Name::new(&format!("{prefix}/{NAME}{number}"))?;
-            let prepared =
-                lock(&self.registry).prepare_create(&name, &who, options.clone(), None, 0, charged);
-            let prepared = match prepared {
-                Ok(Prepared::New(prepared)) => prepared,
-                Ok(Prepared::Exists(_)) => continue,
-                Err(error) if error.kind == ErrorKind::Exists => continue,
-                Err(error) => return Err(error),
-            };
-            let id = prepared.record().id;
-            let made = tables::make(&options, uid).and_then(|fd| {
-                self.note_memory(id, &fd)?;
-                let fd = Arc::new(fd);
-                self.keep_new_object(id, Some(&fd))?;
-                Ok((tables::begin(&options, Some(&*fd))?, fd))
-            });
-            return match made {
-                Ok((tables, fd)) => {
-                    let arena = self.commit_create(prepared, Some(fd), tables)?;
-                    lock(&self.wired).add(arena.id, size_bytes);
-                    Ok(())
-                }
-                Err(error) => {
-                    self.unkeep_object(id);
-                    self.remove_files(id);
-                    lock(&self.registry).abandon_create(prepared);
-                    Err(error)
-                }
-            };
-        }
-        Err(Error::new(ErrorKind::TooMany, "the directory has too many arenas"))
-    }
-
-    /// An object that is somebody's arena from now on.
-    pub(super) fn note_arena(&self, object: &Object) {
-        let options = object.record().options.clone();
-        if is_arena(&options) {
-            lock(&self.wired).add(object.id, options.size_bytes);
         }
     }
 
     /// Makes the next of those moves by which an object of so many bytes finds room; whether there was one. Whoever opens the
     /// moving object meanwhile waits.
-    fn move_one(&self, bytes: u64, among: &[ObjectId]) -> Result<bool> {
-        let is_open = |id: ObjectId| {
-            self.object(id).is_ok_and(|object| {
-                object.opens.load(Ordering::Acquire) > 0 || object.making.try_lock().is_err()
-            })
+    fn move_one(self: &Arc<Self>, bytes: u64, among: &[ObjectId]) -> Result<bool> {
+        // What is not known is not an object yet, or not any more.
+        let stays = |id: ObjectId| {
+            self.object(id)
+                .map_or(true, |object| self.is_in_use(&object) || object.making.try_lock().is_err())
         };
-        let begun = lock(&self.wired).begin_move(bytes, among, is_open);
+        let begun = lock(&self.wired).begin_move(bytes, among, stays);
         let Some(transfer) = begun else { return Ok(false) };
-        let moved = self.object(transfer.object).and_then(|object| {
-            let _making =
-                object.making.try_lock().map_err(|_| Error::new(ErrorKind::Busy, "it is being opened"))?;
-            if object.opens.load(Ordering::Acquire) > 0 {
-                return Err(Error::new(ErrorKind::Busy, "it was opened"));
+        let busy = |what: &str| Error::new(ErrorKind::Busy, what);
+        let moved = self.object(transfer.object).map_err(|_| busy("it ended")).and_then(|object| {
+            // While it moves its place cannot be freed.
+            let _held = object.hold().map_err(|_| busy("it ended"))?;
+            let _making = object.making.try_lock().map_err(|_| busy("it is being opened"))?;
+            if self.is_in_use(&object) {
+                return Err(busy("it was opened"));
             }
             let memory = self.memory_at(transfer.from)?;
             let (from, to) = (transfer.from.offset_bytes, transfer.to.offset_bytes);
@@ -226,13 +167,25 @@ impl Host {
             lock(&self.wired).finish_move(&transfer);
             Ok(())
         });
+        if moved.is_err() {
+            lock(&self.wired).abandon_move(&transfer);
+            self.settle_arena(transfer.from.arena); // the object may be elsewhere by now
+        }
+        // It may end now, but for this, or have ended while its place could not be freed.
+        self.settle_object(transfer.object);
+        if self.object(transfer.object).is_err() {
+            self.free_place(transfer.object);
+        }
         match moved {
             Ok(()) => Ok(true),
-            Err(error) => {
-                lock(&self.wired).abandon_move(&transfer);
-                if error.kind == ErrorKind::Busy { Ok(false) } else { Err(error) }
-            }
+            Err(error) if error.kind == ErrorKind::Busy => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody has the object open, or had it when host and keeper died, and lives.
+    pub(super) fn is_in_use(&self, object: &Object) -> bool {
+        object.opens.load(Ordering::Acquire) > 0 || self.returning.expects(object.id)
     }
 
     fn place_path(&self, id: ObjectId) -> PathBuf {
@@ -243,32 +196,24 @@ impl Host {
     pub(super) fn note_place(&self, id: ObjectId, place: Option<Place>) -> Result<()> {
         let bytes = postcard::to_stdvec(&Noted { boot_id: self.machine.boot_id.clone(), place });
         let (path, new) = (self.place_path(id), self.place_path(id).with_extension("wired-new"));
-        std::fs::write(&new, bytes.unwrap_or_default())
-            .and_then(|()| std::fs::rename(&new, &path))
-            .doing("noting the object's place")
+        let written =
+            std::fs::write(&new, bytes.unwrap_or_default()).and_then(|()| std::fs::rename(&new, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        written.doing("noting the object's place")
     }
 
     /// Nobody needs an object's place any more. An arena that the host made goes with the last one.
     pub(super) fn free_place(self: &Arc<Self>, id: ObjectId) {
-        let freed = lock(&self.wired).free(id);
+        let freed = {
+            let mut wired = lock(&self.wired);
+            wired.remove_empty(id); // it may be an arena itself
+            wired.free(id)
+        };
         let Some(arena) = freed else { return };
         let _ = std::fs::remove_file(self.place_path(id)); // of an object that is not there it says nothing
         self.settle_arena(arena);
-    }
-
-    pub(super) fn settle_arena(self: &Arc<Self>, id: ObjectId) {
-        let Ok(arena) = self.object(id) else { return };
-        let name = arena.record().name.clone().filter(|name| name.last().starts_with(NAME));
-        let Some(name) = name.filter(|_| lock(&self.wired).remove_empty(id)) else { return };
-        let removed = lock(&self.registry).remove(&name, &root(), false);
-        match removed {
-            Ok(_) => arena.record().name = None,
-            Err(error) => {
-                self.note_arena(&arena);
-                return self.machine.log(format_args!("arena {name}: {error}"));
-            }
-        }
-        self.settle_object(id);
     }
 
     /// Whoever dies, objects are where they were noted to be. What is nobody's goes.
@@ -299,16 +244,30 @@ impl Host {
         Ok(())
     }
 
-    /// Whether an object is on disk, or a client is expected back that has one of the same arena open, or the arena.
-    pub(super) fn expects_arena_of(&self, id: ObjectId) -> bool {
+    /// Arenas of which a client that is expected back has something open, or the arena.
+    pub(super) fn expected_arenas(&self) -> HashSet<ObjectId> {
+        let all: Vec<(ObjectId, ObjectId)> = lock(&self.wired).placed().collect();
+        let expects = |id: &ObjectId| self.returning.expects(*id);
+        all.into_iter().filter(|(id, arena)| expects(id) || expects(arena)).map(|(_, arena)| arena).collect()
+    }
+
+    /// Whether an object is one of these arenas, or lies in one, or on disk.
+    pub(super) fn is_of_arena(&self, id: ObjectId, arenas: &HashSet<ObjectId>) -> bool {
         let wired = lock(&self.wired);
-        if wired.is_on_disk(id) {
-            return true;
-        }
-        let arena = wired.place_of(id).map_or(id, |place| place.arena);
-        let all = wired.objects_in(arena);
+        wired.is_on_disk(id) || arenas.contains(&wired.place_of(id).map_or(id, |place| place.arena))
+    }
+
+    /// These objects, and all that lies in the same arenas, and those: it is there or lost together.
+    pub(super) fn with_neighbours(&self, objects: &[Arc<Object>]) -> Vec<Arc<Object>> {
+        let wired = lock(&self.wired);
+        let arenas: HashSet<ObjectId> =
+            objects.iter().filter_map(|object| Some(wired.place_of(object.id)?.arena)).collect();
+        let mut more: HashSet<ObjectId> =
+            wired.placed().filter(|(_, arena)| arenas.contains(arena)).map(|(id, _)| id).collect();
         drop(wired);
-        all.into_iter().chain([arena]).any(|other| self.returning.expects(other))
+        more.extend(arenas);
+        more.retain(|id| !objects.iter().any(|object| object.id == *id));
+        objects.iter().cloned().chain(more.into_iter().filter_map(|id| self.object(id).ok())).collect()
     }
 
     /// Those are lost.
@@ -322,24 +281,6 @@ impl Host {
         }
     }
 
-    /// A client brought back the arena of an object that it has open: all objects in it have their memory again.
-    pub(super) fn return_arena(&self, place: Place, memory: OwnedFd) -> Result<()> {
-        let arena = self.object(place.arena)?;
-        if arena.descriptor().is_none() {
-            let options = arena.record().options.clone();
-            let memory = tables::own_segment(&options, memory)?;
-            arena.set_descriptor(Arc::new(self.own_memory(arena.id, memory)?));
-            self.hold_tables(&arena);
-            self.keep_object(&arena);
-        }
-        let memory = arena.descriptor().ok_or_else(gone)?;
-        let objects = lock(&self.wired).objects_in(place.arena);
-        for object in objects.into_iter().filter_map(|id| self.object(id).ok()) {
-            object.set_descriptor(memory.clone());
-        }
-        Ok(())
-    }
-
     /// Before an object is given to a client, who gets its arena with it: only those may reach that who may reach the object. After
     /// a change of its name, owner or mode it moves to another arena. The caller holds `making`.
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
@@ -348,9 +289,7 @@ impl Host {
         }
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
         lock(&self.wired).is_opened(object.id);
-        let neighbours = lock(&self.wired).objects_in(place.arena);
-        // Whoever has one of them open brings the arena back.
-        neighbours.into_iter().try_for_each(|other| self.returning.wait_for(other))?;
+        self.wait_for_arena(place)?;
         let arena = self.object(place.arena)?;
         let (class, size) = {
             let record = object.record();
@@ -360,11 +299,47 @@ impl Host {
             return Ok(());
         }
         let class = class.ok_or_else(gone)?;
-        if object.opens.load(Ordering::Acquire) > 0 {
+        if self.is_in_use(object) {
             let what = "name, owner or mode of the object changed while it was in use: it can be opened when nobody has it open";
             return Err(Error::new(ErrorKind::Busy, what));
         }
         self.relocate(object, size, &class)
+    }
+
+    /// Of an object that was settled, and that counts as open by now: refuses it to whoever may not have it any more, and if it is
+    /// not among its like any more. Its name, owner and mode may have changed before it counted as open, and do not change now.
+    pub(super) fn check_settled(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
+        let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
+        let arena = self.object(place.arena)?;
+        let registry = lock(&self.registry);
+        let record = object.record().clone();
+        let class = Class::of(&record);
+        let Some(name) = record.name.filter(|_| class == Class::of(&arena.record())) else {
+            let what = "the object's name, owner or mode has changed just now: open it again";
+            return Err(Error::new(ErrorKind::Busy, what));
+        };
+        // Its owner may have made it, and not be allowed to open it.
+        match record.ownership.uid == session.credentials.uid {
+            true => Ok(()),
+            false => registry.lookup(&name, &session.credentials, access).map(drop),
+        }
+    }
+
+    /// Waits until somebody has brought the arena back.
+    fn wait_for_arena(&self, place: Place) -> Result<()> {
+        if self.memory_at(place).is_err() {
+            let neighbours = lock(&self.wired).objects_in(place.arena);
+            // Whoever has one of them open brings the arena back.
+            for other in neighbours {
+                self.returning
+                    .wait_for(other)
+                    .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;
+                if self.memory_at(place).is_ok() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Moves an object that nobody has open to a place of another size, or in another arena.
@@ -402,10 +377,11 @@ impl Host {
     pub(super) fn resize_wired(self: &Arc<Self>, object: &Object, old_bytes: u64, bytes: u64) -> Result<()> {
         let _making = lock(&object.making);
         let place = self.place_in_arena(object.id).ok_or_else(gone)?;
+        self.wait_for_arena(place)?;
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
-            Resized::Elsewhere if object.opens.load(Ordering::Acquire) == 0 => {
+            Resized::Elsewhere if !self.is_in_use(object) => {
                 let class = Class::of(&object.record()).ok_or_else(gone)?;
                 return self.relocate(object, bytes, &class);
             }
@@ -424,33 +400,5 @@ impl Host {
         zeroed.inspect_err(|_| {
             let _ = lock(&self.wired).resize(object.id, old_bytes); // shorter is always in place
         })
-    }
-
-    /// Refuses to let an arena go that is in use.
-    pub(super) fn check_may_go(&self, registry: &Registry, name: &Name) -> Result<()> {
-        let Ok(Entry::Object(record)) = registry.stat(name, &root()) else { return Ok(()) };
-        let objects = lock(&self.wired).objects_in(record.id).len();
-        match objects {
-            0 => Ok(()),
-            objects => {
-                let text = format!("{name} is the arena of {objects} wired objects: remove those first");
-                Err(Error::new(ErrorKind::Busy, text))
-            }
-        }
-    }
-
-    /// Refuses another name, owner or mode: of an arena in use, and of an object in one that somebody has open.
-    pub(super) fn check_may_change(&self, registry: &Registry, name: &Name) -> Result<()> {
-        self.check_may_go(registry, name)?;
-        let Ok(Entry::Object(record)) = registry.stat(name, &root()) else { return Ok(()) };
-        let opens = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        let is_open = opens.get(&record.id).is_some_and(|object| object.opens.load(Ordering::Acquire) > 0);
-        if is_open && self.place_in_arena(record.id).is_some() {
-            let text = format!(
-                "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"
-            );
-            return Err(Error::new(ErrorKind::Busy, text));
-        }
-        Ok(())
     }
 }
