@@ -52,6 +52,11 @@ mod scale_memory;
 mod scale_roles;
 mod security;
 mod security_fuzz;
+mod segments_alloc_ratio;
+mod segments_divergence;
+mod segments_fill;
+mod segments_growth_copies;
+mod segments_races;
 mod sim_violations;
 mod slow_collateral;
 mod sprite_remote;
@@ -133,6 +138,12 @@ pub fn all() -> Vec<&'static dyn Row> {
         &wired::AttachRatio,
         &wired::Mappings,
         &wired::TailRatio,
+        &segments_fill::Fill,
+        &segments_fill::FillMoving,
+        &segments_alloc_ratio::AllocRatio,
+        &segments_growth_copies::GrowthCopies,
+        &segments_divergence::Divergence,
+        &segments_races::Races,
         &images_data::DataInclude,
         &images_data::DataVsRkyv,
         &rebase_time::ClangTime,
@@ -183,6 +194,8 @@ mod tests {
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
+                        segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
+                        segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \
                         rebase.clang_time rebase.clang_private rebase.chromium_time \
                         rebase.chromium_private rebase.worst_ms rebase.memory rebase.differences \

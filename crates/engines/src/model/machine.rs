@@ -1,19 +1,20 @@
-//! A machine beside a model that knows every page of every task, for each preset and placement; and
-//! a crash after every action.
+//! A machine beside a model that knows every page of every task; a crash after every action; and,
+//! if asked for, an engine to which the same happens.
 
-mod common;
-
-use common::world::{World, paged};
-use common::{log_uniform, operations};
+use super::log_uniform;
+use super::real::Real;
+use super::world::{World, paged};
+use crate::engine::Engine;
 use commonhold_segments::{
-    Action, Entry, Error, Inheritance, Limits, Machine, NextBucket, ObjectId, Placement, Protection, Record,
-    Rules, ScannedBuckets, Source, TaskId, Tlsf,
+    Action, Entry, Error, Inheritance, Limits, Machine, ObjectId, Placement, Protection, Record, Rules,
+    Source, TaskId,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-const MEMORY: u32 = 400;
+/// Pages of memory: an engine needs as many.
+pub const MEMORY: u32 = 400;
 const SWAP: u32 = 600;
 const LIMITS: Limits = Limits { chunk_pages: 16, gap_pages: 12, spacing_pages: 1 << 12 };
 
@@ -24,9 +25,19 @@ const PROTECTIONS: [Protection; 4] = [READ, RW, Protection::ALL, Protection::EXE
 /// A page of a task: of which object, which page of it, and what the task may do.
 type Mapped = (ObjectId, u32, Protection);
 
+/// What a machine is tried on.
+pub enum On {
+    /// A table that is asked before each access, with those rules.
+    Rules(Rules),
+    /// The same, and an engine with [`MEMORY`] pages.
+    Engine(Box<dyn Engine>),
+}
+
 struct Pair<P> {
     machine: Machine<P>,
     world: World,
+    /// The same in an engine and its memory.
+    real: Option<Real>,
     rules: Rules,
     mapped: BTreeMap<(TaskId, u64), Mapped>,
     /// What objects hold: 0 where nothing is said.
@@ -37,12 +48,13 @@ struct Pair<P> {
     rng: SmallRng,
     next: u32,
     /// How often each operation succeeded.
-    successes: BTreeMap<&'static str, u32>,
+    successes: Successes,
 }
 
 impl<P: Placement + Clone> Pair<P> {
-    fn new(rules: Rules, seed: u64) -> Pair<P> {
+    fn new(rules: Rules, engine: Option<Box<dyn Engine>>, seed: u64) -> Pair<P> {
         Pair {
+            real: engine.map(|engine| Real::new(engine, SWAP)),
             machine: Machine::new(rules, LIMITS, MEMORY, SWAP),
             world: World::new(rules, MEMORY, SWAP, LIMITS.chunk_pages),
             rules,
@@ -85,9 +97,12 @@ impl<P: Placement + Clone> Pair<P> {
             90..96 => ("swap in", self.swap_in(&mut actions)),
             _ => ("fork", self.fork(&mut actions)),
         };
-        *self.successes.entry(name).or_default() += u32::from(result.is_ok());
+        *self.successes.entry(name).or_default() += u64::from(result.is_ok());
         let before = crashes.then(|| self.world.clone());
         self.world.carry_out(&actions);
+        if let Some(real) = &mut self.real {
+            actions.iter().for_each(|action| real.one(*action));
+        }
         self.forget_freed();
         if let Some(before) = before {
             self.crash_after_each(&actions, before, &contents);
@@ -255,15 +270,37 @@ impl<P: Placement + Clone> Pair<P> {
         self.paged.retain(|object| records.contains_key(&object.0));
     }
 
-    /// Writes through the hardware.
+    /// Writes through the hardware, and through the engine.
     fn write(&mut self) {
         let pages: Vec<_> = self.mapped.iter().map(|(at, page)| (*at, *page)).collect();
         let Some(((task, at), (object, offset, protection))) = self.pick(&pages) else { return };
-        if let Ok(page) = self.world.hardware.access(task, at, Protection::WRITE) {
+        let token = self.rng.random_range(1..1 << 40);
+        let page = self.world.hardware.access(task, at, Protection::WRITE);
+        if let Ok(page) = page {
             assert!(self.rules.effective(protection).contains(Protection::WRITE));
-            let token = self.rng.random_range(1..1 << 40);
             self.world.memory[page as usize] = token;
             self.contents.insert((object, offset), token);
+        }
+        if let Some(real) = &mut self.real {
+            assert_eq!(real.write(task, at, token), page.is_ok(), "{task:?} {at}");
+        }
+    }
+
+    /// What an engine lets tasks read is what the model says; so are the pages that it does not.
+    fn check_real(&mut self) {
+        let Some(real) = &mut self.real else { return };
+        let near = self
+            .mapped
+            .keys()
+            .flat_map(|(task, at)| [-1, 0, 1].map(|by| (*task, at.saturating_add_signed(by))));
+        let pages: BTreeSet<(TaskId, u64)> = near.collect();
+        let expected = pages.iter().map(|(task, at)| {
+            let page = self.world.hardware.access(*task, *at, READ).ok()?;
+            Some(self.world.memory[page as usize])
+        });
+        let found = real.read(pages.iter().copied());
+        for (((task, at), expected), found) in pages.iter().zip(expected).zip(found) {
+            assert_eq!(found, expected, "{task:?} {at}");
         }
     }
 
@@ -367,52 +404,26 @@ impl<P: Placement + Clone> Pair<P> {
     }
 }
 
-fn lockstep<P: Placement + Clone>(rules: Rules) {
-    let operations = operations(20_000);
-    let mut successes: BTreeMap<&str, u32> = BTreeMap::new();
-    for seed in 0..4 {
-        let mut pair: Pair<P> = Pair::new(rules, seed);
-        for n in 0..operations / 4 {
-            pair.step(n % 4 == 0);
-            pair.write();
-            if n % 4 == 0 {
-                pair.check();
-            }
-        }
-        pair.successes.into_iter().for_each(|(name, times)| *successes.entry(name).or_default() += times);
-    }
-    println!("{}: {successes:?}", rules.name);
-    let rare = operations / 2_000;
-    if !rules.translates {
-        // What is mapped stays where its addresses say.
-        successes.retain(|name, _| !name.starts_with("swap"));
-    }
-    assert!(successes.values().all(|times| u64::from(*times) >= rare), "{}: {successes:?}", rules.name);
-}
+/// How often each operation succeeded.
+pub type Successes = BTreeMap<&'static str, u64>;
 
-macro_rules! presets {
-    ($($name:ident: $rules:ident, $placement:ty;)*) => {
-        $(#[test] fn $name() { lockstep::<$placement>(Rules::$rules); })*
+/// Random operations beside the model: of a machine that has the engine's rules and that engine, or
+/// those rules.
+pub fn run<P: Placement + Clone>(on: On, operations: u64, seed: u64) -> Successes {
+    let (rules, engine) = match on {
+        On::Engine(engine) => (*engine.rules(), Some(engine)),
+        On::Rules(rules) => (rules, None),
     };
-}
-
-presets! {
-    one_tlsf: ONE, Tlsf;
-    one_scanned: ONE, ScannedBuckets;
-    one_next: ONE, NextBucket;
-    cray_tlsf: CRAY, Tlsf;
-    cray_scanned: CRAY, ScannedBuckets;
-    cray_next: CRAY, NextBucket;
-    server_tlsf: SERVER, Tlsf;
-    server_scanned: SERVER, ScannedBuckets;
-    server_next: SERVER, NextBucket;
-    commands_tlsf: COMMANDS, Tlsf;
-    commands_scanned: COMMANDS, ScannedBuckets;
-    commands_next: COMMANDS, NextBucket;
-    cortex_m_tlsf: CORTEX_M, Tlsf;
-    cortex_m_scanned: CORTEX_M, ScannedBuckets;
-    cortex_m_next: CORTEX_M, NextBucket;
-    unlimited_tlsf: UNLIMITED, Tlsf;
-    unlimited_scanned: UNLIMITED, ScannedBuckets;
-    unlimited_next: UNLIMITED, NextBucket;
+    let mut pair: Pair<P> = Pair::new(rules, engine, seed);
+    for n in 0..operations {
+        pair.step(n % 4 == 0);
+        pair.write();
+        if n % 4 == 0 {
+            pair.check();
+        }
+        if n % 16 == 0 {
+            pair.check_real();
+        }
+    }
+    pair.successes
 }

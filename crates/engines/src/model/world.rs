@@ -1,5 +1,4 @@
 //! Memory, swap space, hardware and what outlives a crash, as a caller of a machine has them.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use commonhold_segments::{Action, CheckingTable, Hardware, Note, Passage, Record, Remains, Rules, Run};
 use std::collections::BTreeMap;

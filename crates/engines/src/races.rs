@@ -1,9 +1,10 @@
-//! Every interleaving of threads that share an arena, up to a bound: moves against pins, frees and
-//! other moves. Pages are cells that notice two accesses at once.
+//! Every interleaving of threads that share an arena: moves against pins, frees and other moves.
+//! Pages are cells that notice two accesses at once. Whatever is not so is a panic.
 
 use commonhold_segments::{Arena, Monitor, Move, Refused, Relocation, Run, SegmentId, Shared, Tlsf};
 use loom::cell::Cell;
 use loom::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Lock(Mutex<Arena>, Condvar);
 
@@ -61,9 +62,33 @@ impl World {
     }
 }
 
-#[test]
-fn no_write_under_a_pin_is_lost_to_a_move() {
-    loom::model(|| {
+/// A name, and a search that returns how many interleavings it went through.
+pub type Race = (&'static str, fn() -> u64);
+
+/// All of them.
+pub const RACES: [Race; 4] = [
+    ("no write under a pin is lost to a move", no_write_under_a_pin_is_lost_to_a_move),
+    (
+        "of two moves at once one is refused or they follow each other",
+        of_two_moves_at_once_one_is_refused_or_they_follow_each_other,
+    ),
+    ("a segment is freed after its move", a_segment_is_freed_after_its_move),
+    ("who allocates gets pages that no move uses", who_allocates_gets_pages_that_no_move_uses),
+];
+
+/// Runs a model in every interleaving.
+fn every(model: impl Fn() + Send + Sync + 'static) -> u64 {
+    let interleavings = std::sync::Arc::new(AtomicU64::new(0));
+    let count = interleavings.clone();
+    loom::model(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    interleavings.load(Ordering::Relaxed)
+}
+
+fn no_write_under_a_pin_is_lost_to_a_move() -> u64 {
+    every(|| {
         let (world, segment) = World::new();
         let other = world.clone();
         let io = loom::thread::spawn(move || {
@@ -77,12 +102,11 @@ fn no_write_under_a_pin_is_lost_to_a_move() {
         io.join().unwrap();
         assert_eq!(world.contents(segment), 8);
         assert!(world.shared.with(|arena| arena.is_movable(segment)).unwrap());
-    });
+    })
 }
 
-#[test]
-fn of_two_moves_at_once_one_is_refused_or_they_follow_each_other() {
-    loom::model(|| {
+fn of_two_moves_at_once_one_is_refused_or_they_follow_each_other() -> u64 {
+    every(|| {
         let (world, segment) = World::new();
         let other = world.clone();
         let mover = loom::thread::spawn(move || other.relocate(segment, 0).is_ok());
@@ -91,12 +115,11 @@ fn of_two_moves_at_once_one_is_refused_or_they_follow_each_other() {
         assert!(here || there);
         assert_eq!(world.contents(segment), 7);
         assert_eq!(world.shared.with(|arena| arena.free_pages()), 2);
-    });
+    })
 }
 
-#[test]
-fn a_segment_is_freed_after_its_move() {
-    loom::model(|| {
+fn a_segment_is_freed_after_its_move() -> u64 {
+    every(|| {
         let (world, segment) = World::new();
         let other = world.clone();
         let mover = loom::thread::spawn(move || {
@@ -105,12 +128,11 @@ fn a_segment_is_freed_after_its_move() {
         world.shared.free(segment).unwrap();
         mover.join().unwrap();
         assert_eq!(world.shared.with(|arena| arena.free_pages()), 3);
-    });
+    })
 }
 
-#[test]
-fn who_allocates_gets_pages_that_no_move_uses() {
-    loom::model(|| {
+fn who_allocates_gets_pages_that_no_move_uses() -> u64 {
+    every(|| {
         let (world, segment) = World::new();
         let other = world.clone();
         let user = loom::thread::spawn(move || {
@@ -122,5 +144,5 @@ fn who_allocates_gets_pages_that_no_move_uses() {
         let _ = world.relocate(segment, 0);
         user.join().unwrap();
         assert_eq!(world.contents(segment), 7);
-    });
+    })
 }

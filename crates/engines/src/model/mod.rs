@@ -1,7 +1,10 @@
-//! What the tests share.
-#![allow(dead_code, reason = "each test uses a part")]
+//! Random operations in lockstep with a model that knows every page. Whatever is not so is an
+//! assertion that fails.
 
-pub mod world;
+pub mod arena;
+pub mod machine;
+mod real;
+mod world;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;

@@ -1,11 +1,8 @@
 //! An arena beside a model that knows every page: who has it, and what is in it.
 
-mod common;
-
-use common::operations;
+use super::log_uniform;
 use commonhold_segments::{
-    Arena, Growth, Move, NextBucket, Placement, Record, Refused, Relocation, Run, ScannedBuckets, SegmentId,
-    Tlsf, Transfer, Unmapped,
+    Arena, Growth, Move, Placement, Record, Refused, Relocation, Run, SegmentId, Transfer, Unmapped,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -96,7 +93,7 @@ impl<P: Placement> Pair<P> {
     }
 
     fn alloc(&mut self) {
-        let pages = common::log_uniform(&mut self.rng, 80);
+        let pages = log_uniform(&mut self.rng, 80);
         let align = if self.rng.random_bool(0.3) { 1 << self.rng.random_range(0..5) } else { 1 };
         let object = self.written;
         match self.arena.alloc(pages, align, object) {
@@ -217,7 +214,7 @@ impl<P: Placement> Pair<P> {
             }
             return;
         }
-        let pages = known.run.pages + common::log_uniform(&mut self.rng, 30);
+        let pages = known.run.pages + log_uniform(&mut self.rng, 30);
         match self.arena.plan_growth(known.id, pages, known.align) {
             Ok(Growth::InPlace) => {}
             Ok(Growth::Neighbours(moves)) => moves.into_iter().for_each(|moved| self.move_now(moved)),
@@ -301,7 +298,7 @@ impl<P: Placement> Pair<P> {
     }
 
     fn make_room(&mut self) {
-        let pages = common::log_uniform(&mut self.rng, 150);
+        let pages = log_uniform(&mut self.rng, 150);
         let align = 1 << self.rng.random_range(0..4);
         let at_most = self.rng.random_range(0..300);
         let Some(room) = self.arena.make_room(pages, align, at_most) else { return };
@@ -381,28 +378,12 @@ impl<P: Placement> Pair<P> {
     }
 }
 
-fn lockstep<P: Placement>(slack: f64) {
-    let operations = operations(100_000);
-    for seed in 0..4 {
-        let mut pair: Pair<P> = Pair::new(seed, slack);
-        for _ in 0..operations / 4 {
-            pair.step();
-            pair.check();
-        }
+/// Random operations beside the model. Once an allocation was refused, the largest piece that was
+/// free had less than `slack` times its size.
+pub fn run<P: Placement>(operations: u64, seed: u64, slack: f64) {
+    let mut pair: Pair<P> = Pair::new(seed, slack);
+    for _ in 0..operations {
+        pair.step();
+        pair.check();
     }
-}
-
-#[test]
-fn tlsf() {
-    lockstep::<Tlsf>(1.05);
-}
-
-#[test]
-fn scanned_buckets() {
-    lockstep::<ScannedBuckets>(1.0);
-}
-
-#[test]
-fn next_bucket() {
-    lockstep::<NextBucket>(2.0);
 }
