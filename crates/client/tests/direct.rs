@@ -142,7 +142,7 @@ fn bad_arguments_never_reach_the_host() {
         assert_eq!(host.rename("/a", name).unwrap_err().kind, ErrorKind::Invalid, "{name:?}");
     }
     assert_eq!(host.create("/b", &plain(0), None).unwrap_err().kind, ErrorKind::Invalid);
-    assert_eq!(host.resize("/a", 0).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(host.resize("/a", u64::MAX).unwrap_err().kind, ErrorKind::Invalid);
     assert_eq!(host.set_mode("/a", 0o1777).unwrap_err().kind, ErrorKind::Invalid);
     assert_eq!(fake.seen().len(), before, "{:?}", &fake.seen()[before..]);
 }
