@@ -45,5 +45,5 @@ def test_an_array_whose_page_tables_are_shared(name, huge_pages):
 def test_a_translation_that_is_none(name):
     with pytest.raises(ch.InvalidError, match="shared-tables"):
         ch.create(name, 4096, translation="segmented")
-    with pytest.raises(ch.InvalidError, match="leave it out"):
+    with pytest.raises(ch.InvalidError, match="leave one of the two out"):
         ch.create(name, 4096, translation="shared-tables", sync="atomic")
