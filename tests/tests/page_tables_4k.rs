@@ -12,14 +12,10 @@ const PAGES: u64 = SIZE / 4096;
 /// Page tables of one set of them.
 const TABLES: u64 = SIZE / (2 * MIB);
 
-fn has_module() -> bool {
-    match Module::open() {
-        Ok(_) => true,
-        Err(error) => {
-            left_out(&format!("objects with shared page tables of 4 KiB pages: {error}"));
-            false
-        }
-    }
+/// None: it is said.
+fn module() -> Option<Module> {
+    let told = |error| left_out(&format!("objects with shared page tables of 4 KiB pages: {error}"));
+    Module::open().map_err(told).ok()
 }
 
 fn create(host: &TestHost, more: &str) -> Worker {
@@ -49,9 +45,7 @@ fn without_the_module_nothing_is_made() {
 
 #[test]
 fn processes_share_the_tables_of_the_module() {
-    if !has_module() {
-        return;
-    }
+    let Some(_module) = module() else { return };
     let host = TestHost::start();
     let first = create(&host, "mode=644");
     first.ok(&format!("fill m 0 {PAGES} 1"));
@@ -96,9 +90,7 @@ fn segments_of_all() -> Option<u64> {
 
 #[test]
 fn such_a_segment_outlives_host_and_keeper() {
-    if !has_module() {
-        return;
-    }
+    let Some(_module) = module() else { return };
     let host = TestHost::start();
     let first = create(&host, "mode=644");
     first.ok(&format!("fill m 0 {PAGES} 1"));
@@ -125,9 +117,7 @@ fn such_a_segment_outlives_host_and_keeper() {
 
 #[test]
 fn what_the_module_cannot_share_is_refused() {
-    if !has_module() {
-        return;
-    }
+    let Some(_module) = module() else { return };
     let host = TestHost::start();
     let worker = create(&host, "mode=644");
     for (line, why) in [
@@ -160,9 +150,7 @@ fn what_the_module_cannot_share_is_refused() {
 
 #[test]
 fn programs_get_them_where_there_are_no_huge_pages() {
-    if !has_module() {
-        return;
-    }
+    let Some(_module) = module() else { return };
     let host = TestHost::start();
     let own = std::env::current_exe().unwrap();
     let mut run = Command::new(program("commonhold"));

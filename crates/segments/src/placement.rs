@@ -71,7 +71,7 @@ const SUB_BINS_LOG2: u32 = 5;
 
 impl Placement for Tlsf {
     const BINS: usize = ((u32::BITS - SUB_BINS_LOG2 + 1) << SUB_BINS_LOG2) as usize;
-    const LOOKS: usize = 16;
+    const LOOKS: usize = 6;
 
     fn bin(pages: u32) -> usize {
         let shift = pages.ilog2().saturating_sub(SUB_BINS_LOG2);
