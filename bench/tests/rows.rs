@@ -27,6 +27,7 @@ const CHOSEN: &[&str] = &[
     "security.fuzz_failures",
     "segments.divergence",
     "segments.races",
+    "wired.mappings",
 ];
 
 /// Of these neither time nor other processes are a part: their bars hold with few rounds as with many. So do those of rows
