@@ -117,8 +117,8 @@ pub(crate) fn attach(
 
 /// A part of the arena of an object, which this process may have mapped already.
 fn part_of(core: &Core, place: Place, writes: bool, (start, end): (u64, u64)) -> Result<Part> {
-    let doing = || format!("mapping the arena of object {}", core.label());
-    let stat = rustix::fs::fstat(core.fd()).map_err(std::io::Error::from).doing(doing())?;
+    let failed = |error| Error::io(format_args!("mapping the arena of object {}", core.label()), &error);
+    let stat = rustix::fs::fstat(core.fd()).map_err(std::io::Error::from).map_err(failed)?;
     let mut arenas = arenas();
     arenas.retain(|mapped| mapped.arena.strong_count() > 0);
     for mapped in arenas.iter_mut() {
@@ -129,8 +129,8 @@ fn part_of(core: &Core, place: Place, writes: bool, (start, end): (u64, u64)) ->
             return Ok(Part { arena, start });
         }
     }
-    let attached = commonhold_tables::attach(core.fd(), place.arena_bytes, None, writes).doing(doing())?;
-    attached.fill(0, place.arena_bytes).doing(doing())?;
+    let attached = commonhold_tables::attach(core.fd(), place.arena_bytes, None, writes).map_err(failed)?;
+    attached.fill(0, place.arena_bytes).map_err(failed)?;
     let (bytes, buried) = (place.arena_bytes, AtomicBool::new(false));
     let arena = Arc::new(Arena { attached, bytes, device: stat.st_dev, inode: stat.st_ino, writes, buried });
     arenas.push(Mapped { arena: Arc::downgrade(&arena), parts: BTreeMap::from([(start, end)]) });
@@ -138,11 +138,11 @@ fn part_of(core: &Core, place: Place, writes: bool, (start, end): (u64, u64)) ->
 }
 
 fn attach_own(core: &Core, options: &MapOptions, length: usize, wish: Wish) -> Result<(NonNull<u8>, Hold)> {
-    let doing = || format!("mapping object {}", core.label());
-    let address = memory::map(core.fd(), options.offset, length, wish).doing(doing())?;
+    let address = memory::map(core.fd(), options.offset, length, wish)
+        .map_err(|error| Error::io(format_args!("mapping object {}", core.label()), &error))?;
     lock_in_memory(address, length).map(|()| (address, Hold::Locked)).inspect_err(|_| {
         // SAFETY: mapped just now; nobody knows of it.
-        let _ = unsafe { memory::unmap(address, length) };
+        let _ = unsafe { memory::unmap(address, length) }; // else it stays, and is counted by the kernel alone
     })
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn bury(shared: &Shared, is_meant: impl Fn(&Core) -> bool) {
         let (address, length) = (arena.attached.address(), arena.attached.length());
         // SAFETY: the whole of a mapping of ours, whose content is not what it was mapped for.
         let replaced = unsafe { memory::replace_with_nothing(address, length) };
-        // SAFETY: as above; for this nothing is needed.
+        // SAFETY: as above. This needs no memory, and is refused by no limit.
         let _ = replaced.or_else(|_| unsafe { memory::make_inaccessible(address, length) });
     }
 }

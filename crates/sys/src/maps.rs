@@ -19,7 +19,7 @@ pub struct FileMapping {
 }
 
 /// A file to look for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MappedFile {
     device: u64,
     inode: u64,

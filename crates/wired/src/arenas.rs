@@ -1,7 +1,7 @@
 //! Which wired object lies where. A value: what it says is carried out by the host.
 
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, Place, Result, pages_of};
-use commonhold_segments::{Arena, Growth, Move, Refused, Relocation, Run, SegmentId};
+use commonhold_segments::{Arena, Growth, Move, Refused, Run, SegmentId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// At most so many pages are copied to make room for one object: 256 MiB.
@@ -30,7 +30,7 @@ pub enum Resized {
 
 /// A move that was begun: what is to be copied, and from where to where.
 #[derive(Debug)]
-pub struct Transfer {
+pub struct Moving {
     /// Who moves.
     pub object: ObjectId,
     /// Bytes to copy.
@@ -56,6 +56,11 @@ impl Arenas {
             self.arenas.remove(&arena);
         }
         empty
+    }
+
+    /// Whether there is no arena.
+    pub fn is_empty(&self) -> bool {
+        self.arenas.is_empty()
     }
 
     /// All arenas.
@@ -186,7 +191,7 @@ impl Arenas {
         bytes: u64,
         among: &[ObjectId],
         is_open: impl Fn(ObjectId) -> bool,
-    ) -> Option<Transfer> {
+    ) -> Option<Moving> {
         let pages = u32::try_from(pages_of(bytes)).ok()?;
         among.iter().find_map(|id| {
             let of_it: Vec<(ObjectId, SegmentId)> = self
@@ -196,18 +201,16 @@ impl Arenas {
                 .map(|(object, at)| (*object, at.1))
                 .collect();
             let arena = self.arenas.get_mut(id)?;
-            let open: Vec<SegmentId> =
-                of_it.iter().filter(|(object, _)| is_open(*object)).map(|(_, segment)| *segment).collect();
-            let pinned: Vec<SegmentId> =
-                open.into_iter().filter(|segment| arena.pin(*segment).is_ok()).collect();
+            let open = of_it.iter().filter(|(object, _)| is_open(*object)).map(|(_, segment)| *segment);
+            let pinned: Vec<SegmentId> = open.filter(|segment| arena.pin(*segment).is_ok()).collect();
             let planned = arena.make_room(pages, 1, MOST_MOVED).and_then(|room| room.moves.first().copied());
-            let moving = planned.and_then(|relocation| begin(arena, relocation));
+            let moving = planned.and_then(|relocation| arena.begin_move(relocation).ok()); // planned for what is now
             for segment in pinned {
                 let _ = arena.unpin(segment); // pinned just above
             }
             let moving = moving?;
             let (object, _) = of_it.iter().find(|(_, segment)| *segment == moving.segment)?;
-            Some(Transfer {
+            Some(Moving {
                 object: *object,
                 length: u64::from(moving.pages) * PAGE_SIZE_BYTES,
                 from: place(*id, arena, moving.from),
@@ -218,28 +221,27 @@ impl Arenas {
     }
 
     /// A move was copied and noted: the object is at its new place.
-    pub fn finish_move(&mut self, room: &Transfer) {
-        if let Some(arena) = self.arenas.get_mut(&room.from.arena) {
-            let _ = arena.finish_move(&room.moving); // begun here, and finished once
+    pub fn finish_move(&mut self, moved: &Moving) {
+        if let Some(arena) = self.arenas.get_mut(&moved.from.arena) {
+            let _ = arena.finish_move(&moved.moving); // begun here, and finished once
         }
     }
 
     /// A move came to nothing: the object is where it was.
-    pub fn abandon_move(&mut self, room: &Transfer) {
-        let still_there = self.objects.get(&room.object) == Some(&(room.from.arena, room.moving.segment));
-        if let Some(arena) = self.arenas.get_mut(&room.from.arena) {
-            let _ = arena.abandon_move(&room.moving); // as above
+    pub fn abandon_move(&mut self, moved: &Moving) {
+        let still_there = self.objects.get(&moved.object) == Some(&(moved.from.arena, moved.moving.segment));
+        if let Some(arena) = self.arenas.get_mut(&moved.from.arena) {
+            let _ = arena.abandon_move(&moved.moving); // as above
             if !still_there {
-                let _ = arena.free(room.moving.segment); // which could not be done when it was replaced
+                let _ = arena.free(moved.moving.segment); // which could not be done when it was replaced
             }
         }
     }
 
-    /// Bytes of the largest object that would fit in one of these now, and what they have free in all.
-    pub fn free_bytes(&self, among: &[ObjectId]) -> u64 {
-        let free =
-            among.iter().filter_map(|id| self.arenas.get(id)).map(|arena| u64::from(arena.free_pages()));
-        free.sum::<u64>() * PAGE_SIZE_BYTES
+    /// Bytes of these arenas, in all.
+    pub fn bytes_of(&self, among: &[ObjectId]) -> u64 {
+        let pages = among.iter().filter_map(|id| self.arenas.get(id)).map(|arena| u64::from(arena.pages()));
+        pages.sum::<u64>() * PAGE_SIZE_BYTES
     }
 
     fn segment(&mut self, object: ObjectId) -> Result<(&mut Arena, SegmentId)> {
@@ -247,10 +249,6 @@ impl Arenas {
         let arena = found.and_then(|(id, segment)| Some((self.arenas.get_mut(&id)?, segment)));
         arena.ok_or_else(|| Error::new(ErrorKind::Lost, "the object has no place in an arena"))
     }
-}
-
-fn begin(arena: &mut Arena, relocation: Relocation) -> Option<Move> {
-    arena.begin_move(relocation).ok()
 }
 
 fn place(id: ObjectId, arena: &Arena, run: Run) -> Place {

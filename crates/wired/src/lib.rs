@@ -12,7 +12,7 @@
 mod arenas;
 mod bytes;
 
-pub use arenas::{Arenas, Resized, Transfer};
+pub use arenas::{Arenas, Moving, Resized};
 pub use bytes::{copy, read, write, zero};
 
 /// What the tag of an object says that is an arena.

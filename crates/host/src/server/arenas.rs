@@ -170,6 +170,9 @@ impl Host {
 
     /// Refuses to let an arena go that is in use.
     pub(super) fn check_may_go(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
+        if lock(&self.wired).is_empty() {
+            return Ok(());
+        }
         // Who may not look at it is refused by what follows.
         let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
         let objects = lock(&self.wired).objects_in(record.id).len();
@@ -185,6 +188,9 @@ impl Host {
     /// Refuses another name, owner or mode: of an arena, and of an object in one that somebody has open. Who had an arena before
     /// has it still.
     pub(super) fn check_may_change(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
+        if lock(&self.wired).is_empty() {
+            return Ok(());
+        }
         let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
         if tables::is_arena(&record.options) {
             let text = format!(

@@ -15,8 +15,18 @@ use commonhold_object::{
 use commonhold_registry::ObjectRecord;
 use commonhold_sys::frames;
 use commonhold_tables::Segment;
+use commonhold_wired::OWN_MEMORY;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
+
+/// What a client asks for.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) name: Name,
+    pub(super) options: CreateOptions,
+    pub(super) in_directory: bool,
+    pub(super) nonce: u128,
+}
 
 /// Where a new wired object gets its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,33 +39,28 @@ impl Host {
     pub(super) fn create(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        name: Name,
-        how: (CreateOptions, bool),
-        nonce: u128,
+        asked: Asked,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        if !how.0.is_wired() {
-            return self.create_in(session, name, how, nonce, fds, give, None);
+        if !asked.options.is_wired() {
+            return self.create_in(session, asked, fds, give, None);
         }
         let none = |error: &Error| matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported);
-        match self.create_in(session, name.clone(), how.clone(), nonce, fds, give, Some(Wired::InArena)) {
+        match self.create_in(session, asked.clone(), fds, give, Some(Wired::InArena)) {
             // Of ordinary pages, then.
             Err(error) if none(&error) => {
-                self.machine.log(format_args!("{name} is wired in ordinary pages: {error}"));
-                self.create_in(session, name, how, nonce, Vec::new(), give, Some(Wired::OfItsOwn))
+                self.machine.log(format_args!("{} is wired in ordinary pages: {error}", asked.name));
+                self.create_in(session, asked, Vec::new(), give, Some(Wired::OfItsOwn))
             }
             other => other,
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn create_in(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        name: Name,
-        (mut options, in_directory): (CreateOptions, bool),
-        nonce: u128,
+        Asked { name, mut options, in_directory, nonce }: Asked,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,
         wired: Option<Wired>,
@@ -108,8 +113,7 @@ impl Host {
         // Kept before it has a name: what the next host would not have must not be written to.
         let made = match wired {
             Some(Wired::InArena) => self.place_new(prepared.record()).map(Some),
-            Some(Wired::OfItsOwn) => self.make_own(prepared.record()).map(Some),
-            None => self.make_memory(prepared.record(), given),
+            Some(Wired::OfItsOwn) | None => self.make_memory(prepared.record(), given),
         };
         let kept = made.and_then(|fd| {
             let own = fd.as_ref().filter(|_| wired != Some(Wired::InArena));
@@ -214,7 +218,8 @@ impl Host {
                 let bytes = options.size_bytes;
                 let keeps_size = record.name.as_ref().is_some_and(system_v::is_segment);
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
-                let fd = make("commonhold-object", bytes).doing("making memory for the object")?;
+                let label = if options.is_wired() { OWN_MEMORY } else { "commonhold-object" };
+                let fd = make(label, bytes).doing("making memory for the object")?;
                 self.note_memory(record.id, &fd)?;
                 if options.reserves() {
                     super::status::check_memory_for(options.size_bytes)?;

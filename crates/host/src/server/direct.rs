@@ -3,7 +3,7 @@
 
 use super::object::Object;
 use super::session::Session;
-use super::{Host, lock};
+use super::{Host, lock, tables};
 use commonhold_object::{MappingId, MappingInfo, Protection, Sharing};
 use commonhold_sys::maps::MappedFile;
 use std::collections::BTreeMap;
@@ -16,14 +16,13 @@ impl Host {
         if object.opens.load(Ordering::Relaxed) == 0 {
             return Vec::new(); // nobody need be looked at: there may be thousands of clients, and of objects
         }
-        // By shared tables of 4 KiB pages a segment is mapped, by others its memory.
-        let memory = super::tables::memory_of(object).ok().flatten();
-        let mut files: Vec<MappedFile> = [object.descriptor(), memory]
+        // By shared tables of 4 KiB pages a segment is mapped, by others its memory. What cannot be looked at nobody has mapped.
+        let other = tables::is_of_module(object).then(|| tables::memory_of(object).ok().flatten());
+        let files: Vec<MappedFile> = [object.descriptor(), other.flatten()]
             .into_iter()
             .flatten()
             .filter_map(|fd| MappedFile::of(&*fd).ok())
             .collect();
-        files.dedup();
         // A client has open what it maps; a process may be several clients.
         let has_open = |session: &Session| lock(&session.opened).contains_key(&object.id);
         let sessions = self.sessions();

@@ -1,5 +1,6 @@
 //! From a request to the call that answers it. What may take long is done by a worker.
 
+use super::create::Asked;
 use super::session::Session;
 use super::{Host, lock};
 use crate::cache::Cache;
@@ -131,7 +132,7 @@ impl Host {
         let done = |()| Reply::Done;
         match request {
             Request::Create { name, options, in_directory, nonce } => {
-                self.create(session, name, (options, in_directory), nonce, fds, give)
+                self.create(session, Asked { name, options, in_directory, nonce }, fds, give)
             }
             Request::Open { name, access } => self.open(session, &name, access, give),
             Request::Close { object } => self.close(session, object).map(done),

@@ -7,8 +7,8 @@ use super::wired::{Class, gone};
 use super::{Host, lock};
 use crate::spill::check_room;
 use commonhold_object::error::Doing;
-use commonhold_object::{ErrorKind, ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
-use commonhold_wired::{read, write, zero};
+use commonhold_object::{ErrorKind, Result};
+use commonhold_wired::{read, write};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
@@ -69,32 +69,20 @@ impl Host {
             let record = object.record();
             (Class::of(&record), record.options.size_bytes)
         };
-        let (id, path) = (object.id, self.machine.path("spill", object.id));
-        let meanwhile = ObjectId(u64::MAX - id.0);
-        let place = self.find_place(meanwhile, bytes, &class.ok_or_else(gone)?).map_err(|mut error| {
-            error.message = format!("the object lies on disk, and has no room in memory: {}", error.message);
+        let path = self.machine.path("spill", object.id);
+        let file = File::open(&path).doing("swapping a wired object in")?;
+        let back = self.place_anew(object, bytes, &class.ok_or_else(gone)?, bytes, |memory, offset| {
+            read(&file, memory, offset, bytes).doing("swapping a wired object in")
+        });
+        back.map_err(|mut error| {
+            if error.kind == ErrorKind::NoSpace {
+                error.message =
+                    format!("the object lies on disk, and has no room in memory: {}", error.message);
+            }
             error
         })?;
-        let back = self.memory_at(place).and_then(|memory| {
-            let file = File::open(&path).doing("swapping a wired object in")?;
-            let last = pages_of(bytes) * PAGE_SIZE_BYTES - PAGE_SIZE_BYTES;
-            zero(&*memory, place.offset_bytes + last, PAGE_SIZE_BYTES).doing("swapping a wired object in")?;
-            read(&file, &*memory, place.offset_bytes, bytes).doing("swapping a wired object in")?;
-            self.note_place(id, Some(place)).map(|()| memory)
-        });
-        match back {
-            Ok(memory) => {
-                object.set_descriptor(memory);
-                lock(&self.wired).replace(id, meanwhile);
-                let _ = std::fs::remove_file(&path); // it says nothing any more
-                self.charge(object, 0)
-            }
-            Err(error) => {
-                let left = lock(&self.wired).free(meanwhile);
-                left.into_iter().for_each(|arena| self.settle_arena(arena));
-                Err(error)
-            }
-        }
+        let _ = std::fs::remove_file(&path); // it says nothing any more
+        self.charge(object, 0)
     }
 
     /// What the object counts by itself.

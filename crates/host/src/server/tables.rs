@@ -61,19 +61,24 @@ fn make_by_module(size_bytes: u64, owner: u32) -> io::Result<OwnedFd> {
     Ok(module.make(LABEL, size_bytes, owner)?.descriptor)
 }
 
+/// Whether what clients get for it is a segment of the module, which has its memory.
+pub(super) fn is_of_module(object: &Object) -> bool {
+    object.record().options.translation == Translation::SharedTables4K
+}
+
 /// What the bytes of a direct object are read from and written to by calls.
 pub(super) fn memory_of(object: &Object) -> io::Result<Option<Arc<OwnedFd>>> {
-    let by_module = object.record().options.translation == Translation::SharedTables4K;
     match object.descriptor() {
-        Some(segment) if by_module => Module::memory(segment.as_fd()).map(|memory| Some(Arc::new(memory))),
+        Some(segment) if is_of_module(object) => {
+            Module::memory(segment.as_fd()).map(|memory| Some(Arc::new(memory)))
+        }
         other => Ok(other),
     }
 }
 
 /// What a reader gets in place of a descriptor: the same, and nobody writes by it.
 pub(super) fn for_readers(object: &Object, whole: &OwnedFd) -> Result<OwnedFd> {
-    let by_module = object.record().options.translation == Translation::SharedTables4K;
-    let opened = match by_module {
+    let opened = match is_of_module(object) {
         true => Module::without_device().for_readers(whole.as_fd()),
         false => frames::reopen_read_only(whole),
     };
@@ -152,11 +157,8 @@ impl Host {
 /// By the module, how many page tables it has. Of huge pages, how many map the first page of a gigabyte of it, in all processes,
 /// of that which most do; zero: it has none that are shared, or the kernel does not tell.
 pub(super) fn count(object: &Object) -> u64 {
-    let (size_bytes, translation) = {
-        let record = object.record();
-        (record.options.size_bytes, record.options.translation)
-    };
-    if translation == Translation::SharedTables4K {
+    let size_bytes = object.record().options.size_bytes;
+    if is_of_module(object) {
         let info = object.descriptor().and_then(|segment| Module::info(segment.as_fd()).ok());
         return info.map_or(0, |info| info.tables);
     }

@@ -10,8 +10,7 @@ use commonhold_object::{
     Access, Error, ErrorKind, Name, ObjectId, Ownership, PAGE_SIZE_BYTES, Place, Result, pages_of,
 };
 use commonhold_registry::ObjectRecord;
-use commonhold_sys::frames;
-use commonhold_wired::{OWN_MEMORY, Resized, copy, zero};
+use commonhold_wired::{Resized, copy, zero};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -66,16 +65,6 @@ impl Host {
         })
     }
 
-    /// Gives an object memory of its own, where the machine has no huge pages.
-    pub(super) fn make_own(&self, record: &ObjectRecord) -> Result<Arc<OwnedFd>> {
-        let bytes = record.options.size_bytes;
-        super::status::check_memory_for(bytes)?;
-        let fd = frames::create(OWN_MEMORY, bytes).doing("making memory for the object")?;
-        self.note_memory(record.id, &fd)?;
-        frames::allocate(&fd, 0, bytes).doing("reserving memory for the object")?;
-        Ok(Arc::new(fd))
-    }
-
     pub(super) fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {
         self.object(place.arena).ok().and_then(|arena| arena.descriptor()).ok_or_else(gone)
     }
@@ -110,34 +99,25 @@ impl Host {
     ) -> Result<Place> {
         loop {
             let among = self.arenas_of(class);
-            let found = lock(&self.wired).allocate(id, bytes, &among);
+            // A new one is looked at in any case: its directory may have another name already.
+            let all = [&among[..], &made[..]].concat();
+            let found = lock(&self.wired).allocate(id, bytes, &all);
             if let Some(place) = found {
                 return Ok(place);
             }
-            if !self.move_one(bytes, &among)? {
-                let has: u64 = among
-                    .iter()
-                    .filter_map(|arena| self.object(*arena).ok())
-                    .map(|a| a.record().options.size_bytes)
-                    .sum();
-                match self.make_arena(class, bytes, has) {
-                    Ok(None) => {} // another just made one
-                    Ok(Some(arena)) => {
-                        made.push(arena);
-                        // Its directory may have another name already, and then it is not found as one of the class.
-                        let found = lock(&self.wired).allocate(id, bytes, &[arena]);
-                        if let Some(place) = found {
-                            return Ok(place);
-                        }
+            if self.move_one(bytes, &among)? {
+                continue;
+            }
+            let has = lock(&self.wired).bytes_of(&among);
+            match self.make_arena(class, bytes, has) {
+                Ok(arena) => made.extend(arena), // none: another just made one
+                // Without huge pages for another arena, what nobody has open makes room.
+                Err(error) if error.kind == ErrorKind::NoSpace => {
+                    if !self.swap_out_one(class)? {
+                        return Err(error);
                     }
-                    // Without huge pages for another arena, what nobody has open makes room.
-                    Err(error) if error.kind == ErrorKind::NoSpace => {
-                        if !self.swap_out_one(class)? {
-                            return Err(error);
-                        }
-                    }
-                    Err(error) => return Err(error),
                 }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -199,7 +179,7 @@ impl Host {
         let written =
             std::fs::write(&new, bytes.unwrap_or_default()).and_then(|()| std::fs::rename(&new, &path));
         if written.is_err() {
-            let _ = std::fs::remove_file(&new);
+            let _ = std::fs::remove_file(&new); // there may be none
         }
         written.doing("noting the object's place")
     }
@@ -222,7 +202,7 @@ impl Host {
         objects.iter().for_each(|object| self.note_arena(object));
         for object in objects.iter().filter(|object| object.record().options.is_wired()) {
             let Ok(bytes) = std::fs::read(self.place_path(object.id)) else { continue }; // it has its own memory
-            let noted = postcard::from_bytes::<Noted>(&bytes).ok();
+            let noted = postcard::from_bytes::<Noted>(&bytes).ok(); // damaged: gone
             let noted = noted.filter(|noted| noted.boot_id == self.machine.boot_id).ok_or_else(gone);
             if let Err(error) = noted.and_then(|noted| self.adopt_place(object, noted.place)) {
                 object.set_unusable(error.message);
@@ -266,7 +246,9 @@ impl Host {
             wired.placed().filter(|(_, arena)| arenas.contains(arena)).map(|(id, _)| id).collect();
         drop(wired);
         more.extend(arenas);
-        more.retain(|id| !objects.iter().any(|object| object.id == *id));
+        for object in objects {
+            more.remove(&object.id);
+        }
         objects.iter().cloned().chain(more.into_iter().filter_map(|id| self.object(id).ok())).collect()
     }
 
@@ -344,40 +326,47 @@ impl Host {
 
     /// Moves an object that nobody has open to a place of another size, or in another arena.
     fn relocate(self: &Arc<Self>, object: &Object, bytes: u64, class: &Class) -> Result<()> {
+        let from = self.place_in_arena(object.id).ok_or_else(gone)?;
+        let source = self.memory_at(from)?;
+        let had = object.record().options.size_bytes.min(bytes);
+        self.place_anew(object, bytes, class, had, |target, offset| {
+            copy(&*source, from.offset_bytes, target, offset, had).doing("moving a wired object")
+        })
+    }
+
+    /// Gives an object another place, of which `fill` makes so many bytes what they are to be; the rest is zero.
+    pub(super) fn place_anew(
+        self: &Arc<Self>,
+        object: &Object,
+        bytes: u64,
+        class: &Class,
+        filled: u64,
+        fill: impl FnOnce(&OwnedFd, u64) -> Result<()>,
+    ) -> Result<()> {
         // Two places at once: the new one is kept under a number that no object has.
         let meanwhile = ObjectId(u64::MAX - object.id.0);
-        let from = self.place_in_arena(object.id).ok_or_else(gone)?;
-        let had = object.record().options.size_bytes.min(bytes);
-        let to = self.find_place(meanwhile, bytes, class)?;
-        let moved = self.memory_at(from).and_then(|source| {
-            let target = self.memory_at(to)?;
-            let length = pages_of(bytes) * PAGE_SIZE_BYTES;
-            zero(&*target, to.offset_bytes, length).doing("zeroing the object's new place")?;
-            copy(&*source, from.offset_bytes, &*target, to.offset_bytes, had)
-                .doing("moving a wired object")?;
-            self.note_place(object.id, Some(to))?;
-            Ok(target)
+        let place = self.find_place(meanwhile, bytes, class)?;
+        let ready = self.memory_at(place).and_then(|memory| {
+            let rest = pages_of(bytes) * PAGE_SIZE_BYTES - filled;
+            fill(&memory, place.offset_bytes)?;
+            zero(&*memory, place.offset_bytes + filled, rest).doing("zeroing the object's new place")?;
+            self.note_place(object.id, Some(place)).map(|()| memory)
         });
-        match moved {
+        let left = match &ready {
             Ok(memory) => {
-                object.set_descriptor(memory);
-                let left = lock(&self.wired).replace(object.id, meanwhile);
-                left.into_iter().for_each(|arena| self.settle_arena(arena));
-                Ok(())
+                object.set_descriptor(memory.clone());
+                lock(&self.wired).replace(object.id, meanwhile)
             }
-            Err(error) => {
-                let left = lock(&self.wired).free(meanwhile);
-                left.into_iter().for_each(|arena| self.settle_arena(arena));
-                Err(error)
-            }
-        }
+            Err(_) => lock(&self.wired).free(meanwhile),
+        };
+        left.into_iter().for_each(|arena| self.settle_arena(arena));
+        ready.map(drop)
     }
 
     /// Gives an object in an arena another size; what it did not have is zero.
     pub(super) fn resize_wired(self: &Arc<Self>, object: &Object, old_bytes: u64, bytes: u64) -> Result<()> {
         let _making = lock(&object.making);
         let place = self.place_in_arena(object.id).ok_or_else(gone)?;
-        self.wait_for_arena(place)?;
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
