@@ -27,6 +27,7 @@ const CHOSEN: &[&str] = &[
     "security.fuzz_failures",
     "segments.divergence",
     "segments.races",
+    "wired.faults",
     "wired.mappings",
 ];
 

@@ -130,7 +130,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait(); // with whatever status
     }
 }

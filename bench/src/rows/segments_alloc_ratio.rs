@@ -82,7 +82,7 @@ fn by_arena(trace: &[Step]) -> Result<(f64, usize)> {
             if let Some(old) = slots[*slot].take() {
                 arena.free(old).doing("a segment is not freed")?;
             }
-            slots[*slot] = arena.alloc(*pages, 1, 0).ok();
+            slots[*slot] = arena.alloc(*pages, 1, 0).ok(); // none is counted
             failed += usize::from(slots[*slot].is_none());
         }
         Ok(failed)

@@ -277,7 +277,6 @@ impl Row for TailRatio {
         };
         let sparse =
             CreateOptions { size_bytes: GIB as u64, reserve: Some(false), ..CreateOptions::default() };
-        let mut filling = 0.0;
         // The plain one is the dividend: "ours" of the pair.
         let pairs = alternate(
             context.pick(9, 3),
@@ -291,7 +290,7 @@ impl Row for TailRatio {
         )?;
         drop(host.create("/bench/plain", &sparse, None)?);
         let object = host.open("/bench/plain", Access::ReadWrite)?;
-        filling += seconds(|| {
+        let filling = seconds(|| {
             View::of(&object.map(&objects::everything())?).write_pages();
             Ok(())
         })?;

@@ -1,6 +1,6 @@
 //! `wired-client`: a process that has wired objects mapped, and counts its faults while it uses them.
 
-use crate::failure::{Result, failed};
+use crate::failure::{Doing, Result, failed};
 use crate::objects;
 use crate::processes::thread_faults;
 use crate::view::{RawMapping, View, memory_file};
@@ -17,13 +17,15 @@ const ROUND: Duration = Duration::from_millis(1);
 pub fn run(arguments: &[String]) -> Result<()> {
     let [state, names @ ..] = arguments else { return failed("wired-client takes a folder and names") };
     let host = Host::connect_to(Path::new(state))?;
+    lock_own_memory()?;
     let mut mappings = map(&host, names)?;
     worker::say("ready")?;
     for line in std::io::stdin().lines() {
         let line = line?;
         let faults = match line.split(' ').collect::<Vec<_>>()[..] {
             ["touch"] => touch(&mappings),
-            ["fork"] => in_child(|| touch(&mappings))?,
+            // What the child copies of its parent's own memory is copied before.
+            ["fork"] => in_child(|| [&[][..], &mappings].map(touch)[1])?,
             ["loop", seconds] => counted_loop(&mappings, Duration::from_secs(seconds.parse()?)),
             ["again"] => {
                 mappings.clear();
@@ -35,6 +37,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
         worker::say(&faults.to_string())?;
     }
     Ok(())
+}
+
+/// As a control loop does with what is its own: code, stack, numbers. What is mapped later is not locked by it.
+fn lock_own_memory() -> Result<()> {
+    // SAFETY: nothing that is there changes.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()).doing("locking this program in memory"),
+    }
 }
 
 fn map(host: &Host, names: &[String]) -> Result<Vec<Mapping>> {

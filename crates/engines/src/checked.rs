@@ -46,7 +46,7 @@ impl Engine for Checked {
                 Kind::Read => Protection::READ,
                 Kind::Write(_) => Protection::WRITE,
             };
-            let page = self.table.access(access.task, access.at.page, wanted).ok();
+            let page = self.table.access(access.task, access.at.page, wanted).ok(); // none: it traps
             access.result = page.map(|page| match access.kind {
                 Kind::Read => self.memory.word(page, access.at.n),
                 Kind::Write(word) => {

@@ -5,9 +5,9 @@
 
 mod program;
 
-use crate::engine::{Access, Engine, Kind, LoadFailed, stores_alone};
+use crate::engine::{Access, Engine, Kind, LoadFailed, after_loading, stores_alone};
 use crate::memory::{Memory, PAGE};
-use commonhold_segments::{CheckingTable, Descriptor, Hardware, LoadError, Protection, Rules, TaskId};
+use commonhold_segments::{CheckingTable, Descriptor, Hardware, Protection, Rules, TaskId};
 use program::{Ask, Program};
 use std::collections::BTreeMap;
 use std::io;
@@ -93,11 +93,7 @@ impl Hardware for Descriptors {
     }
 
     fn load(&mut self, task: TaskId, slot: u32, descriptor: Descriptor) -> Result<(), LoadFailed> {
-        let mut after = self.table.clone();
-        after.load(task, slot, descriptor)?;
-        if descriptor.run.end() > self.memory.pages() {
-            return Err(LoadError::Shape.into());
-        }
+        let after = after_loading(&self.table, &self.memory, (task, slot), descriptor)?;
         let entry = match self.selectors.get(&(task, slot)) {
             Some(selector) => selector.entry,
             None => self.unused()?,

@@ -1,7 +1,7 @@
 //! What every engine does: it loads descriptors, and makes accesses that it lets through or not.
 
 use crate::memory::{Memory, WORDS};
-use commonhold_segments::{Hardware, LoadError, Protection, Rules, TaskId};
+use commonhold_segments::{CheckingTable, Descriptor, Hardware, LoadError, Protection, Rules, TaskId};
 use std::io;
 
 /// A word of a task's addresses.
@@ -41,6 +41,21 @@ impl Access {
         assert!(n < WORDS, "a page has fewer words");
         Access { task, at: Word { page, n }, kind, result: None }
     }
+}
+
+/// What a table has when it has loaded a descriptor, whose pages there must be.
+pub(crate) fn after_loading(
+    table: &CheckingTable,
+    memory: &Memory,
+    (task, slot): (TaskId, u32),
+    descriptor: Descriptor,
+) -> Result<CheckingTable, LoadError> {
+    let mut after = table.clone();
+    after.load(task, slot, descriptor)?;
+    if descriptor.run.end() > memory.pages() {
+        return Err(LoadError::Shape);
+    }
+    Ok(after)
 }
 
 /// Why an engine did not load or unload a descriptor.

@@ -141,7 +141,7 @@ fn who_allocates_gets_pages_that_no_move_uses() -> u64 {
                 other.memory[pinned.run().start as usize].0.set(9);
             }
         });
-        let _ = world.relocate(segment, 0);
+        let _ = world.relocate(segment, 0); // refused where the other was quicker
         user.join().unwrap();
         assert_eq!(world.contents(segment), 7);
     })

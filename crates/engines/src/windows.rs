@@ -5,7 +5,7 @@
 mod addresses;
 mod child;
 
-use crate::engine::{Access, Engine, Kind, LoadFailed, stores_alone};
+use crate::engine::{Access, Engine, Kind, LoadFailed, after_loading, stores_alone};
 use crate::memory::{Memory, PAGE};
 use addresses::Addresses;
 use commonhold_segments::{CheckingTable, Descriptor, Hardware, LoadError, Protection, Rules, TaskId};
@@ -84,10 +84,9 @@ impl Hardware for Windows {
     }
 
     fn load(&mut self, task: TaskId, slot: u32, descriptor: Descriptor) -> Result<(), LoadFailed> {
-        let mut after = self.table.clone();
-        after.load(task, slot, descriptor)?;
+        let after = after_loading(&self.table, &self.memory, (task, slot), descriptor)?;
         let Descriptor { start, run, protection } = descriptor;
-        if start + u64::from(run.pages) > REACH || run.end() > self.memory.pages() {
+        if start + u64::from(run.pages) > REACH {
             return Err(LoadError::Shape.into());
         }
         self.hide(task, slot)?;

@@ -9,7 +9,7 @@ const OWN_PROGRAMS: i64 = 2;
 
 /// Says so.
 pub(crate) fn explain(error: &io::Error) -> Error {
-    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok(); // none: it cannot be told
     judge(error, setting.and_then(|text| text.trim().parse().ok()))
 }
 

@@ -89,6 +89,6 @@ type Call = unsafe extern "C" fn(
 impl Drop for Addresses {
     fn drop(&mut self) {
         // SAFETY: reserved by `new` with that length; nothing points into it.
-        let _ = unsafe { memory::unmap(self.first, self.bytes) };
+        let _ = unsafe { memory::unmap(self.first, self.bytes) }; // else they stay reserved
     }
 }

@@ -150,7 +150,7 @@ impl Host {
         self.free_place(object.id);
     }
 
-    /// Everything that was kept in files for an object.
+    /// Everything that was kept in files for an object, of which it has some.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
