@@ -60,7 +60,7 @@ impl Host {
     fn trim(self: &Arc<Self>, object: &Arc<Object>) {
         let (uid, size_bytes, of_the_pool) = {
             let record = object.record();
-            let of_the_pool = record.options.shares_tables();
+            let of_the_pool = record.options.is_of_huge_pages();
             (record.charged_uid, record.options.size_bytes, of_the_pool)
         };
         // An arena is an object of its own.
