@@ -126,6 +126,7 @@ impl Host {
             home_moves,
             translation: crate::options::translation(translation).or_raise(py)?,
             coherence: Coherence::Local,
+            read_only: false,
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns.

@@ -23,6 +23,7 @@ mod object;
 mod own;
 mod pager;
 mod segments;
+mod snapshots;
 mod start;
 mod watching;
 mod wired;
@@ -43,6 +44,7 @@ pub use mapping::{MapOptions, Mapping};
 pub use object::Object;
 pub use own::{forget_own, is_own};
 pub use pager::Pager;
+pub use snapshots::SnapshotOptions;
 pub use watching::{Heard, Watch};
 
 /// Says on standard error what no call can return: one line, in one write, without any lock.

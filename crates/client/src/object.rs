@@ -82,6 +82,10 @@ impl Core {
         Ok(core)
     }
 
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
     pub(crate) fn shared(&self) -> &'static Shared {
         self.lease.shared()
     }

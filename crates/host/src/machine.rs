@@ -3,21 +3,22 @@
 use crate::arriving::Arriving;
 use crate::budget::{Budget, Holdings};
 use crate::cache::evictor::Pipe;
-use crate::cache::{Cache, Evictor};
+use crate::cache::{Cache, Evictor, Family};
 use crate::on_way::OnWay;
 use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::workers::{PagerThreads, Share, Workers};
 use commonhold_object::error::Doing;
-use commonhold_object::{ObjectId, Result};
+use commonhold_object::{Error, ErrorKind, ObjectId, Result};
+use commonhold_versions::Link;
 use rustix::event::EventfdFlags;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// One host's shared means.
 pub struct Machine {
@@ -72,6 +73,22 @@ pub struct Machine {
     /// Somebody has watched one.
     watched: AtomicBool,
     taking_over: AtomicBool,
+    family: OnceLock<Box<dyn Family>>,
+}
+
+/// A machine of one cache, in tests of it.
+struct Alone;
+
+impl Family for Alone {
+    fn cache(&self, _id: ObjectId) -> Result<Arc<Cache>> {
+        Err(Error::new(ErrorKind::NotFound, "there are no other objects"))
+    }
+
+    fn parent(&self, _id: ObjectId) -> Result<Option<(Link<ObjectId>, Option<Arc<Cache>>)>> {
+        Ok(None)
+    }
+
+    fn is_broken(&self, _id: ObjectId, _why: &Error) {}
 }
 
 /// Threads of each kind that wait for the pagers of one ordinary user's objects.
@@ -142,7 +159,18 @@ impl Machine {
             changed: Mutex::default(),
             watched: AtomicBool::new(false),
             taking_over: AtomicBool::new(true),
+            family: OnceLock::new(),
         }))
+    }
+
+    /// Said once: who knows all objects.
+    pub fn set_family(&self, family: Box<dyn Family>) {
+        let _ = self.family.set(family);
+    }
+
+    /// Who knows all objects.
+    pub fn family(&self) -> &dyn Family {
+        self.family.get().map_or(&Alone, |family| &**family)
     }
 
     /// Whether this host makes a host again of what the one before left: all wait for that.

@@ -136,6 +136,8 @@ pub struct CreateOptions {
     pub home_moves: bool,
     /// How an address reaches its pages. With shared page tables its size is rounded up to a multiple of 2 MiB, for life.
     pub translation: Translation,
+    /// Nobody writes to it: a snapshot. No object is created so.
+    pub read_only: bool,
 }
 
 impl Default for CreateOptions {
@@ -158,11 +160,26 @@ impl Default for CreateOptions {
             replicas: 0,
             home_moves: false,
             translation: Translation::Paged,
+            read_only: false,
         }
     }
 }
 
 impl CreateOptions {
+    /// Those of a snapshot of an object with these options.
+    pub fn snapshot(&self, size_bytes: u64, mode: u32, writable: bool) -> CreateOptions {
+        CreateOptions {
+            size_bytes,
+            controlled: true,
+            freezable: writable,
+            read_only: !writable,
+            reserve: Some(false),
+            mode,
+            tag: self.tag.clone(),
+            ..CreateOptions::default()
+        }
+    }
+
     /// Whether faults of such an object are served by the host (DESIGN.md, "the cheapest mechanism").
     pub fn is_controlled(&self) -> bool {
         self.controlled

@@ -116,6 +116,16 @@ fn sample_requests() -> Vec<Vec<u8>> {
         Request::Counts { name: None, after: Some(object), hottest: 3 },
         Request::Trace { name: name(), place: None },
         Request::Watch { object },
+        Request::Snapshot(commonhold_object::wire::SnapshotRequest {
+            of: object,
+            offset: 4096,
+            length: 0,
+            name: name(),
+            mode: 0o640,
+            writable: true,
+            whole: false,
+            nonce: 7,
+        }),
     ];
     both(&all)
 }

@@ -43,6 +43,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Create an object
     Create(objects::Create),
+    /// Keep an object as it is now under another name
+    Snapshot(objects::Snapshot),
     /// Change the size of an object
     Resize(objects::Resize),
     /// List the objects and directories of a directory

@@ -167,6 +167,33 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
+/// `snapshot`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    commonhold snapshot /lab/counts /lab/counts@monday\n  \
+    commonhold cp /lab/counts@monday /lab/counts      # and back")]
+pub struct Snapshot {
+    /// Name of the object: a freezable one, or a snapshot
+    pub name: String,
+    /// Name of the snapshot
+    pub snapshot: String,
+    /// The snapshot may be written; the object does not see that
+    #[arg(long)]
+    pub writable: bool,
+    /// Copy all pages soon, not only those that are written or touched
+    #[arg(long)]
+    pub whole: bool,
+    /// Mode bits of the snapshot, octal
+    #[arg(long, value_parser = parse_mode, default_value = "0600")]
+    pub mode: u32,
+    /// Of a part of the object.
+    #[command(flatten)]
+    pub part: Part,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
 /// `resize`.
 #[derive(Debug, Args)]
 pub struct Resize {

@@ -1,9 +1,10 @@
-//! `cat` and `sync`.
+//! `cat`, `sync` and `snapshot`.
 
-use crate::arguments::objects::{Cat, Part, Sync};
+use crate::arguments::objects::{Cat, Part, Snapshot, Sync};
 use crate::failure::{Done, Failure};
 use crate::output::{answer, count};
-use commonhold::{Access, Error, Host, Result};
+use crate::units::format_size;
+use commonhold::{Access, Error, Host, Result, SnapshotOptions};
 use serde_json::json;
 use std::io::Write;
 
@@ -46,6 +47,27 @@ pub fn sync(host: &Host, arguments: &Sync) -> Done {
         if arguments.freeze { object.sync_frozen(offset, length)? } else { object.sync(offset, length)? };
     answer(arguments.form.json, &json!({ "name": arguments.name, "stored_pages": pages }), |_| {
         format!("{}: {} stored", arguments.name, count(pages, "page"))
+    })
+}
+
+/// Keeps an object as it is now under another name.
+pub fn snapshot(host: &Host, arguments: &Snapshot) -> Done {
+    let mut object = host.open(&arguments.name, Access::Read)?;
+    if !object.options().read_only {
+        object = host.open(&arguments.name, Access::ReadWrite)?; // its writers are held
+    }
+    let (offset, length) = resolve(arguments.part, object.size_bytes())?;
+    let options = SnapshotOptions {
+        offset,
+        length: Some(length),
+        mode: arguments.mode,
+        writable: arguments.writable,
+        whole: arguments.whole,
+    };
+    let snapshot = object.snapshot(&arguments.snapshot, &options)?;
+    let size_bytes = snapshot.size_bytes();
+    answer(arguments.form.json, &json!({ "name": arguments.snapshot, "size_bytes": size_bytes }), |_| {
+        format!("{}: {} of {} as it is now", arguments.snapshot, format_size(size_bytes), arguments.name)
     })
 }
 

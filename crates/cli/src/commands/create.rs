@@ -72,6 +72,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
             Coherence::Local | Coherence::Strict => commonhold::Coherence::Local,
             Coherence::Explicit => commonhold::Coherence::Explicit,
         },
+        read_only: false,
     };
     if arguments.coherence == Coherence::Strict { strict(options, arguments) } else { Ok(options) }
 }

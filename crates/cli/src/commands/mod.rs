@@ -32,6 +32,7 @@ pub fn run(line: CommandLine) -> Done {
     let place = HostPlace::new(line.host);
     match line.command {
         Command::Create(arguments) => create::create(&place.connect()?, arguments),
+        Command::Snapshot(arguments) => contents::snapshot(&place.connect()?, &arguments),
         Command::Resize(arguments) => change::resize(&place.connect()?, &arguments),
         Command::Ls(arguments) => list::list(&place.connect()?, &arguments),
         Command::Stat(arguments) => show::stat(&place.connect()?, &arguments),

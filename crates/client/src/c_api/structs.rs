@@ -204,6 +204,7 @@ impl ch_options {
                     return Err(Error::invalid(what));
                 }
             },
+            read_only: false,
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),

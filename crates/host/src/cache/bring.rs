@@ -47,7 +47,7 @@ impl Cache {
     fn source(&self, inner: &Inner, page: u64) -> Source {
         if inner.book.spilled().contains(page as u32) {
             Source::Spill
-        } else if self.pager.is_anonymous() {
+        } else if self.pager.is_anonymous() && !self.pager.has_parent() {
             Source::Zeros
         } else {
             Source::Pager
@@ -96,7 +96,7 @@ impl Cache {
             self.run_fault(move || this.bring_slowly(&mapping, run, waits));
             return None;
         }
-        if self.pager.is_anonymous() {
+        if source == Source::Zeros {
             self.grant_zeros(mapping, run.end());
         }
         self.evict_ahead();
@@ -264,6 +264,10 @@ impl Cache {
         let run = PageRange::new(part.first, same);
         let shown = self.place(mapping, run, source)?;
         let mut inner = self.lock();
+        if self.pager.has_parent() {
+            // What it is a snapshot of may be written from now on.
+            self.record(&mut inner, &book::set_of(run));
+        }
         book::insert(&mut inner.resident, run);
         book::remove(&mut inner.in_flight, run);
         inner.order.push_back(run);

@@ -302,6 +302,7 @@ impl Cache {
         let claimed =
             || inner.views.iter().any(|v| v.pages.contains(page) && v.mapping.claim_of(page).is_some());
         self.pager.is_anonymous()
+            && !self.pager.has_parent()
             && !inner.book.spilled().contains(at)
             && (!inner.book.is_dirty(at) || claimed())
     }

@@ -22,6 +22,7 @@
 //! | `coherent`, `install` | what the scheduler of an object that hosts share has done to pages here |
 //! | `inherited` | what page tables have by grants of the host process before |
 //! | `ask` | what it is asked for |
+//! | `snapshots` | what snapshots of it have, or must have before a page is written |
 //! | `larger` | what of that is about pages of more than 4 KiB |
 //! | `telling` | what replicas must hear before a page is written |
 //! | `leaving` | what is newest here when nobody here uses it any more |
@@ -53,6 +54,7 @@ mod recover;
 mod resize;
 mod room;
 mod shrink;
+mod snapshots;
 mod stamp;
 pub mod stored;
 mod sync;
@@ -66,6 +68,7 @@ mod views;
 
 pub use evictor::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
+pub use snapshots::{Family, Read};
 
 use crate::asker::Waits;
 use crate::budget::Budget;
@@ -223,6 +226,10 @@ struct Inner {
     rights: Option<coherent::Rights>,
     /// A thread tells replicas what may be newer, and looks again.
     is_telling: bool,
+    /// Its snapshots that may lack pages.
+    children: Vec<snapshots::Child>,
+    /// Pages whose writers wait until those have them.
+    giving: RoaringBitmap,
 }
 
 struct Waiting {
@@ -318,6 +325,8 @@ impl Cache {
                 last_failure: None,
                 rights: None,
                 is_telling: false,
+                children: Vec::new(),
+                giving: RoaringBitmap::new(),
             }),
             held: Mutex::default(),
             settled: bell::Bell::default(),

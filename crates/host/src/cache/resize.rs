@@ -14,7 +14,9 @@ impl Cache {
     pub fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         // Nothing in the journal may reach past the new end.
         self.checkpoint_all()?;
-        let _turn = super::lock(&self.turn);
+        let kept = pages_of(size_bytes);
+        let gone = PageRange::new(kept, pages_of(self.size_bytes()).saturating_sub(kept));
+        let _turn = self.turn_without_snapshots(gone);
         // Replicas hear of a larger size before it is the object's, of a smaller one after, and without the cache's lock.
         let (replicas, before) = (self.pager.replicas(), self.size_bytes());
         let tell = |size_bytes: u64| replicas.map_or(Ok(()), |replicas| replicas.resize(size_bytes));

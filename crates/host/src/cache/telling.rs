@@ -13,8 +13,12 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cache {
-    /// Whether a first write of the page must wait for the replicas. Then whoever writes is answered when they have heard it.
+    /// Whether a first write of the page must wait for snapshots or replicas. Then whoever writes is answered when those have
+    /// the page, and these have heard it.
     pub(super) fn write_waits(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64) -> bool {
+        if self.snapshots_wait(inner, mapping, page) {
+            return true;
+        }
         if !inner.book.must_tell_page(page as u32) {
             return false;
         }

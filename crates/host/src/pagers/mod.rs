@@ -6,6 +6,7 @@ mod external;
 mod file;
 mod moving;
 mod replicas;
+mod snapshot;
 
 pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
@@ -13,6 +14,7 @@ pub use external::{ExternalPager, PagerLines};
 pub use file::{FilePager, check_room};
 pub use moving::{HomeFile, MovingPager};
 pub use replicas::Replicas;
+pub use snapshot::SnapshotPager;
 
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
@@ -53,6 +55,11 @@ pub trait Pager: Send + Sync {
 
     /// Whether there is no stored copy at all: pages never written are zero, and sync promises nothing.
     fn is_anonymous(&self) -> bool {
+        false
+    }
+
+    /// Whether pages that are not here come from the object that this one is a snapshot of.
+    fn has_parent(&self) -> bool {
         false
     }
 

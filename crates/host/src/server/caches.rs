@@ -8,7 +8,9 @@ use crate::cache::kept::Lent;
 use crate::cache::stored;
 use crate::cache::{Cache, Traits};
 use crate::live::Live;
-use crate::pagers::{AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager};
+use crate::pagers::{
+    AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager, SnapshotPager,
+};
 use crate::spill::Spill;
 use commonhold_object::error::Doing;
 use commonhold_object::{Coherence, SyncMode};
@@ -57,7 +59,7 @@ impl Host {
         Ok(Some(cache))
     }
 
-    fn make_cache(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
+    pub(super) fn make_cache(self: &Arc<Self>, object: &Arc<Object>) -> Result<Arc<Cache>> {
         let _one_at_a_time = lock(&object.making);
         if let Some(cache) = object.cache() {
             return Ok(cache);
@@ -76,6 +78,7 @@ impl Host {
         let path = self.machine.path("live", object.id);
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
+        self.tell_of_snapshots(&cache, true);
         // Frames that the next host would not have must not be written to.
         self.keep_new_frames(&record, &frames).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.note_used(object.id);
@@ -141,7 +144,13 @@ impl Host {
             return Ok(Box::new(ElsewherePager));
         }
         Ok(match &record.options.pager {
-            PagerKind::Anonymous => Box::new(AnonymousPager),
+            PagerKind::Anonymous => match self.parent_blocks(object.id) {
+                Some(may_block) => {
+                    let size_bytes = record.options.size_bytes;
+                    Box::new(SnapshotPager::new(object.id, size_bytes, &self.machine, may_block))
+                }
+                None => Box::new(AnonymousPager),
+            },
             PagerKind::File => {
                 let gone = || Error::new(ErrorKind::Lost, object.unusable());
                 let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
@@ -270,11 +279,15 @@ impl Host {
         let mut as_left = record.clone();
         as_left.options.size_bytes = header.size_bytes;
         let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
+        self.tell_of_snapshots(&cache, false);
         // Who wrote to them before is not known.
         if rustix::process::geteuid().is_root() {
             cache.is_opened_by_others(true);
         }
         cache.adopt_frames()?;
+        if cache.pager.has_parent() {
+            cache.all_may_be_newer()?;
+        }
         if !unfinished.is_empty() {
             let (id, pages) = (object.id.0, unfinished.len());
             let stuck = lock(&self.stuck_before).clone();

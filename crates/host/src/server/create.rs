@@ -74,6 +74,9 @@ impl Host {
         if options.shares_tables() {
             options.size_bytes = tables::whole_pages(options.size_bytes);
         }
+        if options.read_only {
+            return Err(Error::invalid("read_only is of snapshots: nobody could write what the object is to have"));
+        }
         options.check()?;
         self.check_can_keep(&options)?;
         self.check_page_size(&options)?;
@@ -169,7 +172,7 @@ impl Host {
         Ok(object)
     }
 
-    fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {
+    pub(super) fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {
         if options.is_controlled() && !self.small_frames {
             return Err(Error::new(
                 ErrorKind::Unsupported,

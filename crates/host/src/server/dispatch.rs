@@ -182,6 +182,7 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
+            Request::Snapshot(asked) => self.snapshot(session, asked, give),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),

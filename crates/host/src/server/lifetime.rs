@@ -120,7 +120,16 @@ impl Host {
                 || self.returning.expects(id)
                 || self.is_used_elsewhere(&object)
         };
-        if !object.end_unless(used) {
+        let has_snapshots = Cell::new(false);
+        let needed = || {
+            let used = used();
+            has_snapshots.set(!used && self.has_snapshots(id));
+            used || has_snapshots.get()
+        };
+        if !object.end_unless(needed) {
+            if has_snapshots.get() {
+                self.collapse_soon(&object);
+            }
             return;
         }
         self.is_about_to_leave(&object); // before nobody finds it any more
@@ -136,6 +145,7 @@ impl Host {
 
     /// Nothing of an object is needed any more.
     pub(super) fn end_object(self: &Arc<Self>, object: &Object, cache: Option<&Cache>) {
+        self.forget_snapshot(object.id);
         if let Some(cache) = cache {
             cache.discard();
         } else {
@@ -155,6 +165,7 @@ impl Host {
         let _ = std::fs::remove_file(self.machine.path("live", id));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("wired"));
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("of"));
         self.note_used(id);
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {

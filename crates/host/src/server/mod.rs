@@ -15,6 +15,7 @@
 //! | `elsewhere` | what other hosts have, in what is told of names and pages |
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
+//! | `snapshots` | objects that have the pages of another as they were |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
@@ -52,6 +53,7 @@ pub mod segments;
 mod session;
 mod shared;
 mod slots;
+mod snapshots;
 pub mod start;
 mod status;
 mod swapping;
@@ -141,6 +143,8 @@ pub struct Host {
     pub cluster: OnceLock<Arc<Cluster>>,
     /// Where wired objects lie. Nothing is waited for while it is locked.
     wired: Mutex<commonhold_wired::Arenas>,
+    /// What snapshots are of.
+    snapshots: Mutex<snapshots::Snapshots>,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,

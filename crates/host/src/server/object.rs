@@ -178,6 +178,12 @@ impl Object {
     /// Refuses what the object cannot give.
     pub fn check_access(&self, access: Access) -> Result<()> {
         self.check_usable()?;
+        if access.writes() && self.record().options.read_only {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "the object is a snapshot that nobody writes to: open it for reading, or take a writable snapshot of it",
+            ));
+        }
         let read_only = self.record().file.as_ref().is_some_and(|f| f.read_only);
         if read_only && access.writes() {
             return Err(Error::new(

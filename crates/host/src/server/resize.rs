@@ -136,6 +136,7 @@ impl Host {
                  old bytes again when it grows; create a smaller one and copy",
             ));
         }
+        self.make_snapshot_whole(object)?;
         let charged_uid = object.record().charged_uid;
         if options.is_wired() {
             let _making = lock(&object.making);

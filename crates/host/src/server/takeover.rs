@@ -105,6 +105,7 @@ impl Host {
         let mut not_yet = HashSet::new();
         let records = lock(&self.registry).records()?;
         let mounts = read_mounts()?;
+        self.read_snapshots(&records);
         for record in records {
             let id = record.id;
             let kept = |part: &str| by_key.get(object_key(id, part).0.as_str()).and_then(|k| k.fd.clone());

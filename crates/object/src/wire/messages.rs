@@ -261,6 +261,29 @@ pub enum Request {
         /// Which.
         object: ObjectId,
     },
+    /// Create an object that has the pages of an open one as they are at one instant. Answered as `Open`.
+    Snapshot(SnapshotRequest),
+}
+
+/// A snapshot that a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRequest {
+    /// Of which object. The client has it open for writing, unless nobody writes to it.
+    pub of: ObjectId,
+    /// First byte, of a page.
+    pub offset: u64,
+    /// Bytes; 0: all from there on.
+    pub length: u64,
+    /// Its name.
+    pub name: Name,
+    /// Its mode bits.
+    pub mode: u32,
+    /// It may be written.
+    pub writable: bool,
+    /// It has all of its pages soon, whether they are written or not.
+    pub whole: bool,
+    /// Chosen at random by the client: a repeated request finds its own snapshot.
+    pub nonce: u128,
 }
 
 /// How another size is meant.

@@ -99,6 +99,16 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Revert { name: named.clone() },
         Request::MapInfo { name: named.clone() },
         Request::Watch { object },
+        Request::Snapshot(commonhold_object::wire::SnapshotRequest {
+            of: object,
+            offset,
+            length,
+            name: name("/made"),
+            mode: u32::MAX,
+            writable: true,
+            whole: true,
+            nonce: u128::from(numbers.draw()),
+        }),
         Request::Status,
         Request::Hosts,
         Request::ServePager { pager: named },
@@ -120,6 +130,7 @@ fn is_forbidden(request: &Request) -> bool {
         Request::StatObject { .. }
         | Request::ResizeOpened { .. }
         | Request::Watch { .. }
+        | Request::Snapshot(_)
         | Request::Reattach { .. } => true,
         _ => false,
     }

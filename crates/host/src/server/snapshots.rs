@@ -1,0 +1,414 @@
+//! Snapshots: objects that have the pages of another as they were at one instant (`docs/SNAPSHOTS.md`).
+//!
+//! `live/<id>.of` of a snapshot says what it is of as long as it lacks pages. It is written before the instant, and before the
+//! snapshot has a name; it is replaced before anything relies on another one.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use crate::cache::{Cache, Family};
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{Reply, SnapshotRequest};
+use commonhold_object::{
+    Access, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result,
+    pages_of,
+};
+use commonhold_registry::{ObjectRecord, Prepared};
+use commonhold_versions::{Link, Versions};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, Weak};
+
+/// What is known of all snapshots. Nothing is waited for while it is locked.
+#[derive(Default)]
+pub(super) struct Snapshots {
+    versions: Versions<ObjectId>,
+    /// Those that lack pages that nobody has any more, and why.
+    broken: BTreeMap<ObjectId, Error>,
+    /// Objects without users whose snapshots are being given what they lack.
+    collapsing: HashSet<ObjectId>,
+}
+
+/// What `live/<id>.of` has.
+#[derive(Serialize, Deserialize)]
+struct Noted {
+    boot_id: String,
+    parent: ObjectId,
+    first_page: u64,
+    pages: u64,
+    /// Why it cannot be used any more.
+    broken: Option<String>,
+}
+
+struct Objects(Weak<Host>);
+
+impl Objects {
+    fn host(&self) -> Result<Arc<Host>> {
+        self.0.upgrade().ok_or_else(|| Error::new(ErrorKind::Disconnected, "the host ends"))
+    }
+}
+
+impl Family for Objects {
+    fn cache(&self, id: ObjectId) -> Result<Arc<Cache>> {
+        let host = self.host()?;
+        let object = host.object(id)?;
+        host.cache_of(&object)
+    }
+
+    fn parent(&self, id: ObjectId) -> Result<Option<(Link<ObjectId>, Option<Arc<Cache>>)>> {
+        let host = self.host()?;
+        let link = {
+            let snapshots = lock(&host.snapshots);
+            if let Some(error) = snapshots.broken.get(&id) {
+                return Err(error.clone());
+            }
+            snapshots.versions.of(id)
+        };
+        let Some(link) = link else { return Ok(None) };
+        Ok(Some((link, host.object(link.parent).ok().and_then(|parent| parent.cache()))))
+    }
+
+    fn is_broken(&self, id: ObjectId, why: &Error) {
+        if let Ok(host) = self.host() {
+            host.break_snapshot(id, why);
+        }
+    }
+}
+
+impl Host {
+    fn of_path(&self, id: ObjectId) -> PathBuf {
+        self.machine.path("live", id).with_extension("of")
+    }
+
+    fn note_of(&self, id: ObjectId, link: Link<ObjectId>, broken: Option<String>) -> Result<()> {
+        let Link { parent, first_page, pages } = link;
+        let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages, broken };
+        let bytes = postcard::to_stdvec(&noted).map_err(|_| Error::invalid("a note of a snapshot"))?;
+        let (path, new) = (self.of_path(id), self.of_path(id).with_extension("of-new"));
+        std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &path)).doing("noting a snapshot")
+    }
+
+    /// What snapshots are of, as the host before noted it. Before any cache is there.
+    pub(super) fn read_snapshots(self: &Arc<Self>, records: &[ObjectRecord]) {
+        self.machine.set_family(Box::new(Objects(Arc::downgrade(self))));
+        let mut snapshots = lock(&self.snapshots);
+        for record in records {
+            let Ok(bytes) = std::fs::read(self.of_path(record.id)) else { continue };
+            let noted = postcard::from_bytes::<Noted>(&bytes).ok();
+            let Some(noted) = noted.filter(|noted| noted.boot_id == self.machine.boot_id) else { continue };
+            let Noted { parent, first_page, pages, broken, .. } = noted;
+            snapshots.versions.link(record.id, Link { parent, first_page, pages });
+            if let Some(why) = broken {
+                snapshots.broken.insert(record.id, Error::new(ErrorKind::Lost, why));
+            }
+        }
+    }
+
+    /// What a cache must know before anybody uses it: its snapshots. `anew`: its frames are new, and what those snapshots lack
+    /// is lost.
+    pub(super) fn tell_of_snapshots(&self, cache: &Cache, anew: bool) {
+        for (id, link) in lock(&self.snapshots).versions.children(cache.id) {
+            if anew {
+                let why = "what it lacks was in the memory of the object that it is a snapshot of, and is lost";
+                self.break_snapshot(id, &Error::new(ErrorKind::Lost, why));
+            } else {
+                cache.has_snapshot(id, link, false);
+            }
+        }
+    }
+
+    /// Of a snapshot: whether what it lacks may have to come from another process.
+    pub(super) fn parent_blocks(&self, id: ObjectId) -> Option<bool> {
+        let mut above = lock(&self.snapshots).versions.of(id)?.parent;
+        loop {
+            let next = lock(&self.snapshots).versions.of(above);
+            match next {
+                Some(link) => above = link.parent,
+                None => break,
+            }
+        }
+        let is_external = |object: Arc<Object>| {
+            matches!(object.record().options.pager, PagerKind::External { .. })
+        };
+        Some(self.object(above).is_ok_and(is_external))
+    }
+
+    pub(super) fn is_snapshot(&self, id: ObjectId) -> bool {
+        lock(&self.snapshots).versions.of(id).is_some()
+    }
+
+    pub(super) fn has_snapshots(&self, id: ObjectId) -> bool {
+        lock(&self.snapshots).versions.is_parent(id)
+    }
+
+    /// Nobody gets pages of it that are not as they were.
+    fn break_snapshot(&self, id: ObjectId, why: &Error) {
+        let link = {
+            let mut snapshots = lock(&self.snapshots);
+            if snapshots.broken.contains_key(&id) {
+                return;
+            }
+            let text = format!("the snapshot is not whole: {}; remove it, and take another", why.message);
+            snapshots.broken.insert(id, Error::new(ErrorKind::Lost, text));
+            snapshots.versions.of(id)
+        };
+        if let Ok(object) = self.object(id) {
+            object.set_unusable(format!("the snapshot is not whole: {why}; remove it, and take another"));
+        }
+        if let Some(link) = link
+            && let Err(error) = self.note_of(id, link, Some(why.message.clone()))
+        {
+            self.machine.log(format_args!("object {}: {error}", id.0));
+        }
+        self.machine.log(format_args!("object {}: the snapshot is not whole: {why}", id.0));
+    }
+
+    pub(super) fn snapshot(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        asked: SnapshotRequest,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
+        let parent = self.object(asked.of)?;
+        let access = session.access(asked.of)?;
+        let of = parent.record().options.clone();
+        check_can_have(&of, access)?;
+        let pages = range_of(&of, &asked)?;
+        let length = pages.count * PAGE_SIZE_BYTES - past_end(&of, &asked, pages);
+        let options = of.snapshot(length, asked.mode, asked.writable);
+        options.check()?;
+        self.check_can_keep(&options)?;
+        let charged = self.limits.counted(session.credentials.uid, &options, 0);
+        let access = if asked.writable { Access::ReadWrite } else { Access::Read };
+        let prepared = lock(&self.registry).prepare_create(
+            &asked.name,
+            &session.credentials,
+            options,
+            None,
+            asked.nonce,
+            charged,
+        )?;
+        let prepared = match prepared {
+            Prepared::Exists(record) => return self.give(session, &self.object(record.id)?, access, give),
+            Prepared::New(prepared) => prepared,
+        };
+        let object = Object::new(prepared.record().clone(), None, String::new());
+        let link = Link { parent: parent.id, first_page: pages.first, pages: pages.count };
+        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link));
+        if let Err(error) = made {
+            self.forget_snapshot(object.id);
+            self.unkeep_frames(object.id);
+            self.remove_files(object.id);
+            lock(&self.registry).abandon_create(prepared);
+            self.settle_object(parent.id);
+            return Err(error);
+        }
+        let id = object.id;
+        let committed = lock(&self.registry).commit_create(prepared);
+        match committed {
+            Ok(record) => *object.record() = record,
+            Err(error) => {
+                self.forget_snapshot(id);
+                self.unkeep_frames(id);
+                self.remove_files(id);
+                return Err(error);
+            }
+        }
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
+        if !asked.writable {
+            self.stand_between(id);
+        }
+        if asked.whole {
+            self.make_whole_soon(&object);
+        }
+        self.give(session, &object, access, give)
+    }
+
+    fn take_snapshot(
+        self: &Arc<Self>,
+        parent: &Arc<Object>,
+        object: &Arc<Object>,
+        link: Link<ObjectId>,
+    ) -> Result<()> {
+        let of = self.cache_of(parent)?;
+        lock(&self.snapshots).versions.link(object.id, link);
+        let cache = self.make_cache(object)?;
+        self.note_of(object.id, link, None)?;
+        of.take_instant(object.id, &cache, link)
+    }
+
+    /// Older snapshots whose pages the new one has too are snapshots of it from now on.
+    fn stand_between(&self, newer: ObjectId) {
+        let covered = lock(&self.snapshots).versions.covered_by(newer);
+        for (id, link) in covered {
+            if let Err(error) = self.move_under(id, link) {
+                self.machine.log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
+            }
+        }
+    }
+
+    /// A snapshot is one of another object from now on, which has (or whose own parent has) all that it lacks.
+    fn move_under(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
+        let gone = || Error::new(ErrorKind::NotFound, "the object has ended");
+        let to = self.object(link.parent)?.cache().ok_or_else(gone)?;
+        self.note_of(id, link, None)?;
+        to.has_snapshot(id, link, false);
+        let before = {
+            let mut snapshots = lock(&self.snapshots);
+            let before = snapshots.versions.of(id);
+            snapshots.versions.link(id, link);
+            before
+        };
+        // From now on who reads what it lacks asks there.
+        if let Some(before) = before.filter(|before| before.parent != link.parent)
+            && let Some(cache) = self.object(before.parent).ok().and_then(|parent| parent.cache())
+        {
+            cache.has_no_snapshot(id);
+        }
+        Ok(())
+    }
+
+    /// It lacks nothing any more, or is gone.
+    pub(super) fn forget_snapshot(self: &Arc<Self>, id: ObjectId) {
+        let link = {
+            let mut snapshots = lock(&self.snapshots);
+            snapshots.broken.remove(&id);
+            snapshots.versions.cut(id)
+        };
+        let Some(link) = link else { return };
+        let _ = std::fs::remove_file(self.of_path(id)); // with the object's other files, if not now
+        if let Ok(parent) = self.object(link.parent) {
+            parent.cache().iter().for_each(|cache| cache.has_no_snapshot(id));
+            self.settle_object(parent.id);
+        }
+    }
+
+    /// The snapshot has all of its pages afterwards.
+    pub(super) fn make_snapshot_whole(self: &Arc<Self>, object: &Arc<Object>) -> Result<()> {
+        if !self.is_snapshot(object.id) {
+            return Ok(());
+        }
+        let cache = self.cache_of(object)?;
+        cache.bring_all(PageRange::new(0, pages_of(cache.size_bytes())))?;
+        object.check_usable()?;
+        self.forget_snapshot(object.id);
+        Ok(())
+    }
+
+    fn make_whole_soon(self: &Arc<Self>, object: &Arc<Object>) {
+        let (this, object) = (self.clone(), object.clone());
+        let share = self.share_of(object.record().charged_uid);
+        share.run(&self.machine.workers, move || {
+            let held = object.hold().and_then(|_held| this.make_snapshot_whole(&object));
+            if let Err(error) = held {
+                this.machine.log(format_args!("object {}: it lacks pages still: {error}", object.id.0));
+            }
+            this.settle_object(object.id);
+        });
+    }
+
+    /// Nobody uses the object but its snapshots: they get what they lack, and it ends.
+    pub(super) fn collapse_soon(self: &Arc<Self>, object: &Arc<Object>) {
+        if !lock(&self.snapshots).collapsing.insert(object.id) {
+            return;
+        }
+        let (this, object) = (self.clone(), object.clone());
+        let share = self.share_of(object.record().charged_uid);
+        share.run(&self.machine.workers, move || {
+            let collapsed = this.collapse(&object);
+            if let Err(error) = collapsed {
+                // It stays, as what they are snapshots of, until they end.
+                this.machine.log(format_args!("object {}: its snapshots need it still: {error}", object.id.0));
+                return;
+            }
+            lock(&this.snapshots).collapsing.remove(&object.id);
+            this.settle_object(object.id);
+        });
+    }
+
+    fn collapse(self: &Arc<Self>, middle: &Arc<Object>) -> Result<()> {
+        let past = lock(&self.snapshots).versions.past(middle.id);
+        for (id, link) in past {
+            let Ok(child) = self.object(id) else { continue };
+            let held = child.hold().and_then(|_held| match link {
+                None => self.make_snapshot_whole(&child),
+                Some(link) => self.lift(middle, &child, link),
+            });
+            self.settle_object(id);
+            held?;
+        }
+        Ok(())
+    }
+
+    /// A snapshot of `middle` is one of the object that `middle` is a snapshot of, when it has what `middle` has.
+    fn lift(self: &Arc<Self>, middle: &Object, child: &Arc<Object>, link: Link<ObjectId>) -> Result<()> {
+        let gone = || Error::new(ErrorKind::NotFound, "the object has ended");
+        let of_middle = lock(&self.snapshots).versions.of(child.id).ok_or_else(gone)?;
+        let above = self.object(link.parent)?.cache().ok_or_else(gone)?;
+        let cache = self.cache_of(child)?;
+        // From now on `middle` gets no page that it does not get.
+        above.has_snapshot(child.id, link, true);
+        let has = middle.cache().map(|middle| middle.pages_it_has()).unwrap_or_default();
+        let whole = PageRange::new(of_middle.first_page, of_middle.pages);
+        for run in has.into_iter().map(|run| run.intersect(whole)).filter(|run| !run.is_empty()) {
+            let run = PageRange::new(run.first - whole.first, run.count);
+            cache.bring_all(run).inspect_err(|_| above.has_no_snapshot(child.id))?;
+        }
+        self.move_under(child.id, link)
+    }
+}
+
+fn check_can_have(of: &CreateOptions, access: Access) -> Result<()> {
+    if of.read_only {
+        return Ok(());
+    }
+    if !of.freezable {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "a snapshot is of an object whose writers can be held: create it with --freezable (freezable = true)",
+        ));
+    }
+    if of.is_shared() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the object is shared by hosts, of which no snapshot can be taken: `commonhold sync --freeze` makes what is \
+             stored the memory of one instant",
+        ));
+    }
+    if !access.writes() {
+        return Err(Error::new(
+            ErrorKind::Permission,
+            "a snapshot holds the object's writers for an instant: open it for writing",
+        ));
+    }
+    Ok(())
+}
+
+/// The pages that are asked for.
+fn range_of(of: &CreateOptions, asked: &SnapshotRequest) -> Result<PageRange> {
+    let size = of.size_bytes;
+    let length = if asked.length == 0 { size.saturating_sub(asked.offset) } else { asked.length };
+    let end = asked.offset.checked_add(length).filter(|end| *end <= size && length > 0);
+    let Some(end) = end else {
+        return Err(Error::invalid(format!(
+            "a snapshot of {length} bytes from byte {}: the object has {size}",
+            asked.offset
+        )));
+    };
+    if !asked.offset.is_multiple_of(PAGE_SIZE_BYTES) {
+        return Err(Error::invalid(format!(
+            "a snapshot from byte {}: begin at a multiple of {PAGE_SIZE_BYTES}",
+            asked.offset
+        )));
+    }
+    let first = asked.offset / PAGE_SIZE_BYTES;
+    Ok(PageRange::new(first, pages_of(end) - first))
+}
+
+/// How many bytes of the last page are not asked for.
+fn past_end(of: &CreateOptions, asked: &SnapshotRequest, pages: PageRange) -> u64 {
+    let end = if asked.length == 0 { of.size_bytes } else { asked.offset + asked.length };
+    pages.end() * PAGE_SIZE_BYTES - end
+}

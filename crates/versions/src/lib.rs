@@ -1,0 +1,150 @@
+//! Which version of an object has a page (`docs/SNAPSHOTS.md`). Values alone: no thread, no file, no clock.
+//!
+//! A snapshot *lacks* a page until somebody touches the page there, or somebody is about to write it in
+//! the object that the snapshot is of, its *parent*. What a snapshot lacks its parent has, as it was.
+//! (Mach's shadow objects turned round: there the newest version lacks what nobody wrote.)
+//!
+//! ```mermaid
+//! flowchart RL
+//!     M["/a@monday: 2 pages of its own"] -- lacks the rest --> T["/a@tuesday: 1 page"]
+//!     T -- lacks the rest --> A["/a"]
+//! ```
+//!
+//! * **Before a page of a parent is written**, each of its snapshots has the page ([`before_write`]).
+//! * **A newer snapshot stands between** an older one and their parent, so that a page is copied once
+//!   for both ([`Versions::covered_by`]).
+//! * **A chain collapses** when its middle goes: its snapshots get what it has and they lack, and are
+//!   then snapshots of its parent ([`Versions::past`]).
+
+#![no_std]
+
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What a snapshot is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link<Id> {
+    /// The object that has what the snapshot lacks.
+    pub parent: Id,
+    /// Page of the parent that is the snapshot's page 0.
+    pub first_page: u64,
+    /// How many pages the snapshot has.
+    pub pages: u64,
+}
+
+impl<Id> Link<Id> {
+    /// The snapshot's number of a page of the parent, if the snapshot has the page.
+    pub fn page_of(&self, parents: u64) -> Option<u64> {
+        parents.checked_sub(self.first_page).filter(|page| *page < self.pages)
+    }
+}
+
+/// All snapshots that lack pages, and what they are of.
+#[derive(Clone, Debug)]
+pub struct Versions<Id> {
+    links: BTreeMap<Id, Link<Id>>,
+}
+
+impl<Id> Default for Versions<Id> {
+    fn default() -> Self {
+        Versions { links: BTreeMap::new() }
+    }
+}
+
+impl<Id: Ord + Copy> Versions<Id> {
+    /// What a snapshot is of, as long as it lacks pages.
+    pub fn of(&self, id: Id) -> Option<Link<Id>> {
+        self.links.get(&id).copied()
+    }
+
+    /// Says what a snapshot is of from now on. False, and nothing changes: the parent is, in the end, a
+    /// snapshot of it.
+    pub fn link(&mut self, id: Id, link: Link<Id>) -> bool {
+        let mut above = Some(link.parent);
+        while let Some(one) = above {
+            if one == id {
+                return false;
+            }
+            above = self.links.get(&one).map(|link| link.parent);
+        }
+        self.links.insert(id, link);
+        true
+    }
+
+    /// A snapshot lacks nothing any more, or is gone.
+    pub fn cut(&mut self, id: Id) -> Option<Link<Id>> {
+        self.links.remove(&id)
+    }
+
+    /// The snapshots of an object.
+    pub fn children(&self, id: Id) -> Vec<(Id, Link<Id>)> {
+        self.links.iter().filter(|(_, link)| link.parent == id).map(|(id, link)| (*id, *link)).collect()
+    }
+
+    /// Whether an object has snapshots.
+    pub fn is_parent(&self, id: Id) -> bool {
+        self.links.values().any(|link| link.parent == id)
+    }
+
+    /// Older snapshots of the same parent all of whose pages a newer one has: what they can be snapshots
+    /// of from now on. Only where nobody writes to the newer one.
+    pub fn covered_by(&self, newer: Id) -> Vec<(Id, Link<Id>)> {
+        let Some(new) = self.of(newer) else { return Vec::new() };
+        let within = |link: &Link<Id>| {
+            link.first_page >= new.first_page
+                && link.first_page + link.pages <= new.first_page + new.pages
+        };
+        self.children(new.parent)
+            .into_iter()
+            .filter(|(id, link)| *id != newer && within(link))
+            .map(|(id, link)| {
+                let first_page = link.first_page - new.first_page;
+                (id, Link { parent: newer, first_page, pages: link.pages })
+            })
+            .collect()
+    }
+
+    /// What the snapshots of an object that goes are of then. None: of nothing, they must lack no page.
+    pub fn past(&self, middle: Id) -> Vec<(Id, Option<Link<Id>>)> {
+        let above = self.of(middle);
+        let past = |link: Link<Id>| {
+            let up = above?;
+            Some(Link { parent: up.parent, first_page: up.first_page + link.first_page, pages: link.pages })
+        };
+        self.children(middle).into_iter().map(|(id, link)| (id, past(link))).collect()
+    }
+}
+
+/// How a snapshot stands to one of its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Has {
+    /// It has the page.
+    Yes,
+    /// Somebody is bringing the page there.
+    Soon,
+    /// It lacks the page.
+    No,
+}
+
+/// What is to be done before a page of its parent is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Write,
+    /// The parent's page is copied there.
+    Copy,
+    /// The snapshot brings the page as for anybody who touches it, and the writer waits.
+    Bring,
+}
+
+/// What is to be done before a page of the parent is written. `moves`: the snapshot is about to be one of
+/// this parent, and another version may have the page yet.
+pub fn before_write(has: Has, moves: bool) -> Before {
+    match (has, moves) {
+        (Has::Yes, _) => Before::Write,
+        (Has::No, false) => Before::Copy,
+        (Has::Soon, _) | (Has::No, true) => Before::Bring,
+    }
+}
