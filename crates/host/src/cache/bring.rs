@@ -317,14 +317,16 @@ impl Cache {
         }
         let run = PageRange::new(run.first + done / PAGE_SIZE_BYTES, run.count - done / PAGE_SIZE_BYTES);
         let length = run.length_bytes() as usize;
-        BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(length, 0);
-            match source {
-                Source::Spill => lock(&self.spill).read(run.first, buffer)?,
-                _ => self.pager.page_in(run.offset_bytes(), buffer)?,
-            }
-            self.place_bytes(mapping, run, buffer)
-        })
+        // Taken, not borrowed: what a snapshot lacks may have to be brought to where it is first.
+        let mut buffer = BUFFER.take();
+        buffer.resize(length, 0);
+        let read = match source {
+            Source::Spill => lock(&self.spill).read(run.first, &mut buffer),
+            _ => self.pager.page_in(run.offset_bytes(), &mut buffer),
+        };
+        let placed = read.and_then(|()| self.place_bytes(mapping, run, &buffer));
+        BUFFER.set(buffer);
+        placed
     }
 
     /// The mapping through which pages can be placed, if it shows all of them, and goes on to for as long as the gate
